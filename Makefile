@@ -1,0 +1,56 @@
+# `make demo` and `make test` need Python 3.11+ and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := assignors storage coordinator
+PROTOS := $(wildcard proto/*/rpc/v1/*.proto)
+SERVICES := $(wildcard proto/*/rpc/v1/*_service.proto)
+SEEDS ?= 500
+
+.PHONY: demo test check fmt proto proto-check sim bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/muster demo
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest
+
+# The one door: format, lint, types, import contracts, generated code, fast tests.
+check: $(VENV)/.installed-dev proto-check
+	$(BIN)/ruff format --check $(PACKAGES) tests
+	$(BIN)/ruff check $(PACKAGES) tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -m "not integration and not sim"
+
+fmt: $(VENV)/.installed-dev
+	$(BIN)/ruff format $(PACKAGES) tests
+	$(BIN)/ruff check --fix $(PACKAGES) tests
+
+proto: $(VENV)/.installed-dev
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. $(PROTOS)
+	$(BIN)/python -m grpc_tools.protoc -I proto --grpc_python_out=. $(SERVICES)
+
+proto-check: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/unit/test_generated_code.py
+
+# Thousands of seeds: make sim SEEDS=5000
+sim: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.sim --seeds $(SEEDS)
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/muster bench
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(VENV)/.installed

@@ -1,0 +1,1 @@
+"""Partition assignors: pure functions of a serialisable snapshot."""

@@ -1,0 +1,1 @@
+"""Consumer-group coordination: the core, its runtime, its edges."""

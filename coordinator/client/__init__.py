@@ -1,0 +1,1 @@
+"""The gRPC client: Consumer, Producer, Admin and Worker."""

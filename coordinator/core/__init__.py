@@ -1,0 +1,1 @@
+"""The rules of the group side: pure, no clock, no I/O."""

@@ -1,0 +1,1 @@
+"""Eager, static and cooperative groups: one server protocol."""

@@ -1,0 +1,168 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RebalanceCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REBALANCE_CAUSE_UNSPECIFIED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_MEMBER_JOINED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_MEMBER_METADATA_CHANGED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_STATIC_MEMBER_METADATA_CHANGED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_SESSION_EXPIRED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_MEMBER_LEFT: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_STATIC_MEMBER_REPLACED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_PROTOCOL_CHANGED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_LEADER_REJOINED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_POLL_TIMEOUT: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_SYNC_TIMEOUT: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_REBALANCE_TIMEOUT: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_GROUP_OVER_SIZE: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_REVOCATION_FOLLOW_UP: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_SUBSCRIPTION_CHANGED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_PARTITIONS_CHANGED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_ASSIGNOR_CHANGED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_LAG_IMBALANCE: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_OPERATOR: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_THAW: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_COORDINATOR_FAILOVER: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_HANDOFF_TIMEOUT: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_MEMBER_FENCED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_WEIGHT_CHANGED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_ASSIGNOR_FAILED: _ClassVar[RebalanceCause]
+
+class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REBALANCE_OUTCOME_UNSPECIFIED: _ClassVar[RebalanceOutcome]
+    REBALANCE_OUTCOME_COMPLETED: _ClassVar[RebalanceOutcome]
+    REBALANCE_OUTCOME_EMPTIED: _ClassVar[RebalanceOutcome]
+    REBALANCE_OUTCOME_SUPERSEDED: _ClassVar[RebalanceOutcome]
+REBALANCE_CAUSE_UNSPECIFIED: RebalanceCause
+REBALANCE_CAUSE_MEMBER_JOINED: RebalanceCause
+REBALANCE_CAUSE_MEMBER_METADATA_CHANGED: RebalanceCause
+REBALANCE_CAUSE_STATIC_MEMBER_METADATA_CHANGED: RebalanceCause
+REBALANCE_CAUSE_SESSION_EXPIRED: RebalanceCause
+REBALANCE_CAUSE_MEMBER_LEFT: RebalanceCause
+REBALANCE_CAUSE_STATIC_MEMBER_REPLACED: RebalanceCause
+REBALANCE_CAUSE_PROTOCOL_CHANGED: RebalanceCause
+REBALANCE_CAUSE_LEADER_REJOINED: RebalanceCause
+REBALANCE_CAUSE_POLL_TIMEOUT: RebalanceCause
+REBALANCE_CAUSE_SYNC_TIMEOUT: RebalanceCause
+REBALANCE_CAUSE_REBALANCE_TIMEOUT: RebalanceCause
+REBALANCE_CAUSE_GROUP_OVER_SIZE: RebalanceCause
+REBALANCE_CAUSE_REVOCATION_FOLLOW_UP: RebalanceCause
+REBALANCE_CAUSE_SUBSCRIPTION_CHANGED: RebalanceCause
+REBALANCE_CAUSE_PARTITIONS_CHANGED: RebalanceCause
+REBALANCE_CAUSE_ASSIGNOR_CHANGED: RebalanceCause
+REBALANCE_CAUSE_LAG_IMBALANCE: RebalanceCause
+REBALANCE_CAUSE_OPERATOR: RebalanceCause
+REBALANCE_CAUSE_THAW: RebalanceCause
+REBALANCE_CAUSE_COORDINATOR_FAILOVER: RebalanceCause
+REBALANCE_CAUSE_HANDOFF_TIMEOUT: RebalanceCause
+REBALANCE_CAUSE_MEMBER_FENCED: RebalanceCause
+REBALANCE_CAUSE_WEIGHT_CHANGED: RebalanceCause
+REBALANCE_CAUSE_ASSIGNOR_FAILED: RebalanceCause
+REBALANCE_OUTCOME_UNSPECIFIED: RebalanceOutcome
+REBALANCE_OUTCOME_COMPLETED: RebalanceOutcome
+REBALANCE_OUTCOME_EMPTIED: RebalanceOutcome
+REBALANCE_OUTCOME_SUPERSEDED: RebalanceOutcome
+
+class TopicPartitions(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class MemberPlan(_message.Message):
+    __slots__ = ("member_id", "client_id", "client_host", "group_instance_id", "assigned")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    client_id: str
+    client_host: str
+    group_instance_id: str
+    assigned: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
+    def __init__(self, member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., assigned: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ...) -> None: ...
+
+class RebalancePhase(_message.Message):
+    __slots__ = ("name", "duration_ms", "waited_for")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FOR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    duration_ms: int
+    waited_for: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., duration_ms: _Optional[int] = ..., waited_for: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PartitionMove(_message.Message):
+    __slots__ = ("topic", "partition", "source", "target", "unowned_ms", "why")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    UNOWNED_MS_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    source: str
+    target: str
+    unowned_ms: int
+    why: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., source: _Optional[str] = ..., target: _Optional[str] = ..., unowned_ms: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+
+class Rebalance(_message.Message):
+    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_NAME_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    CULPRIT_FIELD_NUMBER: _ClassVar[int]
+    CULPRIT_CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CULPRIT_CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_REASON_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_JSON_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ALSO_FIELD_NUMBER: _ClassVar[int]
+    UNOWNED_PARTITION_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    number: int
+    previous_generation: int
+    generation: int
+    protocol_type: str
+    protocol_name: str
+    cause: RebalanceCause
+    culprit: str
+    culprit_client_id: str
+    culprit_client_host: str
+    detail: str
+    client_reason: str
+    outcome: RebalanceOutcome
+    started_at_ms: int
+    ended_at_ms: int
+    phases: _containers.RepeatedCompositeFieldContainer[RebalancePhase]
+    members: _containers.RepeatedCompositeFieldContainer[MemberPlan]
+    moves: _containers.RepeatedCompositeFieldContainer[PartitionMove]
+    snapshot_json: str
+    snapshot_source: str
+    also: _containers.RepeatedScalarFieldContainer[str]
+    unowned_partition_seconds: float
+    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ...) -> None: ...

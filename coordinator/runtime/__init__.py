@@ -1,0 +1,1 @@
+"""Runs a core: logs, timers, replies held until durable. Synchronous."""

@@ -1,0 +1,187 @@
+"""What a step asks of the runtime: facts to keep, replies to release, timers to set. Nothing here acts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from coordinator.core.records import Record
+from coordinator.core.types import Cause, RebalanceEntry, RequestId, Settlement, StoredOffset, TimerKey
+from coordinator.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    member_id: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    cause: Cause = Cause.UNSPECIFIED
+    cause_detail: str = ""
+    rebalance_number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReply:
+    member_id: str
+    group_instance_id: str | None
+    code: ErrorCode
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    members: tuple[MemberReply, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitReply:
+    """`code` stands for every partition that `partitions` does not name."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchReply:
+    """Asked partitions map to their offset, to None when nothing is committed, or are in `refused`."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    offsets: Mapping[tuple[str, int], StoredOffset | None] = field(default_factory=dict)
+    refused: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    group_id: str = ""
+    state: str = "Dead"
+    protocol_type: str = ""
+    protocol_name: str = ""
+    generation: int = 0
+    leader: str = ""
+    members: tuple[DescribedMember, ...] = ()
+    waiting_for: tuple[str, ...] = ()
+    waiting_until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    entries: tuple[tuple[RebalanceEntry, Settlement | None], ...] = ()
+
+
+Reply: TypeAlias = (
+    JoinReply
+    | SyncReply
+    | HeartbeatReply
+    | LeaveReply
+    | OffsetCommitReply
+    | OffsetFetchReply
+    | OffsetDeleteReply
+    | DescribeReply
+    | ListReply
+    | DeleteReply
+    | ExplainReply
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChanged:
+    """A notice for watchers, released like a reply: once everything before it is durable."""
+
+    group_id: str
+    state: str
+    generation: int
+    entry: RebalanceEntry | None = None
+    settlement: Settlement | None = None
+
+
+@dataclass(slots=True)
+class Effects:
+    """What one step wants. Replies and notices may be released once all `records` up to here are durable."""
+
+    records: list[Record] = field(default_factory=list)
+    replies: list[tuple[RequestId, Reply]] = field(default_factory=list)
+    timers: dict[TimerKey, int | None] = field(default_factory=dict)
+    notices: list[GroupChanged] = field(default_factory=list)
+
+    def reply(self, request_id: RequestId, reply: Reply) -> None:
+        self.replies.append((request_id, reply))
+
+    def set_timer(self, key: TimerKey, at_ms: int) -> None:
+        """Fire `key` at the absolute time `at_ms`; setting again replaces."""
+        self.timers[key] = at_ms
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self.timers[key] = None

@@ -1,0 +1,175 @@
+"""What can happen to a shard. Requests carry the edge's token; ids and times come in, they are never made here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """`fresh_id` is a uuid drawn by the edge. Rebalance timeout -1 means: as the session timeout (JoinGroup v0)."""
+
+    request_id: RequestId
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    fresh_id: str
+    reason: str = ""
+    require_known_member_id: bool = True
+    supports_skip_assignment: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    """`protocol_type` and `protocol_name` None means: not checked (SyncGroup before v5)."""
+
+    request_id: RequestId
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+    snapshot: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    request_id: RequestId
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    request_id: RequestId
+    group_id: str
+    members: tuple[MemberIdentity, ...]
+    operator: str = ""
+    """Set when a person or tool removes the members (RemoveMembers): who, and why."""
+    everyone: bool = False
+    """With `operator`: every member there is; `members` is empty then."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """`generation` -1 and no member id: a simple consumer or an operator. Unknown topics were refused before."""
+
+    request_id: RequestId
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    offsets: tuple[tuple[str, int, CommittedOffset], ...]
+    retention_ms: int | None = None
+    missing_group_code_is_illegal_generation: bool = False
+    """True for OffsetCommit before v9, which does not know GROUP_ID_NOT_FOUND."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetch:
+    """`partitions` None asks for all committed offsets of the group."""
+
+    request_id: RequestId
+    group_id: str
+    partitions: tuple[tuple[str, int], ...] | None
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDelete:
+    request_id: RequestId
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    request_id: RequestId
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """One shard's groups; filters are compared without case, empty means all."""
+
+    request_id: RequestId
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    request_id: RequestId
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainGroup:
+    """The group's ledger, newest first. `limit` 0 and `generation` 0 mean: all."""
+
+    request_id: RequestId
+    group_id: str
+    limit: int = 0
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """The client of a parked request is gone: answer nobody, change nothing else."""
+
+    group_id: str
+    request_id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """`deadline_ms` is the one the timer was set to; a timer that has been set again since is stale and ignored."""
+
+    key: TimerKey
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """The catalog's partition counts, after any change and once before the first event."""
+
+    partitions: Mapping[str, int]
+    deleted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The log has been replayed; the shard is active from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    """The shard moves away or failed: park nothing, answer everyone NOT_COORDINATOR."""
+
+
+Request: TypeAlias = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | OffsetCommit
+    | OffsetFetch
+    | OffsetDelete
+    | DescribeGroup
+    | ListGroups
+    | DeleteGroup
+    | ExplainGroup
+)
+Event: TypeAlias = Request | Forget | TimerFired | TopicsChanged | Loaded | Unload

@@ -1,0 +1,92 @@
+"""The facts that hard state is made of. Replaying them gives the state that was live (house rule 2).
+
+`coordinator.runtime.codec` gives them their bytes: group and offset records as Kafka lays them out in `__consumer_offsets`,
+ledger records as JSON in `__rebalances`.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from coordinator.core.types import RebalanceEntry, Settlement, StoredOffset
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A classic member as stored: only the selected protocol's subscription survives."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStored:
+    """A classic group after a completed generation (Kafka: GroupMetadataValue, key type 2)."""
+
+    group_id: str
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    members: tuple[MemberRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeleted:
+    """The tombstone of a group."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetStored:
+    """A committed offset (Kafka: OffsetCommitValue, key type 1)."""
+
+    group_id: str
+    topic: str
+    partition: int
+    value: StoredOffset
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleted:
+    """The tombstone of a committed offset."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceDecided:
+    """A ledger entry, written in the turn that ends the rebalance."""
+
+    group_id: str
+    entry: RebalanceEntry
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceSettled:
+    """The rest of a ledger entry, written when the last member has fetched its share."""
+
+    group_id: str
+    settlement: Settlement
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceForgotten:
+    """The tombstone of a ledger entry: the ledger is bounded."""
+
+    group_id: str
+    number: int
+
+
+GroupRecord: TypeAlias = GroupStored | GroupDeleted | OffsetStored | OffsetDeleted
+LedgerRecord: TypeAlias = RebalanceDecided | RebalanceSettled | RebalanceForgotten
+Record: TypeAlias = GroupRecord | LedgerRecord

@@ -1,0 +1,184 @@
+"""Small values that events, records and state share."""
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import TypeAlias
+
+RequestId: TypeAlias = int
+"""An opaque token of the edge for one request; the edge keeps the future that belongs to it."""
+
+TimerKey: TypeAlias = tuple[str, ...]
+"""("join", group), ("sync", group), ("session", group, member), ("retention",)."""
+
+Partitions: TypeAlias = tuple[int, ...]
+"""Partition numbers of one topic, ascending."""
+
+
+class Cause(IntEnum):
+    """Why a rebalance began. Numbers are those of `coordinator.rpc.v1.RebalanceCause`."""
+
+    UNSPECIFIED = 0
+    MEMBER_JOINED = 1
+    MEMBER_METADATA_CHANGED = 2
+    STATIC_MEMBER_METADATA_CHANGED = 3
+    SESSION_EXPIRED = 4
+    MEMBER_LEFT = 5
+    STATIC_MEMBER_REPLACED = 6
+    PROTOCOL_CHANGED = 7
+    LEADER_REJOINED = 8
+    POLL_TIMEOUT = 9
+    SYNC_TIMEOUT = 10
+    REBALANCE_TIMEOUT = 11
+    GROUP_OVER_SIZE = 12
+    REVOCATION_FOLLOW_UP = 13
+    SUBSCRIPTION_CHANGED = 14
+    PARTITIONS_CHANGED = 32
+    ASSIGNOR_CHANGED = 33
+    LAG_IMBALANCE = 34
+    OPERATOR = 35
+    THAW = 36
+    COORDINATOR_FAILOVER = 37
+    HANDOFF_TIMEOUT = 38
+    MEMBER_FENCED = 39
+    WEIGHT_CHANGED = 40
+    ASSIGNOR_FAILED = 41
+
+
+class Outcome(IntEnum):
+    """How a rebalance ended. Numbers are those of `coordinator.rpc.v1.RebalanceOutcome`."""
+
+    COMPLETED = 1
+    EMPTIED = 2
+    SUPERSEDED = 3
+
+
+class GroupState(Enum):
+    """The state of a classic group, by Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """One assignor that a member offers, with its subscription blob."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The settings that the rules depend on, handed in by the runtime. Times in milliseconds."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    new_member_join_timeout_ms: int = 300_000
+    max_group_size: int = 2**31 - 1
+    max_offset_metadata: int = 4096
+    offsets_retention_ms: int = 10_080 * 60_000
+    offsets_retention_check_ms: int = 600_000
+    ledger_max_entries: int = 100
+    ledger_max_snapshot_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class MemberIdentity:
+    """How a request names a member: by id, by group instance id, or by both."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """One position to commit. `leader_epoch` is -1 when unknown."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """A committed position as the log holds it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One stretch of a rebalance: how long, and for whom it waited, last arrival last."""
+
+    name: str
+    duration_ms: int
+    waited_for: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlan:
+    """One member and its share."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    group_instance_id: str | None
+    assigned: tuple[tuple[str, Partitions], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition that changed hands. `source` or `target` is empty when nobody had or has it; `unowned_ms` -1 while open."""
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    unowned_ms: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceEntry:
+    """All that the ledger keeps of one rebalance (house rule: every decision is explainable)."""
+
+    number: int
+    previous_generation: int
+    generation: int
+    protocol_type: str
+    protocol_name: str
+    cause: Cause
+    culprit: str
+    culprit_client_id: str
+    culprit_client_host: str
+    detail: str
+    client_reason: str
+    outcome: Outcome
+    started_at_ms: int
+    ended_at_ms: int
+    phases: tuple[Phase, ...] = ()
+    members: tuple[MemberPlan, ...] = ()
+    moves: tuple[Move, ...] = ()
+    snapshot_json: str = ""
+    snapshot_source: str = ""
+    also: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What became known after the plan: when each moved partition was owned again. Completes a `RebalanceEntry`."""
+
+    number: int
+    settled_at_ms: int
+    waited_for: tuple[str, ...]
+    unowned: tuple[tuple[str, int, int], ...]
+    """(topic, partition, milliseconds without an owner)"""

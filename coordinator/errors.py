@@ -1,0 +1,100 @@
+"""Kafka's error codes for groups, and the one exception that refuses.
+
+A refusal is a normal step of the protocol: it becomes the `error_code` of one reply and leaves the state untouched.
+Numbers and names are Kafka's (`org.apache.kafka.common.protocol.Errors`).
+"""
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """A refusal by its Kafka number. `retriable` says whether the same request may succeed later."""
+
+    NONE = 0
+    UNKNOWN_SERVER_ERROR = -1
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+    UNSTABLE_OFFSET_COMMIT = 88
+    UNKNOWN_TOPIC_ID = 100
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+    INVALID_REGULAR_EXPRESSION = 128
+
+    @property
+    def retriable(self) -> bool:
+        return self in RETRIABLE
+
+    @property
+    def meaning(self) -> str:
+        return MEANINGS.get(self, self.name.replace("_", " ").lower())
+
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+
+MEANINGS = {
+    ErrorCode.NONE: "",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "the coordinator failed unexpectedly; its log says why",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "this node has no such topic or partition",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the metadata of the committed offset is longer than offset.metadata.max.bytes",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading the group; try again shortly",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the group has no coordinator right now; look it up again",
+    ErrorCode.NOT_COORDINATOR: "this node does not coordinate the group; look the coordinator up again",
+    ErrorCode.ILLEGAL_GENERATION: "the generation is not the group's current one; join the group again",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "no offered protocol suits every member of the group",
+    ErrorCode.INVALID_GROUP_ID: "the group id must not be empty",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group does not know this member; join with an empty member id",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "the session timeout is outside group.min/max.session.timeout.ms",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing; join again",
+    ErrorCode.INVALID_REQUEST: "the request contradicts itself",
+    ErrorCode.NON_EMPTY_GROUP: "the group still has members; stop them first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.MEMBER_ID_REQUIRED: "join again with the member id of this reply",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group already has group.max.size members",
+    ErrorCode.FENCED_INSTANCE_ID: "another member has taken over this group instance id",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of the group is subscribed to the topic; unsubscribe first",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction has offsets pending for this partition; try again",
+}
+
+
+class CoordinatorError(Exception):
+    """The protocol says no. `code` is Kafka's, `message` one sentence with the value, the expectation and the remedy."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(f"{code.name}: {message or code.meaning}")
+        self.code = code
+        self.message = message or code.meaning

@@ -1,0 +1,33 @@
+"""What the runtime needs of the world outside: protocols without code."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class LogFailed(Exception):
+    """The log could not keep what it was given. The shard is dropped and replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """One record of an internal topic. `value` None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class GroupLog(Protocol):
+    """The two internal topics of one shard: `__consumer_offsets` (groups, offsets) and `__rebalances` (ledger)."""
+
+    def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
+        """Write one batch per topic that has records, ledger first. Raises LogFailed; then nothing counts as kept."""
+
+    def flush(self, shards: Sequence[int]) -> None:
+        """Return once everything appended to these shards before the call is durable. Raises LogFailed. Any thread."""
+
+    def read_groups(self, shard: int) -> Iterator[KeyValue]:
+        """Every record of the shard's part of `__consumer_offsets`, oldest first."""
+
+    def read_ledger(self, shard: int) -> Iterator[KeyValue]:
+        """Every record of the shard's part of `__rebalances`, oldest first."""

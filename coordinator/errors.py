@@ -70,7 +70,7 @@ MEANINGS = {
     ErrorCode.NONE: "",
     ErrorCode.UNKNOWN_SERVER_ERROR: "the coordinator failed unexpectedly; its log says why",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "this node has no such topic or partition",
-    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the metadata of the committed offset is longer than offset.metadata.max.bytes",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the offset's metadata is longer than offset.metadata.max.bytes",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading the group; try again shortly",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "the group has no coordinator right now; look it up again",
     ErrorCode.NOT_COORDINATOR: "this node does not coordinate the group; look the coordinator up again",
@@ -92,7 +92,7 @@ MEANINGS = {
 
 
 class CoordinatorError(Exception):
-    """The protocol says no. `code` is Kafka's, `message` one sentence with the value, the expectation and the remedy."""
+    """The protocol says no. `code` is Kafka's; `message` gives the value, the expectation and the remedy."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(f"{code.name}: {message or code.meaning}")

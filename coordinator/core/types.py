@@ -137,7 +137,10 @@ class MemberPlan:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that changed hands. `source` or `target` is empty when nobody had or has it; `unowned_ms` -1 while open."""
+    """A partition that changed hands. `source` or `target` is empty when nobody had or has it.
+
+    `unowned_ms` is -1 while the partition still waits for its owner.
+    """
 
     topic: str
     partition: int

@@ -1,1 +1,1 @@
-"""The gRPC edge of the node."""
+"""The gRPC edge of a node: translation, dispatch, the driver of the engine, and the composition root."""

@@ -521,13 +521,15 @@ class WatchGroupRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ...) -> None: ...
 
 class WatchGroupResponse(_message.Message):
-    __slots__ = ("group_id", "group_state", "generation_id", "rebalance")
+    __slots__ = ("group_id", "group_state", "generation_id", "rebalance", "skipped_rebalances")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_STATE_FIELD_NUMBER: _ClassVar[int]
     GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
     REBALANCE_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_REBALANCES_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     group_state: str
     generation_id: int
     rebalance: _ledger_pb2.Rebalance
-    def __init__(self, group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., generation_id: _Optional[int] = ..., rebalance: _Optional[_Union[_ledger_pb2.Rebalance, _Mapping]] = ...) -> None: ...
+    skipped_rebalances: int
+    def __init__(self, group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., generation_id: _Optional[int] = ..., rebalance: _Optional[_Union[_ledger_pb2.Rebalance, _Mapping]] = ..., skipped_rebalances: _Optional[int] = ...) -> None: ...

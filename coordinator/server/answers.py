@@ -1,0 +1,338 @@
+"""Core replies to protobuf responses. Pure; every reply type has one function here."""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar, cast
+
+from coordinator.core import effects
+from coordinator.core.types import MemberPlan, Move, Phase, RebalanceEntry, Settlement, StoredOffset
+from coordinator.errors import ErrorCode
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.rpc.v1 import errors_pb2, ledger_pb2
+
+Value = TypeVar("Value")
+
+NO_OFFSET = -1
+NO_EPOCH = -1
+STILL_UNOWNED = -1
+
+
+def error_code(code: ErrorCode) -> errors_pb2.ErrorCode:
+    """The same number, in the type that generated code asks for."""
+    return cast(errors_pb2.ErrorCode, code)
+
+
+def sentence(code: ErrorCode, message: str = "") -> str:
+    """What the client reads beside the number; empty without an error."""
+    return "" if code is ErrorCode.NONE else message or code.meaning
+
+
+def join_group(reply: effects.JoinReply) -> pb.JoinGroupResponse:
+    return pb.JoinGroupResponse(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        leader=reply.leader,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id,
+        members=[
+            pb.JoinGroupMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+            )
+            for member in reply.members
+        ],
+        cause=cast(ledger_pb2.RebalanceCause, reply.cause),
+        cause_detail=reply.cause_detail,
+        rebalance_number=reply.rebalance_number,
+    )
+
+
+def sync_group(reply: effects.SyncReply) -> pb.SyncGroupResponse:
+    return pb.SyncGroupResponse(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        assignment=reply.assignment,
+    )
+
+
+def heartbeat(reply: effects.HeartbeatReply) -> pb.HeartbeatResponse:
+    if reply.code is ErrorCode.NONE:
+        return pb.HeartbeatResponse()
+    return pb.HeartbeatResponse(error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message))
+
+
+def leave_group(reply: effects.LeaveReply) -> pb.LeaveGroupResponse:
+    return pb.LeaveGroupResponse(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        members=member_results(reply.members),
+    )
+
+
+def remove_members(reply: effects.LeaveReply) -> pb.RemoveMembersResponse:
+    return pb.RemoveMembersResponse(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        members=member_results(reply.members),
+    )
+
+
+def member_results(members: Iterable[effects.MemberReply]) -> list[pb.MemberResult]:
+    return [
+        pb.MemberResult(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            error_code=error_code(member.code),
+            error_message=sentence(member.code, member.message),
+        )
+        for member in members
+    ]
+
+
+def offset_commit(
+    codes: Mapping[tuple[str, int], ErrorCode], reply: effects.OffsetCommitReply
+) -> pb.OffsetCommitResponse:
+    """`codes` holds every partition of the request; the top code repeats what all of them share."""
+    shared = set(codes.values()) if codes else {reply.code}
+    top = shared.pop() if len(shared) == 1 else ErrorCode.NONE
+    return pb.OffsetCommitResponse(
+        error_code=error_code(top),
+        error_message=sentence(top, reply.message if top is reply.code else ""),
+        topics=offset_results(codes, reply.message if reply.code is not ErrorCode.NONE else ""),
+    )
+
+
+def offset_delete(reply: effects.OffsetDeleteReply) -> pb.OffsetDeleteResponse:
+    return pb.OffsetDeleteResponse(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        topics=offset_results(reply.partitions, ""),
+    )
+
+
+def offset_results(codes: Mapping[tuple[str, int], ErrorCode], message: str) -> list[pb.OffsetTopicResult]:
+    return [
+        pb.OffsetTopicResult(
+            name=topic,
+            partitions=[
+                pb.OffsetPartitionResult(
+                    partition_index=partition,
+                    error_code=error_code(code),
+                    error_message=sentence(code, message or partition_sentence(topic, partition, code)),
+                )
+                for partition, code in partitions
+            ],
+        )
+        for topic, partitions in by_topic(codes).items()
+    ]
+
+
+def partition_sentence(topic: str, partition: int, code: ErrorCode) -> str:
+    return f"{topic}-{partition}: {code.meaning}"
+
+
+def offset_fetch(reply: effects.OffsetFetchReply) -> pb.OffsetFetchResponse:
+    found: dict[tuple[str, int], pb.OffsetFetchPartition] = {}
+    for (topic, partition), stored in reply.offsets.items():
+        found[topic, partition] = fetched_offset(partition, stored)
+    for (topic, partition), code in reply.refused.items():
+        found[topic, partition] = pb.OffsetFetchPartition(
+            partition_index=partition,
+            committed_offset=NO_OFFSET,
+            committed_leader_epoch=NO_EPOCH,
+            error_code=error_code(code),
+        )
+    return pb.OffsetFetchResponse(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        topics=[
+            pb.OffsetFetchTopicResult(name=topic, partitions=[row for _, row in rows])
+            for topic, rows in by_topic(found).items()
+        ],
+    )
+
+
+def fetched_offset(partition: int, stored: StoredOffset | None) -> pb.OffsetFetchPartition:
+    if stored is None:
+        return pb.OffsetFetchPartition(
+            partition_index=partition, committed_offset=NO_OFFSET, committed_leader_epoch=NO_EPOCH
+        )
+    return pb.OffsetFetchPartition(
+        partition_index=partition,
+        committed_offset=stored.offset,
+        committed_leader_epoch=stored.leader_epoch,
+        metadata=stored.metadata,
+        commit_timestamp_ms=stored.commit_timestamp_ms,
+    )
+
+
+def by_topic(rows: Mapping[tuple[str, int], Value]) -> dict[str, list[tuple[int, Value]]]:
+    """Rows per topic, in the order in which they came."""
+    topics: dict[str, list[tuple[int, Value]]] = {}
+    for (topic, partition), value in rows.items():
+        topics.setdefault(topic, []).append((partition, value))
+    return topics
+
+
+def listed_group(group: effects.ListedGroup) -> pb.ListedGroup:
+    return pb.ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        group_state=group.state,
+        group_type=group.group_type,
+    )
+
+
+def described_group(group_id: str, reply: effects.DescribeReply) -> pb.DescribedGroup:
+    return pb.DescribedGroup(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        group_id=group_id,
+        group_state=reply.state,
+        protocol_type=reply.protocol_type,
+        protocol_data=reply.protocol_name,
+        members=[described_member(member) for member in reply.members],
+        generation_id=reply.generation,
+        waiting_for=reply.waiting_for,
+        waiting_until_ms=reply.waiting_until_ms,
+        leader=reply.leader,
+    )
+
+
+def described_member(member: effects.DescribedMember) -> pb.DescribedMember:
+    return pb.DescribedMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
+    )
+
+
+def deleted_group(group_id: str, reply: effects.DeleteReply) -> pb.DeletedGroup:
+    return pb.DeletedGroup(
+        group_id=group_id, error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message)
+    )
+
+
+def explain_group(group_id: str, reply: effects.ExplainReply, *, with_snapshots: bool) -> pb.ExplainGroupResponse:
+    return pb.ExplainGroupResponse(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        rebalances=[
+            rebalance(group_id, entry, settlement, with_snapshot=with_snapshots) for entry, settlement in reply.entries
+        ],
+    )
+
+
+def watch_group(notice: effects.GroupChanged, skipped: int) -> pb.WatchGroupResponse:
+    """`skipped` rebalances came while this watcher did not read."""
+    return pb.WatchGroupResponse(
+        group_id=notice.group_id,
+        group_state=notice.state,
+        generation_id=notice.generation,
+        rebalance=noticed_rebalance(notice),
+        skipped_rebalances=skipped,
+    )
+
+
+def noticed_rebalance(notice: effects.GroupChanged) -> ledger_pb2.Rebalance | None:
+    if notice.entry is not None:
+        return rebalance(notice.group_id, notice.entry, notice.settlement, with_snapshot=False)
+    if notice.settlement is not None:
+        return settled_rebalance(notice.group_id, notice.settlement)
+    return None
+
+
+def rebalance(
+    group_id: str, entry: RebalanceEntry, settlement: Settlement | None, *, with_snapshot: bool
+) -> ledger_pb2.Rebalance:
+    """One rebalance as the ledger knows it: the decision, completed by what became known when it settled."""
+    moves = settled_moves(entry.moves, settlement)
+    return ledger_pb2.Rebalance(
+        group_id=group_id,
+        number=entry.number,
+        previous_generation=entry.previous_generation,
+        generation=entry.generation,
+        protocol_type=entry.protocol_type,
+        protocol_name=entry.protocol_name,
+        cause=cast(ledger_pb2.RebalanceCause, entry.cause),
+        culprit=entry.culprit,
+        culprit_client_id=entry.culprit_client_id,
+        culprit_client_host=entry.culprit_client_host,
+        detail=entry.detail,
+        client_reason=entry.client_reason,
+        outcome=cast(ledger_pb2.RebalanceOutcome, entry.outcome),
+        started_at_ms=entry.started_at_ms,
+        ended_at_ms=entry.ended_at_ms,
+        phases=[phase(p) for p in settled_phases(entry, settlement)],
+        members=[member_plan(plan) for plan in entry.members],
+        moves=moves,
+        snapshot_json=entry.snapshot_json if with_snapshot else "",
+        snapshot_source=entry.snapshot_source,
+        also=entry.also,
+        unowned_partition_seconds=unowned_seconds(moves),
+    )
+
+
+def settled_rebalance(group_id: str, settlement: Settlement) -> ledger_pb2.Rebalance:
+    """The news that a rebalance known already has settled: its number, and how long each partition waited."""
+    moves = [
+        ledger_pb2.PartitionMove(topic=topic, partition=partition, unowned_ms=unowned_ms)
+        for topic, partition, unowned_ms in settlement.unowned
+    ]
+    return ledger_pb2.Rebalance(
+        group_id=group_id,
+        number=settlement.number,
+        ended_at_ms=settlement.settled_at_ms,
+        moves=moves,
+        unowned_partition_seconds=unowned_seconds(moves),
+    )
+
+
+def settled_phases(entry: RebalanceEntry, settlement: Settlement | None) -> tuple[Phase, ...]:
+    """The phases of the decision, and the wait until the last member had fetched its share."""
+    if settlement is None:
+        return entry.phases
+    waited_ms = max(settlement.settled_at_ms - entry.ended_at_ms, 0)
+    return (*entry.phases, Phase("settle", waited_ms, settlement.waited_for))
+
+
+def settled_moves(moves: Iterable[Move], settlement: Settlement | None) -> list[ledger_pb2.PartitionMove]:
+    known = {(topic, partition): ms for topic, partition, ms in settlement.unowned} if settlement else {}
+    return [
+        ledger_pb2.PartitionMove(
+            topic=move.topic,
+            partition=move.partition,
+            source=move.source,
+            target=move.target,
+            unowned_ms=known.get((move.topic, move.partition), move.unowned_ms),
+            why=move.why,
+        )
+        for move in moves
+    ]
+
+
+def unowned_seconds(moves: Iterable[ledger_pb2.PartitionMove]) -> float:
+    """Partition-seconds without an owner; what is still open counts nothing yet."""
+    return sum(move.unowned_ms for move in moves if move.unowned_ms != STILL_UNOWNED) / 1000
+
+
+def phase(of: Phase) -> ledger_pb2.RebalancePhase:
+    return ledger_pb2.RebalancePhase(name=of.name, duration_ms=of.duration_ms, waited_for=of.waited_for)
+
+
+def member_plan(plan: MemberPlan) -> ledger_pb2.MemberPlan:
+    return ledger_pb2.MemberPlan(
+        member_id=plan.member_id,
+        client_id=plan.client_id,
+        client_host=plan.client_host,
+        group_instance_id=plan.group_instance_id,
+        assigned=[
+            ledger_pb2.TopicPartitions(topic=topic, partitions=partitions) for topic, partitions in plan.assigned
+        ],
+    )

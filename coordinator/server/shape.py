@@ -1,0 +1,82 @@
+"""Checks on the shape of a request: what no rule of the protocol would ever accept, whatever the group's state.
+
+Refusals of the protocol (unknown member, empty group id, session timeout out of bounds, ...) are the core's.
+Every check raises MalformedRequest with the field, its value and what was expected.
+"""
+
+from collections.abc import Hashable, Iterable
+
+MAX_NAME_CHARS = 4_096
+"""Longest id or name. In UTF-8, with a uuid appended, it still fits the 32,767 bytes of a Kafka string."""
+
+MAX_REASON_CHARS = 4_096
+MAX_METADATA_CHARS = 1 << 20
+"""Far above `offset.metadata.max.bytes`, whose refusal belongs to the core."""
+
+MAX_PROTOCOLS = 100
+MAX_MEMBERS = 100_000
+MAX_PARTITIONS = 100_000
+MAX_GROUPS = 10_000
+MAX_FILTERS = 100
+SHOWN_CHARS = 60
+
+
+class MalformedRequest(ValueError):
+    """The request breaks its own shape. The text names the field, its value and the expectation."""
+
+
+def name(field: str, value: str) -> str:
+    """Return `value` if it is short enough to be an id or a name; empty is allowed."""
+    if len(value) > MAX_NAME_CHARS:
+        raise MalformedRequest(f"{field} has {len(value)} characters; at most {MAX_NAME_CHARS} are accepted")
+    return value
+
+
+def filled(field: str, value: str) -> str:
+    """Return `value` if it is a name of at least one character."""
+    if not value:
+        raise MalformedRequest(f"{field} is empty; it needs at least one character")
+    return name(field, value)
+
+
+def instance_id(field: str, present: bool, value: str) -> str | None:
+    """Return the group instance id, None when the client set none."""
+    if not present:
+        return None
+    if not value:
+        raise MalformedRequest(f"{field} is set but empty; leave it out for a dynamic member, or give it a name")
+    return name(field, value)
+
+
+def reason(field: str, value: str) -> str:
+    if len(value) > MAX_REASON_CHARS:
+        raise MalformedRequest(f"{field} has {len(value)} characters; at most {MAX_REASON_CHARS} are accepted")
+    return value
+
+
+def at_least(field: str, value: int, lowest: int) -> int:
+    """Return `value` if it is `lowest` or more."""
+    if value < lowest:
+        raise MalformedRequest(f"{field} is {value}; expected {lowest} or more")
+    return value
+
+
+def at_most(field: str, count: int, highest: int) -> None:
+    """Accept a list of up to `highest` elements."""
+    if count > highest:
+        raise MalformedRequest(f"{field} has {count} entries; at most {highest} are accepted in one request")
+
+
+def distinct(field: str, values: Iterable[Hashable]) -> None:
+    """Refuse a list that names the same thing twice."""
+    seen: set[Hashable] = set()
+    for value in values:
+        if value in seen:
+            raise MalformedRequest(f"{field} names {shown(value)} twice; name each once")
+        seen.add(value)
+
+
+def shown(value: object) -> str:
+    """The value as a sentence may quote it: short, whatever the client sent."""
+    text = "-".join(map(str, value)) if isinstance(value, tuple) else repr(value)
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 3] + "..."

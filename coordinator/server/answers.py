@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar, cast
 
 from coordinator.core import effects
-from coordinator.core.types import MemberPlan, Move, Phase, RebalanceEntry, Settlement, StoredOffset
+from coordinator.core.types import MemberPlan, Move, Phase, RebalanceEntry, StoredOffset
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import errors_pb2, ledger_pb2
@@ -13,7 +13,6 @@ Value = TypeVar("Value")
 
 NO_OFFSET = -1
 NO_EPOCH = -1
-STILL_UNOWNED = -1
 
 
 def error_code(code: ErrorCode) -> errors_pb2.ErrorCode:
@@ -223,36 +222,24 @@ def explain_group(group_id: str, reply: effects.ExplainReply, *, with_snapshots:
     return pb.ExplainGroupResponse(
         error_code=error_code(reply.code),
         error_message=sentence(reply.code, reply.message),
-        rebalances=[
-            rebalance(group_id, entry, settlement, with_snapshot=with_snapshots) for entry, settlement in reply.entries
-        ],
+        rebalances=[rebalance(group_id, entry, with_snapshot=with_snapshots) for entry in reply.entries],
     )
 
 
 def watch_group(notice: effects.GroupChanged, skipped: int) -> pb.WatchGroupResponse:
     """`skipped` rebalances came while this watcher did not read."""
+    entry = notice.entry
     return pb.WatchGroupResponse(
         group_id=notice.group_id,
         group_state=notice.state,
         generation_id=notice.generation,
-        rebalance=noticed_rebalance(notice),
+        rebalance=rebalance(notice.group_id, entry, with_snapshot=False) if entry is not None else None,
         skipped_rebalances=skipped,
     )
 
 
-def noticed_rebalance(notice: effects.GroupChanged) -> ledger_pb2.Rebalance | None:
-    if notice.entry is not None:
-        return rebalance(notice.group_id, notice.entry, notice.settlement, with_snapshot=False)
-    if notice.settlement is not None:
-        return settled_rebalance(notice.group_id, notice.settlement)
-    return None
-
-
-def rebalance(
-    group_id: str, entry: RebalanceEntry, settlement: Settlement | None, *, with_snapshot: bool
-) -> ledger_pb2.Rebalance:
-    """One rebalance as the ledger knows it: the decision, completed by what became known when it settled."""
-    moves = settled_moves(entry.moves, settlement)
+def rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool) -> ledger_pb2.Rebalance:
+    """One rebalance as the ledger knows it. Time without an owner is 0 until the rebalance has settled."""
     return ledger_pb2.Rebalance(
         group_id=group_id,
         number=entry.number,
@@ -269,57 +256,25 @@ def rebalance(
         outcome=cast(ledger_pb2.RebalanceOutcome, entry.outcome),
         started_at_ms=entry.started_at_ms,
         ended_at_ms=entry.ended_at_ms,
-        phases=[phase(p) for p in settled_phases(entry, settlement)],
+        phases=[phase(of) for of in entry.phases],
         members=[member_plan(plan) for plan in entry.members],
-        moves=moves,
+        moves=[partition_move(move) for move in entry.moves],
         snapshot_json=entry.snapshot_json if with_snapshot else "",
         snapshot_source=entry.snapshot_source,
         also=entry.also,
-        unowned_partition_seconds=unowned_seconds(moves),
+        unowned_partition_seconds=max(entry.unowned_partition_ms, 0) / 1000,
     )
 
 
-def settled_rebalance(group_id: str, settlement: Settlement) -> ledger_pb2.Rebalance:
-    """The news that a rebalance known already has settled: its number, and how long each partition waited."""
-    moves = [
-        ledger_pb2.PartitionMove(topic=topic, partition=partition, unowned_ms=unowned_ms)
-        for topic, partition, unowned_ms in settlement.unowned
-    ]
-    return ledger_pb2.Rebalance(
-        group_id=group_id,
-        number=settlement.number,
-        ended_at_ms=settlement.settled_at_ms,
-        moves=moves,
-        unowned_partition_seconds=unowned_seconds(moves),
+def partition_move(move: Move) -> ledger_pb2.PartitionMove:
+    return ledger_pb2.PartitionMove(
+        topic=move.topic,
+        partition=move.partition,
+        source=move.source,
+        target=move.target,
+        unowned_ms=move.unowned_ms,
+        why=move.why,
     )
-
-
-def settled_phases(entry: RebalanceEntry, settlement: Settlement | None) -> tuple[Phase, ...]:
-    """The phases of the decision, and the wait until the last member had fetched its share."""
-    if settlement is None:
-        return entry.phases
-    waited_ms = max(settlement.settled_at_ms - entry.ended_at_ms, 0)
-    return (*entry.phases, Phase("settle", waited_ms, settlement.waited_for))
-
-
-def settled_moves(moves: Iterable[Move], settlement: Settlement | None) -> list[ledger_pb2.PartitionMove]:
-    known = {(topic, partition): ms for topic, partition, ms in settlement.unowned} if settlement else {}
-    return [
-        ledger_pb2.PartitionMove(
-            topic=move.topic,
-            partition=move.partition,
-            source=move.source,
-            target=move.target,
-            unowned_ms=known.get((move.topic, move.partition), move.unowned_ms),
-            why=move.why,
-        )
-        for move in moves
-    ]
-
-
-def unowned_seconds(moves: Iterable[ledger_pb2.PartitionMove]) -> float:
-    """Partition-seconds without an owner; what is still open counts nothing yet."""
-    return sum(move.unowned_ms for move in moves if move.unowned_ms != STILL_UNOWNED) / 1000
 
 
 def phase(of: Phase) -> ledger_pb2.RebalancePhase:

@@ -22,7 +22,11 @@ SHOWN_CHARS = 60
 
 
 class MalformedRequest(ValueError):
-    """The request breaks its own shape. The text names the field, its value and the expectation."""
+    """The request breaks its own shape. The text begins with the field, and names its value and the expectation."""
+
+    @property
+    def field(self) -> str:
+        return str(self).partition(" ")[0]
 
 
 def name(field: str, value: str) -> str:

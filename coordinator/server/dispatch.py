@@ -1,0 +1,112 @@
+"""The transport-neutral table of methods: what arrives, who answers, what goes back. gRPC is one reader of it.
+
+A handler is `async def heartbeat(self, request, call) -> HeartbeatResponse`, named like its method in snake_case; a
+server-stream handler is an async generator. The table is built from the service descriptor, so that a method without
+a handler is found when the node starts, not when somebody calls it.
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, TypeAlias
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+
+
+class Call(Protocol):
+    """What a handler may know of the call besides its request."""
+
+    @property
+    def peer_host(self) -> str:
+        """The client's address without its port, empty when the transport has none."""
+
+    @property
+    def client_software(self) -> str:
+        """What the client says it runs (its user agent), empty when it says nothing."""
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The call's text headers, keys in lower case."""
+
+    def cancelled(self) -> bool:
+        """True once nobody waits for the answer any more."""
+
+
+class Kind(Enum):
+    UNARY = "unary"
+    SERVER_STREAM = "server stream"
+
+
+UnaryHandler: TypeAlias = Callable[[Any, Call], Awaitable[Message]]
+StreamHandler: TypeAlias = Callable[[Any, Call], AsyncIterator[Message]]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One row of the table. `handler` is a UnaryHandler or a StreamHandler, as `kind` says."""
+
+    full_name: str
+    kind: Kind
+    request_type: type[Message]
+    response_type: type[Message]
+    handler: Callable[[Any, Call], Any]
+
+
+class Refusal(Exception):
+    """The call itself is refused (not the protocol's business); the text says what to do."""
+
+
+class Overloaded(Refusal):
+    """A limit of the node is reached. `retry_after_ms` is a hint for the client's next try."""
+
+    def __init__(self, text: str, retry_after_ms: int = 1_000) -> None:
+        super().__init__(text)
+        self.retry_after_ms = retry_after_ms
+
+
+class Draining(Refusal):
+    """The node is shutting down and takes no new calls."""
+
+    def __init__(self, text: str = "the node is shutting down; find the coordinator again") -> None:
+        super().__init__(text)
+
+
+def methods_of(service: ServiceDescriptor, handlers: object) -> dict[str, Method]:
+    """Rows for every method of the service, by full name (`/package.Service/Method`).
+
+    Raises LookupError when `handlers` lacks one.
+    """
+    table: dict[str, Method] = {}
+    for method in service.methods:
+        handler = getattr(handlers, snake_case(method.name), None)
+        if handler is None:
+            raise LookupError(
+                f"{service.full_name} has no handler for {method.name}: "
+                f"{type(handlers).__name__} needs a method {snake_case(method.name)}(request, call)"
+            )
+        full_name = f"/{service.full_name}/{method.name}"
+        table[full_name] = Method(
+            full_name,
+            kind_of(method),
+            message_factory.GetMessageClass(method.input_type),
+            message_factory.GetMessageClass(method.output_type),
+            handler,
+        )
+    return table
+
+
+def kind_of(method: MethodDescriptor) -> Kind:
+    assert not method.client_streaming, f"{method.full_name} streams requests; the table has no such kind"
+    return Kind.SERVER_STREAM if method.server_streaming else Kind.UNARY
+
+
+def snake_case(name: str) -> str:
+    """Write a method's name as its handler is called.
+
+    >>> snake_case("InitProducerId")
+    'init_producer_id'
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,237 @@
+"""Drives the synchronous engine on an asyncio loop: futures by request id, turns, timers, flushes.
+
+One turn per loop iteration takes everything that waits; one worker thread flushes for everybody (group commit). All
+methods belong to the loop's thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import TypeVar
+
+from coordinator.core import events
+from coordinator.core.effects import GroupChanged, Reply
+from coordinator.core.types import RequestId
+from coordinator.runtime.engine import Engine, FlushJob
+from coordinator.server.clock import Clock
+from coordinator.server.dispatch import Draining, Overloaded
+
+Wanted = TypeVar("Wanted")
+
+LONG_POLLS = (events.JoinGroup, events.SyncGroup)
+
+
+class Driver:
+    """The engine's place on the event loop.
+
+    `on_notice` gets what watchers may hear, `on_fatal` an exception of the engine itself, after which the driver
+    answers nothing any more and the node has to stop: its log holds all that was promised.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        *,
+        max_parked: int,
+        on_notice: Callable[[GroupChanged], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._max_parked = max_parked
+        self._on_notice = on_notice
+        self._on_fatal = on_fatal
+        self._loop = asyncio.get_running_loop()
+        self._flusher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="muster-flush")
+        self._ids = count(1)
+        self._waiting: dict[RequestId, asyncio.Future[Reply]] = {}
+        self._parked: set[RequestId] = set()
+        self._turn_due = False
+        self._flushing = False
+        self._wake_up: asyncio.TimerHandle | None = None
+        self._wake_up_ms = 0
+        self._idle = asyncio.Event()
+        self._closed = False
+        self._arm_timer()
+
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer, parked ones included."""
+        return len(self._waiting)
+
+    @property
+    def parked(self) -> int:
+        """JoinGroup and SyncGroup requests without an answer: they may stay for a whole rebalance timeout."""
+        return len(self._parked)
+
+    def next_id(self) -> RequestId:
+        return next(self._ids)
+
+    async def ask(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted:
+        """Return the reply to one request.
+
+        Raises Overloaded when a limit is reached, Draining once the driver is closed. When the caller is cancelled
+        the shard forgets the request.
+        """
+        future = self._submit(shard, event)
+        try:
+            reply = await future
+        except asyncio.CancelledError:
+            self._forget(shard, event)
+            raise
+        assert isinstance(reply, wanted), f"{type(event).__name__} was answered by {type(reply).__name__}"
+        return reply
+
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
+        """Return the replies to several requests, in their order, asked in one turn."""
+        asked: list[tuple[int, events.Request]] = []
+        try:
+            futures = []
+            for shard, event in questions:
+                futures.append(self._submit(shard, event))
+                asked.append((shard, event))
+            replies = [await future for future in futures]
+        except (asyncio.CancelledError, Overloaded):
+            for shard, event in asked:
+                self._forget(shard, event)
+            raise
+        typed: list[Wanted] = [reply for reply in replies if isinstance(reply, wanted)]
+        assert len(typed) == len(replies), f"a reply is no {wanted.__name__}"
+        return typed
+
+    def tell_all(self, event: events.Event) -> None:
+        """Give every shard an event that has no answer (the topics changed)."""
+        self._engine.submit_all(event)
+        self._wake()
+
+    async def close(self, timeout_s: float) -> None:
+        """Answer everyone who is parked NOT_COORDINATOR, make durable what was promised, and take nothing more.
+
+        Raises TimeoutError when a flush does not end in time; unanswered requests then fail as Draining.
+        """
+        self._closed = True
+        self._idle.clear()
+        self._engine.submit_all(events.Unload())
+        self._wake()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        finally:
+            self._abandon(Draining())
+            if self._wake_up is not None:
+                self._wake_up.cancel()
+            self._flusher.shutdown(wait=False)
+
+    def _submit(self, shard: int, event: events.Request) -> asyncio.Future[Reply]:
+        if self._closed:
+            raise Draining
+        parks = isinstance(event, LONG_POLLS)
+        if parks and len(self._parked) >= self._max_parked:
+            raise Overloaded(
+                f"{len(self._parked)} JoinGroup and SyncGroup requests wait already, as many as this node keeps; "
+                "try again shortly, or raise the node's limit of parked requests"
+            )
+        if not self._engine.submit(shard, event):
+            raise Overloaded("the group's inbox is full; try again shortly")
+        future = self._loop.create_future()
+        self._waiting[event.request_id] = future
+        if parks:
+            self._parked.add(event.request_id)
+        self._wake()
+        return future
+
+    def _forget(self, shard: int, event: events.Request) -> None:
+        """The client is gone: leave no trace of its request."""
+        if self._waiting.pop(event.request_id, None) is None:
+            return
+        self._parked.discard(event.request_id)
+        if not isinstance(event, events.ListGroups):
+            self._engine.submit(shard, events.Forget(event.group_id, event.request_id))
+            self._wake()
+
+    def _wake(self) -> None:
+        """See to it that a turn runs in the next iteration of the loop, after all that is ready now."""
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        try:
+            self._engine.turn(self._clock.now_ms())
+            self._advance()
+        except Exception as bug:
+            self._stop_for(bug)
+
+    def _advance(self) -> None:
+        """What follows every turn and every flush."""
+        self._release()
+        self._start_flush()
+        self._arm_timer()
+        if self._engine.pending:
+            self._wake()
+        elif not self._flushing:
+            self._idle.set()
+
+    def _release(self) -> None:
+        released = self._engine.take_released()
+        for request_id, reply in released.replies:
+            future = self._waiting.pop(request_id, None)
+            self._parked.discard(request_id)
+            if future is not None and not future.done():
+                future.set_result(reply)
+        for notice in released.notices:
+            self._on_notice(notice)
+
+    def _start_flush(self) -> None:
+        if self._flushing:
+            return
+        job = self._engine.flush_job()
+        if job is not None:
+            self._flushing = True
+            flush = self._loop.run_in_executor(self._flusher, job.run)
+            flush.add_done_callback(lambda done: self._flushed(job, done))
+
+    def _flushed(self, job: FlushJob, done: asyncio.Future[None]) -> None:
+        self._flushing = False
+        try:
+            error = done.exception()
+            if error is None:
+                self._engine.flushed(job)
+            elif isinstance(error, Exception):
+                self._engine.flush_failed(job, error)
+            else:
+                raise error
+            self._advance()
+        except Exception as bug:
+            self._stop_for(bug)
+
+    def _arm_timer(self) -> None:
+        """Wake up at the engine's next deadline; one that moved later is looked at when the old time comes."""
+        deadline_ms = self._engine.next_deadline_ms
+        if deadline_ms is None or (self._wake_up is not None and self._wake_up_ms <= deadline_ms):
+            return
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+        delay_ms = max(deadline_ms - self._clock.now_ms(), 0)
+        self._wake_up_ms = deadline_ms
+        self._wake_up = self._loop.call_later(delay_ms / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._wake_up = None
+        self._wake()
+
+    def _stop_for(self, bug: BaseException) -> None:
+        self._closed = True
+        self._abandon(bug)
+        self._idle.set()
+        self._on_fatal(bug)
+
+    def _abandon(self, why: BaseException) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(why)
+        self._waiting.clear()
+        self._parked.clear()

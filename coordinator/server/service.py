@@ -1,0 +1,162 @@
+"""GroupCoordinator: each method asks the shard that holds the group, by way of the driver. No transport here."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from coordinator.core import effects, events
+from coordinator.errors import ErrorCode
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.runtime.router import partition_for
+from coordinator.server import answers, shape, translate
+from coordinator.server.dispatch import Call, Overloaded
+from coordinator.server.drive import Driver
+from coordinator.server.watch import Watchers
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where clients reach this node."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class GroupCoordinator:
+    """The handlers. `partitions` gives the catalog's partition counts, `address` what FindCoordinator answers."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        watchers: Watchers,
+        *,
+        shards: int,
+        address: Callable[[], Address],
+        partitions: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._driver = driver
+        self._watchers = watchers
+        self._shards = shards
+        self._address = address
+        self._partitions = partitions
+
+    async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
+        address = self._address()
+        return pb.FindCoordinatorResponse(
+            node_id=address.node_id,
+            host=address.host,
+            port=address.port,
+            partition=self._shard_of(shape.name("key", request.key)),
+        )
+
+    async def join_group(self, request: pb.JoinGroupRequest, call: Call) -> pb.JoinGroupResponse:
+        event = translate.join_group(request, self._driver.next_id(), fresh_id=str(uuid4()), client_host=call.peer_host)
+        return answers.join_group(await self._driver.ask(self._shard_of(event.group_id), event, effects.JoinReply))
+
+    async def sync_group(self, request: pb.SyncGroupRequest, call: Call) -> pb.SyncGroupResponse:
+        event = translate.sync_group(request, self._driver.next_id())
+        return answers.sync_group(await self._driver.ask(self._shard_of(event.group_id), event, effects.SyncReply))
+
+    async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
+        event = translate.heartbeat(request, self._driver.next_id())
+        return answers.heartbeat(await self._driver.ask(self._shard_of(event.group_id), event, effects.HeartbeatReply))
+
+    async def leave_group(self, request: pb.LeaveGroupRequest, call: Call) -> pb.LeaveGroupResponse:
+        event = translate.leave_group(request, self._driver.next_id())
+        return answers.leave_group(await self._driver.ask(self._shard_of(event.group_id), event, effects.LeaveReply))
+
+    async def remove_members(self, request: pb.RemoveMembersRequest, call: Call) -> pb.RemoveMembersResponse:
+        event = translate.remove_members(request, self._driver.next_id(), client_host=call.peer_host)
+        return answers.remove_members(await self._driver.ask(self._shard_of(event.group_id), event, effects.LeaveReply))
+
+    async def offset_commit(self, request: pb.OffsetCommitRequest, call: Call) -> pb.OffsetCommitResponse:
+        """Partitions that the catalog does not know are refused one by one; the core judges the rest."""
+        event = translate.offset_commit(request, self._driver.next_id())
+        unknown = self._unknown_partitions(event)
+        reply = effects.OffsetCommitReply()
+        if len(unknown) < len(event.offsets) or not event.offsets:
+            known = replace(event, offsets=tuple(o for o in event.offsets if (o[0], o[1]) not in unknown))
+            reply = await self._driver.ask(self._shard_of(event.group_id), known, effects.OffsetCommitReply)
+        codes = {
+            (topic, partition): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if (topic, partition) in unknown
+            else reply.partitions.get((topic, partition), reply.code)
+            for topic, partition, _ in event.offsets
+        }
+        return answers.offset_commit(codes, reply)
+
+    async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
+        event = translate.offset_fetch(request, self._driver.next_id())
+        return answers.offset_fetch(
+            await self._driver.ask(self._shard_of(event.group_id), event, effects.OffsetFetchReply)
+        )
+
+    async def offset_delete(self, request: pb.OffsetDeleteRequest, call: Call) -> pb.OffsetDeleteResponse:
+        event = translate.offset_delete(request, self._driver.next_id())
+        return answers.offset_delete(
+            await self._driver.ask(self._shard_of(event.group_id), event, effects.OffsetDeleteReply)
+        )
+
+    async def list_groups(self, request: pb.ListGroupsRequest, call: Call) -> pb.ListGroupsResponse:
+        """All shards' groups; shards that moved away are left out, another failure becomes the answer's code."""
+        template = translate.list_groups(request, self._driver.next_id())
+        questions = [(shard, replace(template, request_id=self._driver.next_id())) for shard in range(self._shards)]
+        replies = await self._driver.ask_all(questions, effects.ListReply)
+        failed = next((r for r in replies if r.code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)), None)
+        found = sorted((group for reply in replies for group in reply.groups), key=lambda group: group.group_id)
+        return pb.ListGroupsResponse(
+            error_code=answers.error_code(failed.code if failed else ErrorCode.NONE),
+            error_message=answers.sentence(failed.code, failed.message) if failed else "",
+            groups=[answers.listed_group(group) for group in found],
+        )
+
+    async def describe_groups(self, request: pb.DescribeGroupsRequest, call: Call) -> pb.DescribeGroupsResponse:
+        names = translate.group_names("groups", request.groups)
+        questions = [
+            (self._shard_of(group_id), events.DescribeGroup(self._driver.next_id(), group_id)) for group_id in names
+        ]
+        replies = await self._driver.ask_all(questions, effects.DescribeReply)
+        groups = [answers.described_group(*pair) for pair in zip(names, replies, strict=True)]
+        return pb.DescribeGroupsResponse(groups=groups)
+
+    async def delete_groups(self, request: pb.DeleteGroupsRequest, call: Call) -> pb.DeleteGroupsResponse:
+        names = translate.group_names("groups_names", request.groups_names)
+        questions = [
+            (self._shard_of(group_id), events.DeleteGroup(self._driver.next_id(), group_id)) for group_id in names
+        ]
+        replies = await self._driver.ask_all(questions, effects.DeleteReply)
+        results = [answers.deleted_group(*pair) for pair in zip(names, replies, strict=True)]
+        return pb.DeleteGroupsResponse(results=results)
+
+    async def explain_group(self, request: pb.ExplainGroupRequest, call: Call) -> pb.ExplainGroupResponse:
+        event = translate.explain_group(request, self._driver.next_id())
+        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.ExplainReply)
+        return answers.explain_group(event.group_id, reply, with_snapshots=request.include_snapshots)
+
+    async def watch_group(self, request: pb.WatchGroupRequest, call: Call) -> AsyncIterator[pb.WatchGroupResponse]:
+        """The group as it is now, then every change; a group that is not there yet is "Dead"."""
+        group_id = shape.name("group_id", request.group_id)
+        if self._watchers.full:
+            raise Overloaded(f"{len(self._watchers)} watchers are open, as many as this node keeps; close some first")
+        watcher = self._watchers.add(group_id)
+        try:
+            yield answers.watch_group(await self._current(group_id), skipped=0)
+            while True:
+                yield answers.watch_group(*await watcher.get())
+        finally:
+            self._watchers.remove(group_id, watcher)
+
+    async def _current(self, group_id: str) -> effects.GroupChanged:
+        event = events.DescribeGroup(self._driver.next_id(), group_id)
+        reply = await self._driver.ask(self._shard_of(group_id), event, effects.DescribeReply)
+        return effects.GroupChanged(group_id, reply.state, reply.generation)
+
+    def _shard_of(self, group_id: str) -> int:
+        return partition_for(group_id, self._shards)
+
+    def _unknown_partitions(self, event: events.OffsetCommit) -> frozenset[tuple[str, int]]:
+        catalog = self._partitions()
+        return frozenset(
+            (topic, partition) for topic, partition, _ in event.offsets if partition >= catalog.get(topic, 0)
+        )

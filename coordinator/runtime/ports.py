@@ -1,12 +1,19 @@
 """What the runtime needs of the world outside: protocols without code."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 
 class LogFailed(Exception):
-    """The log could not keep what it was given. The shard is dropped and replayed."""
+    """The log could not keep, or give back, what it was asked for. The shards named are dropped and replayed.
+
+    `shards` None means: every shard that the call was about.
+    """
+
+    def __init__(self, sentence: str, shards: Collection[int] | None = None) -> None:
+        super().__init__(sentence)
+        self.shards = shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +22,8 @@ class KeyValue:
 
     key: bytes
     value: bytes | None
+    offset: int = -1
+    """Where it stands in the log; -1 as long as it is not there."""
 
 
 class GroupLog(Protocol):
@@ -27,7 +36,7 @@ class GroupLog(Protocol):
         """Return once everything appended to these shards before the call is durable. Raises LogFailed. Any thread."""
 
     def read_groups(self, shard: int) -> Iterator[KeyValue]:
-        """Every record of the shard's part of `__consumer_offsets`, oldest first."""
+        """Every record of the shard's part of `__consumer_offsets`, oldest first. Raises LogFailed."""
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue]:
-        """Every record of the shard's part of `__rebalances`, oldest first."""
+        """Every record of the shard's part of `__rebalances`, oldest first. Raises LogFailed."""

@@ -1,0 +1,195 @@
+"""Records <-> bytes. Groups and offsets byte for byte as Kafka keeps them in `__consumer_offsets`.
+
+Schemas: Kafka's OffsetCommitKey/Value and GroupMetadataKey/Value. Read: key types 0 to 2, values version 0 to 4.
+Written: offset values version 1 when they carry an expire timestamp, otherwise 4, whose only tagged field (topic id) is
+left out; group values version 3. The ledger's JSON is in `ledger_codec`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coordinator.core.records import (
+    GroupDeleted,
+    GroupRecord,
+    GroupStored,
+    MemberRecord,
+    OffsetDeleted,
+    OffsetStored,
+    Record,
+)
+from coordinator.core.types import StoredOffset
+from coordinator.runtime.fields import (
+    INT16,
+    INT32,
+    INT64,
+    FieldReader,
+    MalformedRecord,
+    Skipped,
+    compact_string,
+    plain_bytes,
+    plain_string,
+)
+from coordinator.runtime.ledger_codec import encode_ledger
+from coordinator.runtime.ports import KeyValue
+
+OFFSET_KEYS = (0, 1)
+OFFSET_KEY_WRITTEN = 1
+GROUP_KEY = 2
+NEWEST_VALUE = 4
+"""The newest version of both values, and the first flexible one."""
+GROUP_VALUE_WRITTEN = 3
+NO_TAGS = b"\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One turn's records of one shard, by topic."""
+
+    groups: list[KeyValue] = field(default_factory=list)
+    ledger: list[KeyValue] = field(default_factory=list)
+
+
+def encode(records: Iterable[Record]) -> Encoded:
+    """Raises ValueError for a string that Kafka's format cannot hold."""
+    out = Encoded()
+    for record in records:
+        match record:
+            case OffsetStored():
+                out.groups.append(KeyValue(offset_key(record), offset_value(record.value)))
+            case OffsetDeleted():
+                out.groups.append(KeyValue(offset_key(record), None))
+            case GroupStored():
+                out.groups.append(KeyValue(group_key(record.group_id), group_value(record)))
+            case GroupDeleted():
+                out.groups.append(KeyValue(group_key(record.group_id), None))
+            case _:
+                out.ledger.extend(encode_ledger(record))
+    return out
+
+
+def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
+    """The fact behind one record of `__consumer_offsets`. Raises MalformedRecord."""
+    key = FieldReader(stored.key)
+    kind = key.int16()
+    if kind in OFFSET_KEYS:
+        group_id, topic, partition = key.string(), key.string(), key.int32()
+        key.end()
+        if stored.value is None:
+            return OffsetDeleted(group_id, topic, partition)
+        return OffsetStored(group_id, topic, partition, read_offset_value(stored.value))
+    if kind == GROUP_KEY:
+        group_id = key.string()
+        key.end()
+        return GroupDeleted(group_id) if stored.value is None else read_group_value(group_id, stored.value)
+    return Skipped(f"key type {kind}")
+
+
+def offset_key(record: OffsetStored | OffsetDeleted) -> bytes:
+    head = INT16.pack(OFFSET_KEY_WRITTEN)
+    return head + plain_string(record.group_id) + plain_string(record.topic) + INT32.pack(record.partition)
+
+
+def group_key(group_id: str) -> bytes:
+    return INT16.pack(GROUP_KEY) + plain_string(group_id)
+
+
+def offset_value(value: StoredOffset) -> bytes:
+    if value.expire_timestamp_ms is not None:
+        # Only version 1 can hold the expiry; it has no place for the leader epoch.
+        times = INT64.pack(value.commit_timestamp_ms) + INT64.pack(value.expire_timestamp_ms)
+        return INT16.pack(1) + INT64.pack(value.offset) + plain_string(value.metadata) + times
+    position = INT64.pack(value.offset) + INT32.pack(value.leader_epoch)
+    rest = compact_string(value.metadata) + INT64.pack(value.commit_timestamp_ms) + NO_TAGS
+    return INT16.pack(NEWEST_VALUE) + position + rest
+
+
+def group_value(group: GroupStored) -> bytes:
+    parts = [
+        INT16.pack(GROUP_VALUE_WRITTEN),
+        plain_string(group.protocol_type),
+        INT32.pack(group.generation),
+        plain_string(group.protocol),
+        plain_string(group.leader),
+        INT64.pack(group.state_timestamp_ms),
+        INT32.pack(len(group.members)),
+    ]
+    for member in group.members:
+        parts += member_fields(member)
+    return b"".join(parts)
+
+
+def member_fields(member: MemberRecord) -> list[bytes]:
+    return [
+        plain_string(member.member_id),
+        plain_string(member.group_instance_id),
+        plain_string(member.client_id),
+        plain_string(member.client_host),
+        INT32.pack(member.rebalance_timeout_ms),
+        INT32.pack(member.session_timeout_ms),
+        plain_bytes(member.subscription),
+        plain_bytes(member.assignment),
+    ]
+
+
+def read_offset_value(data: bytes) -> StoredOffset:
+    value, version = open_value(data)
+    offset = value.int64()
+    leader_epoch = value.int32() if version >= 3 else -1
+    metadata = value.string()
+    commit_timestamp_ms = value.int64()
+    expire_timestamp_ms = value.int64() if version == 1 else -1
+    close_value(value)
+    expiry = None if expire_timestamp_ms == -1 else expire_timestamp_ms
+    return StoredOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expiry)
+
+
+def read_group_value(group_id: str, data: bytes) -> GroupStored:
+    value, version = open_value(data)
+    protocol_type = value.string()
+    generation = value.int32()
+    protocol = value.nullable_string()
+    leader = value.nullable_string()
+    state_timestamp_ms = value.int64() if version >= 2 else -1
+    members = tuple(read_member(value, version) for _ in range(value.count()))
+    close_value(value)
+    return GroupStored(group_id, protocol_type, generation, protocol, leader, state_timestamp_ms, members)
+
+
+def read_member(value: FieldReader, version: int) -> MemberRecord:
+    """A rebalance timeout of -1 (always so in version 0) means: as long as the session timeout."""
+    member_id = value.string()
+    group_instance_id = value.nullable_string() if version >= 3 else None
+    client_id = value.string()
+    client_host = value.string()
+    stored_timeout_ms = value.int32() if version >= 1 else -1
+    session_timeout_ms = value.int32()
+    rebalance_timeout_ms = session_timeout_ms if stored_timeout_ms == -1 else stored_timeout_ms
+    subscription = value.blob()
+    assignment = value.blob()
+    if value.compact:
+        value.skip_tags()
+    return MemberRecord(
+        member_id,
+        group_instance_id,
+        client_id,
+        client_host,
+        rebalance_timeout_ms,
+        session_timeout_ms,
+        subscription,
+        assignment,
+    )
+
+
+def open_value(data: bytes) -> tuple[FieldReader, int]:
+    value = FieldReader(data)
+    version = value.int16()
+    if not 0 <= version <= NEWEST_VALUE:
+        raise MalformedRecord(f"value version {version}; this node reads 0 to {NEWEST_VALUE}")
+    value.compact = version == NEWEST_VALUE
+    return value, version
+
+
+def close_value(value: FieldReader) -> None:
+    if value.compact:
+        value.skip_tags()
+    value.end()

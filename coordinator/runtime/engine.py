@@ -1,0 +1,386 @@
+"""Runs the shards: queues events, takes turns, keeps records, and tells nobody a fact that a crash could undo.
+
+Synchronous and single-threaded; only `FlushJob.run` may run elsewhere. A driver (the server, the simulator) does:
+
+    engine.submit(shard, event)        as requests come in
+    engine.turn(now_ms)                when something is pending or a deadline has come
+    job = engine.flush_job()           then job.run() in any thread, then flushed(job) or flush_failed(job, error)
+    engine.take_released()             after each of these
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from coordinator.core.effects import Effects, GroupChanged, Reply
+from coordinator.core.events import Event, Forget, Loaded, TimerFired, TopicsChanged, Unload
+from coordinator.core.records import RebalanceDecided
+from coordinator.core.types import Limits, RequestId, TimerKey
+from coordinator.errors import ErrorCode
+from coordinator.runtime.codec import encode
+from coordinator.runtime.loader import LoadReport, replay
+from coordinator.runtime.metrics import Metrics
+from coordinator.runtime.ports import GroupLog, LogFailed
+from coordinator.runtime.refusals import is_request, refusal, while_loading
+from coordinator.runtime.slot import Core, Held, ShardStatus, Slot
+from coordinator.runtime.timers import Timers
+
+INBOX_LIMIT = 20_000
+"""Events that may wait for a turn. A turn empties the inbox, so only a stalled driver ever fills it."""
+
+TIMERS_PER_TURN = 10_000
+"""Timers that one turn fires; the rest are due in the next. A timer re-armed to the past cannot stop the node."""
+
+SCRIPT_LIMIT = 16_384
+"""Characters of a broken event that are reported."""
+
+MakeShard: TypeAlias = Callable[[Limits, int], Core]
+BugReport: TypeAlias = Callable[[str, Exception], None]
+"""Gets the event that broke a shard, as one line, and the exception."""
+StatusReport: TypeAlias = Callable[[int, ShardStatus, str], None]
+"""Gets a shard's new status and why, in one sentence."""
+
+
+@dataclass(slots=True)
+class Released:
+    """What may be told now, in the order it was decided."""
+
+    replies: list[tuple[RequestId, Reply]] = field(default_factory=list)
+    notices: list[GroupChanged] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushJob:
+    """One group commit. `positions` maps each shard to the append it covers."""
+
+    log: GroupLog
+    positions: dict[int, int]
+
+    def run(self) -> None:
+        """Flush, in any thread. Raises LogFailed."""
+        self.log.flush(list(self.positions))
+
+
+def say_nothing(*_: object) -> None:
+    """The default of both reports."""
+
+
+class Engine:
+    """The runtime of one node's shards. Every request submitted is answered exactly once, or forgotten on demand."""
+
+    def __init__(
+        self,
+        log: GroupLog,
+        shards: int,
+        limits: Limits,
+        make_shard: MakeShard,
+        *,
+        on_bug: BugReport = say_nothing,
+        on_status: StatusReport = say_nothing,
+        inbox_limit: int = INBOX_LIMIT,
+    ) -> None:
+        self._log = log
+        self._limits = limits
+        self._make_shard = make_shard
+        self._on_bug = on_bug
+        self._on_status = on_status
+        self._inbox_limit = inbox_limit
+        self._slots = [Slot(index) for index in range(shards)]
+        self._inbox: deque[tuple[Slot, int, Event]] = deque()
+        self._timers: Timers[tuple[int, TimerKey]] = Timers()
+        self._reloads: Timers[int] = Timers()
+        self._fallen: list[Slot] = []  # dropped since the last turn, reload not yet planned
+        self._written: dict[int, Slot] = {}  # have records of this turn
+        self._dirty: set[int] = set()  # have appends that no flush job covers yet
+        self._job: FlushJob | None = None
+        self._topics: TopicsChanged | None = None
+        self._released = Released()
+        self.metrics = Metrics()
+
+    @property
+    def shards(self) -> int:
+        return len(self._slots)
+
+    @property
+    def pending(self) -> bool:
+        """Whether a turn has something to do now, whatever the time."""
+        return bool(self._inbox or self._fallen)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """No timer is due before this time; a turn at it may still find that the timer was pushed back."""
+        times = [at for at in (self._timers.next_ms, self._reloads.next_ms) if at is not None]
+        return min(times, default=None)
+
+    def status(self, shard: int) -> ShardStatus:
+        return self._slots[shard].status
+
+    def core(self, shard: int) -> Core | None:
+        """The shard's core for read-only inspection; None while it has none."""
+        return self._slots[shard].core
+
+    def report(self, shard: int) -> LoadReport:
+        """What the shard's last replay met."""
+        return self._slots[shard].report
+
+    def load(self, now_ms: int) -> None:
+        """Replay every shard that is not active. Submit the first TopicsChanged before."""
+        for slot in self._slots:
+            if slot.status is not ShardStatus.ACTIVE:
+                self.load_shard(slot.index, now_ms)
+
+    def load_shard(self, shard: int, now_ms: int) -> None:
+        """Replay one shard and make it active. If it cannot be read it fails, and is tried again after a pause."""
+        slot = self._slots[shard]
+        if slot.status is ShardStatus.ACTIVE:
+            raise ValueError(f"shard {shard} is active; unload it before loading it again")
+        self._reloads.cancel(shard)
+        core = self._make_shard(self._limits, shard)
+        try:
+            slot.report = replay(self._log, shard, core)
+        except LogFailed as error:
+            self._drop(slot, f"its log cannot be read: {error}")
+            return
+        except Exception as error:  # a bug in apply must not take the other shards along
+            self._on_bug(f"shard {shard} replay", error)
+            self._drop(slot, f"a record of its log cannot be applied: {error!r}")
+            return
+        self.metrics.loads += 1
+        self._activate(slot, core, now_ms)
+
+    def submit(self, shard: int, event: Event) -> bool:
+        """Queue an event for the next turn; False when the inbox is full and nothing was queued.
+
+        A request to a shard that cannot take it is answered at once. A Forget is never refused.
+        """
+        slot = self._slots[shard]
+        if is_request(event):
+            if slot.status is not ShardStatus.ACTIVE:
+                self._answer(type(event), event.request_id, excuse(slot, type(event)))
+                return True
+            if len(self._inbox) >= self._inbox_limit:
+                self.metrics.refused += 1
+                return False
+            assert event.request_id not in slot.unanswered, f"request id {event.request_id} is in use"
+            slot.unanswered[event.request_id] = type(event)
+        elif isinstance(event, Forget):
+            slot.unanswered.pop(event.request_id, None)
+        self._inbox.append((slot, slot.life, event))
+        return True
+
+    def submit_all(self, event: Event) -> None:
+        """Queue an event for every shard. The last TopicsChanged is also the first event after each load."""
+        if isinstance(event, TopicsChanged):
+            self._topics = TopicsChanged(event.partitions)
+        self._inbox.extend((slot, slot.life, event) for slot in self._slots)
+
+    def turn(self, now_ms: int) -> None:
+        """Reload what fell, fire due timers, step all that is queued, and append once for each shard with records."""
+        self._reload_fallen(now_ms)
+        events = self._fire_timers(now_ms) + len(self._inbox)
+        while self._inbox:
+            slot, life, event = self._inbox.popleft()
+            if life == slot.life:
+                self._step(slot, event, now_ms)
+        self._append_written(now_ms)
+        self.metrics.turned(events)
+
+    def flush_job(self) -> FlushJob | None:
+        """The next group commit, covering every append so far. None while one is running or nothing is to flush."""
+        if self._job is not None or not self._dirty:
+            return None
+        self._job = FlushJob(self._log, {shard: self._slots[shard].appended for shard in sorted(self._dirty)})
+        self._dirty.clear()
+        return self._job
+
+    def flushed(self, job: FlushJob) -> None:
+        """The job's `run` returned: release what waited for it."""
+        self._finish(job)
+        self.metrics.flushes += 1
+        for shard, position in job.positions.items():
+            self._reached(self._slots[shard], position)
+
+    def flush_failed(self, job: FlushJob, error: Exception) -> None:
+        """The job's `run` raised: drop the shards that could not be flushed; the others have been."""
+        self._finish(job)
+        failed = error.shards if isinstance(error, LogFailed) and error.shards is not None else job.positions
+        for shard, position in job.positions.items():
+            if shard in failed:
+                self._drop(self._slots[shard], f"its log cannot be flushed: {error}")
+            else:
+                self._reached(self._slots[shard], position)
+
+    def take_released(self) -> Released:
+        released, self._released = self._released, Released()
+        return released
+
+    def _activate(self, slot: Slot, core: Core, now_ms: int) -> None:
+        slot.core = core
+        slot.status = ShardStatus.ACTIVE
+        if slot.report.records:
+            # The process may have died between append and flush: what was read is not durable until flushed again.
+            self._wrote(slot)
+        self._on_status(slot.index, slot.status, summary(slot.report))
+        if self._topics is not None:
+            self._step(slot, self._topics, now_ms)
+        self._step(slot, Loaded(), now_ms)
+        self._append_written(now_ms)
+
+    def _reload_fallen(self, now_ms: int) -> None:
+        fallen, self._fallen = self._fallen, []
+        for slot in fallen:
+            self._reloads.set(slot.index, now_ms + slot.pause_ms(now_ms))
+        while due := self._reloads.pop_due(now_ms):
+            self.load_shard(due[0], now_ms)
+
+    def _fire_timers(self, now_ms: int) -> int:
+        for fired in range(TIMERS_PER_TURN):
+            due = self._timers.pop_due(now_ms)
+            if due is None:
+                return fired
+            (shard, key), deadline_ms = due
+            self._step(self._slots[shard], TimerFired(key, deadline_ms), now_ms)
+        return TIMERS_PER_TURN
+
+    def _step(self, slot: Slot, event: Event, now_ms: int) -> None:
+        if slot.core is None:
+            if isinstance(event, Unload):
+                self._unload(slot)
+            return
+        try:
+            effects = slot.core.step(event, now_ms)
+        except Exception as error:  # a bug stops the shard, not the node
+            self._on_bug(script_line(slot.index, event, now_ms), error)
+            self._drop(slot, f"a bug broke it: {error!r}")
+            return
+        self._take(slot, effects)
+        if isinstance(event, Unload):
+            self._unload(slot)
+
+    def _take(self, slot: Slot, effects: Effects) -> None:
+        if effects.records:
+            slot.records += effects.records
+            self._written[slot.index] = slot
+            self.metrics.rebalances.update(
+                record.entry.cause for record in effects.records if isinstance(record, RebalanceDecided)
+            )
+        for key, at_ms in effects.timers.items():
+            if at_ms is None:
+                self._timers.cancel((slot.index, key))
+            else:
+                self._timers.set((slot.index, key), at_ms)
+        if effects.replies or effects.notices:
+            self._hold(slot, Held(slot.position, effects.replies, effects.notices))
+
+    def _hold(self, slot: Slot, held: Held) -> None:
+        if held.position <= slot.durable:
+            self._release(slot, held)
+        else:
+            slot.held.append(held)
+            self.metrics.held += len(held.replies)
+
+    def _append_written(self, now_ms: int) -> None:
+        written, self._written = self._written, {}
+        for slot in written.values():
+            records, slot.records = slot.records, []
+            if not records:
+                continue  # the shard was dropped after it had decided something
+            try:
+                encoded = encode(records)
+                self._log.append(slot.index, encoded.groups, encoded.ledger, now_ms)
+            except LogFailed as error:
+                self._drop(slot, f"its log takes no records: {error}")
+            except Exception as error:  # a record that has no bytes is a bug of whoever let it in
+                self._on_bug(f"shard {slot.index} at {now_ms}ms append", error)
+                self._drop(slot, f"its records cannot be encoded: {error!r}")
+            else:
+                self.metrics.appends += 1
+                self.metrics.records += len(records)
+                self._wrote(slot)
+
+    def _wrote(self, slot: Slot) -> None:
+        slot.appended += 1
+        self._dirty.add(slot.index)
+
+    def _finish(self, job: FlushJob) -> None:
+        if job is not self._job:
+            raise ValueError(f"the flush job of shards {sorted(job.positions)} is not the one in flight")
+        self._job = None
+
+    def _reached(self, slot: Slot, position: int) -> None:
+        """The shard's first `position` appends are durable."""
+        slot.durable = max(slot.durable, position)
+        while slot.held and slot.held[0].position <= slot.durable:
+            held = slot.held.popleft()
+            self.metrics.held -= len(held.replies)
+            self._release(slot, held)
+
+    def _release(self, slot: Slot, held: Held) -> None:
+        for request_id, reply in held.replies:
+            kind = slot.unanswered.pop(request_id, None)
+            if kind is not None:  # None: its client is gone
+                self._answer(kind, request_id, reply)
+        self._released.notices += held.notices
+
+    def _answer(self, kind: type[Event], request_id: RequestId, reply: Reply) -> None:
+        self.metrics.requests[kind.__name__, reply.code] += 1
+        self._released.replies.append((request_id, reply))
+
+    def _drop(self, slot: Slot, why: str) -> None:
+        """One path for every failure: forget the state, answer everyone, replay the log later."""
+        self.metrics.failures += 1
+        self._void(slot)
+        self._refuse(slot, list(slot.unanswered))
+        if slot.status is not ShardStatus.UNLOADED:
+            slot.status = ShardStatus.FAILED
+            self._fallen.append(slot)
+        self._on_status(slot.index, slot.status, why)
+
+    def _void(self, slot: Slot) -> None:
+        slot.life += 1
+        slot.core = None
+        slot.records.clear()
+        self.metrics.held -= sum(len(held.replies) for held in slot.held)
+        slot.held.clear()
+        self._timers.cancel_all(lambda key: key[0] == slot.index)
+
+    def _refuse(self, slot: Slot, request_ids: list[RequestId]) -> None:
+        for request_id in request_ids:
+            kind = slot.unanswered.pop(request_id)
+            self._answer(kind, request_id, refusal(kind, ErrorCode.NOT_COORDINATOR))
+
+    def _unload(self, slot: Slot) -> None:
+        """Take nothing more. Answers that wait for a flush still come; all other requests are refused."""
+        self._reloads.cancel(slot.index)
+        slot.life += 1
+        slot.core = None
+        slot.status = ShardStatus.UNLOADED
+        self._timers.cancel_all(lambda key: key[0] == slot.index)
+        promised = {request_id for held in slot.held for request_id, _ in held.replies}
+        self._refuse(slot, [request_id for request_id in slot.unanswered if request_id not in promised])
+        self._on_status(slot.index, slot.status, "it was asked to go")
+
+
+def excuse(slot: Slot, kind: type[Event]) -> Reply:
+    """The answer of a shard that is not active."""
+    if slot.status is ShardStatus.LOADING:
+        return while_loading(kind)
+    return refusal(kind, ErrorCode.NOT_COORDINATOR)
+
+
+def script_line(shard: int, event: Event, now_ms: int) -> str:
+    """The event as one line of Python: evaluated, it is the event again (unless it was too long to print whole)."""
+    text = repr(event)
+    cut = f"... ({len(text) - SCRIPT_LIMIT} more characters)" if len(text) > SCRIPT_LIMIT else ""
+    return f"shard {shard} at {now_ms}ms: {text[:SCRIPT_LIMIT]}{cut}"
+
+
+def summary(report: LoadReport) -> str:
+    text = f"replayed {report.groups} group records and {report.ledger} ledger records"
+    if report.skipped:
+        kinds = ", ".join(f"{count} of {kind}" for kind, count in sorted(report.skipped.items()))
+        text += f"; skipped {kinds}"
+    if report.malformed:
+        text += f"; {report.malformed} malformed: " + "; ".join(report.complaints)
+    return text

@@ -1,0 +1,147 @@
+"""The primitive fields of Kafka's record schemas: big-endian numbers, strings and bytes, plain and compact.
+
+Plain strings carry an int16 length, plain bytes an int32 length, -1 for null. From a schema's first flexible version on
+lengths are "compact": an unsigned varint of length + 1, 0 for null, and every struct ends with tagged fields (KIP-482).
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+
+MAX_STRING_BYTES = 32_767
+"""The longest plain string, in UTF-8 bytes. Edges refuse longer ids before they reach a shard."""
+
+INT16 = Struct(">h")
+INT32 = Struct(">i")
+INT64 = Struct(">q")
+
+
+class MalformedRecord(ValueError):
+    """Bytes that no version of their schema explains. The message says where the reading stopped and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A record of a kind that this node does not keep; `kind` names it."""
+
+    kind: str
+
+
+class FieldReader:
+    """Reads fields from left to right. Every shortage or contradiction raises MalformedRecord."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self.compact = False
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+    def int16(self) -> int:
+        return self._number(INT16)
+
+    def int32(self) -> int:
+        return self._number(INT32)
+
+    def int64(self) -> int:
+        return self._number(INT64)
+
+    def string(self) -> str:
+        """A string that must not be null."""
+        text = self.nullable_string()
+        if text is None:
+            raise MalformedRecord(f"null at byte {self._at}; expected a string")
+        return text
+
+    def nullable_string(self) -> str | None:
+        length = self._compact_length() if self.compact else self.int16()
+        if length == -1:
+            return None
+        raw = self._take(length)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise MalformedRecord(f"string before byte {self._at} is not UTF-8: {error.reason}") from error
+
+    def blob(self) -> bytes:
+        """Bytes that must not be null."""
+        length = self._compact_length() if self.compact else self.int32()
+        if length == -1:
+            raise MalformedRecord(f"null at byte {self._at}; expected bytes")
+        return self._take(length)
+
+    def count(self) -> int:
+        """The length of an array that must not be null; never more than the bytes left could hold."""
+        number = self._compact_length() if self.compact else self.int32()
+        if not 0 <= number <= self.left:
+            raise MalformedRecord(f"array of {number} elements at byte {self._at} with {self.left} bytes left")
+        return number
+
+    def skip_tags(self) -> None:
+        """Pass over a struct's tagged fields: none that we know changes what we keep."""
+        for _ in range(self._varint()):
+            self._varint()
+            self._take(self._varint())
+
+    def end(self) -> None:
+        """The data must be used up: what follows a known version's last field is damage, not a feature."""
+        if self.left:
+            raise MalformedRecord(f"{self.left} bytes after the last field at byte {self._at}")
+
+    def _number(self, layout: Struct) -> int:
+        number: int = layout.unpack(self._take(layout.size))[0]
+        return number
+
+    def _compact_length(self) -> int:
+        return self._varint() - 1
+
+    def _varint(self) -> int:
+        number = 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+        raise MalformedRecord(f"varint before byte {self._at} is longer than 5 bytes")
+
+    def _take(self, length: int) -> bytes:
+        if not 0 <= length <= self.left:
+            raise MalformedRecord(f"field of {length} bytes at byte {self._at} with {self.left} bytes left")
+        start, self._at = self._at, self._at + length
+        return self._data[start : self._at]
+
+
+def plain_string(text: str | None) -> bytes:
+    """Raises ValueError when the text is over MAX_STRING_BYTES or holds a lone surrogate."""
+    if text is None:
+        return INT16.pack(-1)
+    raw = text.encode()
+    if len(raw) > MAX_STRING_BYTES:
+        raise ValueError(
+            f"string of {len(raw)} bytes ({text[:40]!r}...) cannot be stored; the format allows {MAX_STRING_BYTES}"
+        )
+    return INT16.pack(len(raw)) + raw
+
+
+def plain_bytes(data: bytes) -> bytes:
+    return INT32.pack(len(data)) + data
+
+
+def compact_string(text: str) -> bytes:
+    raw = text.encode()
+    return varint(len(raw) + 1) + raw
+
+
+def varint(number: int) -> bytes:
+    """An unsigned varint, seven bits a byte, lowest first.
+
+    >>> varint(300).hex()
+    'ac02'
+    """
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

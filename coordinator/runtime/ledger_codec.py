@@ -1,0 +1,84 @@
+"""Ledger records <-> JSON, as kept in `__rebalances`.
+
+Key: {"group": ..., "kind": ..., "number": ...}, kind "decided" or "settled". Value: {"version": 1, "entry": {...}} or
+{"version": 1, "settlement": {...}} with the field names of `RebalanceEntry` and `Settlement`. Keys are sorted and
+nothing is spaced out, so equal records have equal bytes: compaction compares keys by their bytes.
+"""
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from coordinator.core.records import LedgerRecord, RebalanceDecided, RebalanceForgotten, RebalanceSettled
+from coordinator.core.types import RebalanceEntry, Settlement
+from coordinator.runtime.fields import MalformedRecord, Skipped
+from coordinator.runtime.ports import KeyValue
+
+VERSION = 1
+
+ENTRY = TypeAdapter(RebalanceEntry)
+SETTLEMENT = TypeAdapter(Settlement)
+
+
+class LedgerKey(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    group: str
+    number: int
+    kind: Literal["decided", "settled"]
+
+
+class DecidedValue(BaseModel):
+    version: Literal[1]
+    entry: RebalanceEntry
+
+
+class SettledValue(BaseModel):
+    version: Literal[1]
+    settlement: Settlement
+
+
+def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
+    match record:
+        case RebalanceDecided(group_id, entry):
+            value = {"version": VERSION, "entry": ENTRY.dump_python(entry, mode="json")}
+            return [KeyValue(ledger_key(group_id, entry.number, "decided"), compact_json(value))]
+        case RebalanceSettled(group_id, settlement):
+            value = {"version": VERSION, "settlement": SETTLEMENT.dump_python(settlement, mode="json")}
+            return [KeyValue(ledger_key(group_id, settlement.number, "settled"), compact_json(value))]
+        case RebalanceForgotten(group_id, number):
+            # The settlement goes first: it means nothing without its entry.
+            return [KeyValue(ledger_key(group_id, number, kind), None) for kind in ("settled", "decided")]
+
+
+def decode_ledger(stored: KeyValue) -> LedgerRecord | Skipped:
+    """The fact behind one record of `__rebalances`. Raises MalformedRecord.
+
+    A settlement's tombstone is skipped: the tombstone of its entry, which follows, says it all.
+    """
+    try:
+        key = LedgerKey.model_validate_json(stored.key)
+        if key.kind == "decided":
+            if stored.value is None:
+                return RebalanceForgotten(key.group, key.number)
+            return RebalanceDecided(key.group, DecidedValue.model_validate_json(stored.value).entry)
+        if stored.value is None:
+            return Skipped("settlement tombstone")
+        return RebalanceSettled(key.group, SettledValue.model_validate_json(stored.value).settlement)
+    except ValidationError as error:
+        raise MalformedRecord(first_complaint(error)) from error
+
+
+def ledger_key(group_id: str, number: int, kind: str) -> bytes:
+    return compact_json({"group": group_id, "kind": kind, "number": number})
+
+
+def compact_json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def first_complaint(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "the whole value"
+    return f"{place}: {first['msg']}"

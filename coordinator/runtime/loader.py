@@ -1,0 +1,80 @@
+"""Replay: the log's records of one shard, applied in order, give back the hard state that was live (house rule 2)."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from coordinator.core.records import GroupDeleted, OffsetDeleted, RebalanceForgotten, Record
+from coordinator.runtime.codec import decode_group
+from coordinator.runtime.fields import MalformedRecord, Skipped
+from coordinator.runtime.ledger_codec import decode_ledger
+from coordinator.runtime.ports import GroupLog, KeyValue
+
+GROUPS_TOPIC = "__consumer_offsets"
+LEDGER_TOPIC = "__rebalances"
+
+MAX_COMPLAINTS = 20
+"""Malformed records named one by one in a report; the rest are counted."""
+
+
+class Replayable(Protocol):
+    def apply(self, record: Record) -> None:
+        """Take in one fact. Tombstones of unknown things and repeated facts are normal: compaction reorders."""
+
+
+@dataclass(slots=True)
+class LoadReport:
+    """What a replay met. `skipped` counts records of kinds that this node does not keep."""
+
+    groups: int = 0
+    ledger: int = 0
+    tombstones: int = 0
+    malformed: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    complaints: list[str] = field(default_factory=list)
+    """One sentence for each of the first MAX_COMPLAINTS malformed records: topic, partition, offset, reason."""
+
+    @property
+    def records(self) -> int:
+        """All records read, whatever became of them."""
+        return self.groups + self.ledger + self.malformed + self.skipped.total()
+
+
+def replay(log: GroupLog, shard: int, core: Replayable) -> LoadReport:
+    """Apply every record of the shard to `core`, groups first. Raises LogFailed when the log cannot be read.
+
+    A malformed record is reported and passed over: one damaged value must not take a shard's other groups away.
+    """
+    report = LoadReport()
+    place = f"{GROUPS_TOPIC}-{shard}"
+    for record in understood(log.read_groups(shard), decode_group, place, report):
+        core.apply(record)
+        report.groups += 1
+        report.tombstones += isinstance(record, GroupDeleted | OffsetDeleted)
+    place = f"{LEDGER_TOPIC}-{shard}"
+    for record in understood(log.read_ledger(shard), decode_ledger, place, report):
+        core.apply(record)
+        report.ledger += 1
+        report.tombstones += isinstance(record, RebalanceForgotten)
+    return report
+
+
+def understood(
+    stored: Iterator[KeyValue],
+    decode: Callable[[KeyValue], Record | Skipped],
+    place: str,
+    report: LoadReport,
+) -> Iterator[Record]:
+    for item in stored:
+        try:
+            record = decode(item)
+        except MalformedRecord as error:
+            report.malformed += 1
+            if len(report.complaints) < MAX_COMPLAINTS:
+                report.complaints.append(f"{place} offset {item.offset}: {error}; the record is passed over")
+            continue
+        if isinstance(record, Skipped):
+            report.skipped[f"{place.rsplit('-', 1)[0]} {record.kind}"] += 1
+        else:
+            yield record

@@ -1,0 +1,37 @@
+"""Counters that the engine feeds and an edge may show. Plain numbers, no I/O, never reset."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from coordinator.core.types import Cause
+from coordinator.errors import ErrorCode
+
+
+@dataclass(slots=True)
+class Metrics:
+    """All times and sizes since the engine was made."""
+
+    requests: Counter[tuple[str, ErrorCode]] = field(default_factory=Counter)
+    """Answers released, by (request, code), such as ("Heartbeat", NONE)."""
+    refused: int = 0
+    """Requests turned away because the inbox was full."""
+    rebalances: Counter[Cause] = field(default_factory=Counter)
+    """Rebalances decided, by cause."""
+    turns: int = 0
+    """Turns that had at least one event."""
+    events: int = 0
+    largest_turn: int = 0
+    appends: int = 0
+    records: int = 0
+    flushes: int = 0
+    loads: int = 0
+    failures: int = 0
+    """Times that a shard was dropped: a log failure or a bug."""
+    held: int = 0
+    """Replies that wait, right now, for their records to be durable."""
+
+    def turned(self, events: int) -> None:
+        if events:
+            self.turns += 1
+            self.events += events
+            self.largest_turn = max(self.largest_turn, events)

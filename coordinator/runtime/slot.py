@@ -1,0 +1,79 @@
+"""One shard's place in the engine: its core while it has one, who waits for an answer, and what is held back."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from coordinator.core.effects import Effects, GroupChanged, Reply
+from coordinator.core.events import Event
+from coordinator.core.records import Record
+from coordinator.core.types import RequestId
+from coordinator.runtime.loader import LoadReport
+
+FIRST_PAUSE_MS = 100
+LONGEST_PAUSE_MS = 10_000
+CALM_MS = 60_000
+"""A shard that went this long without failing starts over with an immediate reload."""
+
+
+class Core(Protocol):
+    """What the engine runs: `coordinator.core.shard.Shard`, or a test's stand-in."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        """Take one event. An exception is a bug: the shard is dropped and replayed."""
+
+    def apply(self, record: Record) -> None:
+        """Take in one fact of the log."""
+
+
+class ShardStatus(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    """Dropped; it is loaded again, at once or after a pause."""
+    UNLOADED = "unloaded"
+    """Given up on request; only `load_shard` brings it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one step wants to say once the first `position` appends of its shard are durable."""
+
+    position: int
+    replies: Sequence[tuple[RequestId, Reply]]
+    notices: Sequence[GroupChanged]
+
+
+@dataclass(slots=True)
+class Slot:
+    index: int
+    status: ShardStatus = ShardStatus.LOADING
+    core: Core | None = None
+    life: int = 0
+    """Counts the drops: events queued in an earlier life have been answered and are void."""
+    unanswered: dict[RequestId, type[Event]] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    """What this turn decided and has not appended yet."""
+    held: deque[Held] = field(default_factory=deque)
+    appended: int = 0
+    """Counts appends, and replays: what a replay read may not be durable either."""
+    durable: int = 0
+    failures: int = 0
+    failed_at_ms: int | None = None
+    report: LoadReport = field(default_factory=LoadReport)
+
+    @property
+    def position(self) -> int:
+        """How many appends must be durable before anything stepped now may be told."""
+        return self.appended + 1 if self.records else self.appended
+
+    def pause_ms(self, now_ms: int) -> int:
+        """How long to wait before the next load; doubles while failures follow each other."""
+        calm = self.failed_at_ms is None or now_ms - self.failed_at_ms > CALM_MS
+        self.failures = 1 if calm else self.failures + 1
+        self.failed_at_ms = now_ms
+        if self.failures == 1:
+            return 0
+        return min(FIRST_PAUSE_MS << min(self.failures - 2, 16), LONGEST_PAUSE_MS)

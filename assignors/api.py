@@ -1,0 +1,171 @@
+"""What an assignor sees and what it answers: plain values, no clients, clocks or configuration.
+
+A `Snapshot` is everything a decision depends on, so the same snapshot always gives the same
+assignment, and a snapshot kept in the ledger can be decided again years later.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from assignors import claims
+from assignors.order import in_java_order, in_kafka_order
+
+MAX_PARTITIONS = 10_000_000  # of one snapshot, all topics together
+MAX_MEMBERS = 100_000
+
+JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+class RebalanceProtocol(enum.Enum):
+    """How members hand partitions over (KIP-429)."""
+
+    EAGER = "eager"
+    COOPERATIVE = "cooperative"
+
+
+class AssignorError(ValueError):
+    """An assignor failed or lied; names the assignor and what was wrong."""
+
+    def __init__(self, assignor: str, problem: str) -> None:
+        super().__init__(f"assignor {assignor!r}: {problem}")
+        self.assignor = assignor
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of the group.
+
+    `owned` is what it claims to own ({topic: partitions}); None means that it reports nothing, as a
+    brand-new member does. A claim counts from `generation`; -1 is "none".
+    """
+
+    id: str
+    topics: tuple[str, ...]
+    owned: Mapping[str, Sequence[int]] | None = None
+    generation: int = -1
+    instance_id: str | None = None
+    rack: str | None = None
+    user_data: bytes = b""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that a decision depends on.
+
+    `topics` maps each topic to its number of partitions, `lags` to records behind, by partition,
+    `racks` to the racks of the replicas, by partition. Iterating gives every (topic, partition)
+    that some member subscribes to.
+
+    >>> group = Snapshot({"t": 2, "unread": 5}, [Member("a", ("t",))])
+    >>> list(group)
+    [('t', 0), ('t', 1)]
+    >>> group.subscribers("t")
+    ['a']
+    """
+
+    topics: Mapping[str, int]
+    members: Sequence[Member]
+    lags: Mapping[str, Sequence[int]] | None = None
+    racks: Mapping[str, Sequence[Sequence[str]]] | None = None
+    assignor: str = ""
+    options: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.members) > MAX_MEMBERS:
+            raise ValueError(
+                f"a snapshot of {len(self.members)} members is too large; at most {MAX_MEMBERS} are allowed"
+            )
+        partitions = sum(self.topics.values())
+        if partitions > MAX_PARTITIONS:
+            raise ValueError(
+                f"a snapshot of {partitions} partitions is too large; at most {MAX_PARTITIONS} are allowed"
+            )
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        for topic in self.subscribed_topics():
+            for partition in range(self.topics[topic]):
+                yield topic, partition
+
+    def subscribed_topics(self) -> list[str]:
+        """Topics that exist, have partitions and have a subscriber, in Java's string order."""
+        wanted = set().union(*{member.topics for member in self.members})
+        return in_java_order(topic for topic in wanted if self.topics.get(topic, 0) > 0)
+
+    def ordered_members(self) -> list[Member]:
+        """Members in Kafka's order: static ones by instance id, then dynamic ones by member id."""
+        return in_kafka_order(self.members)
+
+    def subscribers(self, topic: str) -> list[str]:
+        """Ids of the members subscribed to `topic`, in Kafka's order."""
+        return [member.id for member in self.ordered_members() if topic in member.topics]
+
+    def partitions(self, topic: str) -> range:
+        """Partition numbers of `topic`; empty when it does not exist."""
+        return range(self.topics.get(topic, 0))
+
+    def owners(self) -> dict[TopicPartition, str]:
+        """Who rightfully owns what: newest generation wins, a tie at the top is nobody's (KAFKA-13419)."""
+        return claims.owners(self.topics, self.members)
+
+    def to_json(self) -> str:
+        """This snapshot as one JSON object; `from_json` gives it back equal."""
+        from assignors import snapshot_json
+
+        return snapshot_json.dump(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Snapshot:
+        """Read what `to_json` wrote, or what a person wrote; ValueError names the field that is wrong."""
+        from assignors import snapshot_json
+
+        return snapshot_json.load(text)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Who gets what.
+
+    `members` holds every member, those without partitions too; partitions are sorted. `withheld`
+    partitions have a new owner who gets them in the next round, once the old one has let go.
+    `unassigned` ones found no place within the limits of the options. `note` is the assignor's own
+    one-line reason.
+    """
+
+    members: Mapping[str, Mapping[str, Sequence[int]]]
+    withheld: Sequence[TopicPartition] = ()
+    unassigned: Sequence[TopicPartition] = ()
+    note: str = ""
+
+    def to_dict(self) -> dict[str, dict[str, list[int]]]:
+        """Plain dicts and lists, ready for JSON; topics without partitions are left out."""
+        return {
+            member: {topic: list(partitions) for topic, partitions in share.items() if len(partitions)}
+            for member, share in self.members.items()
+        }
+
+
+Plan: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
+
+
+@runtime_checkable
+class Assignor(Protocol):
+    """The contract of a plugin. `assign` is pure: same snapshot, same answer, under any hash seed.
+
+    It answers {member: {topic: partitions}} (members without partitions may be left out) or an
+    `Assignment`. The caller, `assignors.run.run`, checks the answer and holds back what a cooperative
+    member must release first.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def protocol(self) -> RebalanceProtocol: ...
+
+    def assign(self, snapshot: Snapshot) -> Plan | Assignment: ...

@@ -1,0 +1,118 @@
+"""One word -> one assignor: alias, built-in name, entry point, or `package.module:Class`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+
+from assignors.api import Assignor, AssignorError, RebalanceProtocol
+
+ENTRY_POINT_GROUP = "muster.assignors"
+
+BUILT_IN = {
+    "range": "assignors.range:RangeAssignor",
+    "roundrobin": "assignors.roundrobin:RoundRobinAssignor",
+    "sticky": "assignors.sticky:StickyAssignor",
+    "cooperative-sticky": "assignors.cooperative_sticky:CooperativeStickyAssignor",
+    "lag": "assignors.lag:LagAssignor",
+    "uniform": "assignors.uniform:UniformAssignor",
+}
+
+# What people have in their configuration files, lower case: Kafka's classes with and without their
+# package, the spelling of librdkafka and kafkajs documents, and the lag-based assignor of the community.
+_PACKAGES = (
+    "org.apache.kafka.clients.consumer.",
+    "org.apache.kafka.coordinator.group.assignor.",
+    "com.github.grantneale.kafka.",
+    "kafka.consumer.",
+)
+_ALIASES = {
+    "rangeassignor": "range",
+    "rangeassigner": "range",
+    "roundrobinassignor": "roundrobin",
+    "roundrobinassigner": "roundrobin",
+    "round-robin": "roundrobin",
+    "stickyassignor": "sticky",
+    "stickyassigner": "sticky",
+    "cooperativestickyassignor": "cooperative-sticky",
+    "cooperativestickyassigner": "cooperative-sticky",
+    "uniformassignor": "uniform",
+    "lagassignor": "lag",
+    "lagbasedpartitionassignor": "lag",
+}
+
+
+class UnknownAssignor(AssignorError):
+    """A word that names no assignor; lists what is known here and the nearest match."""
+
+    def __init__(self, word: str, reason: str = "") -> None:
+        names = known()
+        near = difflib.get_close_matches(word.lower(), names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        super().__init__(word, f"{reason or 'is not known'}; known here: {', '.join(names)}{hint}")
+
+
+def known() -> list[str]:
+    """Names that resolve here: the built-in ones, then those of installed plugins."""
+    return list(BUILT_IN) + sorted(set(_plugins()) - set(BUILT_IN))
+
+
+def resolve(word: str) -> Assignor:
+    """The assignor that `word` names; UnknownAssignor when there is none, AssignorError when it is broken."""
+    word = word.strip()
+    name = _canonical(word)
+    if name in BUILT_IN:
+        return _load(name, BUILT_IN[name])
+    if word in (plugins := _plugins()):
+        return _load(word, plugins[word].value)
+    if ":" in word:
+        return _load(word, word)
+    raise UnknownAssignor(word)
+
+
+def resolve_all(words: str | Iterable[str]) -> list[Assignor]:
+    """Assignors of a comma-separated string or a list, in order, each once."""
+    listed = words.split(",") if isinstance(words, str) else list(words)
+    stripped = [word.strip() for word in listed if word.strip()]
+    if not stripped:
+        raise ValueError(f"an empty list of assignors was given ({words!r}); name one or more of: {', '.join(known())}")
+    found: dict[str, Assignor] = {}
+    for word in stripped:
+        assignor = resolve(word)
+        found.setdefault(assignor.name, assignor)
+    return list(found.values())
+
+
+def _canonical(word: str) -> str:
+    low = word.lower()
+    for package in _PACKAGES:
+        low = low.removeprefix(package)
+    return _ALIASES.get(low, low)
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _load(word: str, target: str) -> Assignor:
+    module_name, _, class_name = target.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # The module is foreign code; whatever it raises is its author's to read.
+        raise UnknownAssignor(word, f"cannot be imported ({type(error).__name__}: {error})") from error
+    found = module
+    for part in class_name.split("."):
+        found = getattr(found, part, None)  # type: ignore[assignment]
+    if found is None:
+        raise UnknownAssignor(word, f"names no class: {module_name!r} has no {class_name!r}")
+    try:
+        assignor = found() if isinstance(found, type) else found
+    except Exception as error:
+        raise AssignorError(word, f"cannot be created without arguments ({error})") from error
+    if not isinstance(assignor, Assignor) or not isinstance(assignor.protocol, RebalanceProtocol):
+        raise AssignorError(
+            word, f"{target!r} is no assignor: it needs a name, a protocol (RebalanceProtocol) and assign(snapshot)"
+        )
+    return assignor

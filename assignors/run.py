@@ -1,0 +1,198 @@
+"""The untrusting caller: no assignor, ours or a plugin's, can give a partition twice or lose one.
+
+`run` is pure and has no deadline of its own. A caller with one runs it in a thread or process, waits
+as long as it likes, and reports an overrun as `overran(assignor, deadline_ms)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from assignors.api import (
+    Assignment,
+    Assignor,
+    AssignorError,
+    Plan,
+    RebalanceProtocol,
+    Snapshot,
+    TopicPartition,
+)
+from assignors.claims import raw_claims
+
+LIMIT_OPTION = "max.partitions.per.member"
+_NAMED = 5  # How many culprits an error names before it only counts.
+
+
+def run(assignor: Assignor, snapshot: Snapshot, withhold: bool = True) -> Assignment:
+    """Ask `assignor`, check its answer, and hold back what a cooperative member must release first.
+
+    `withhold=False` leaves the full target in place, as a KIP-848 coordinator wants it. Raises
+    AssignorError when the assignor raises or when any partition of a subscribed topic does not go to
+    exactly one subscriber.
+    """
+    name = _name_of(assignor)
+    check_snapshot(name, snapshot)
+    try:
+        answer = assignor.assign(snapshot)
+        cooperative = assignor.protocol is RebalanceProtocol.COOPERATIVE
+    except AssignorError:
+        raise
+    except Exception as error:
+        raise AssignorError(name, f"raised {type(error).__name__}: {error}") from error
+    try:
+        target = checked(name, snapshot, answer)
+    except AssignorError:
+        raise
+    except Exception as error:
+        # A plan is foreign data; its very values may misbehave when read.
+        raise AssignorError(name, f"answered something unreadable ({type(error).__name__}: {error})") from error
+    return withheld(snapshot, target) if withhold and cooperative else target
+
+
+def overran(assignor: str, deadline_ms: int) -> AssignorError:
+    """The error of an assignor that was not done by its deadline."""
+    return AssignorError(assignor, f"was not done after {deadline_ms} ms; the group keeps its last good assignment")
+
+
+def check_snapshot(name: str, snapshot: Snapshot) -> None:
+    ids = [member.id for member in snapshot.members]
+    if len(set(ids)) < len(ids):
+        twice = sorted({word for word in ids if ids.count(word) > 1})
+        raise AssignorError(name, f"cannot run: member ids must differ, but {twice[0]!r} appears twice")
+    for topic, count in snapshot.topics.items():
+        if count < 0:
+            raise AssignorError(name, f"cannot run: topic {topic!r} has {count} partitions; 0 or more expected")
+
+
+def checked(name: str, snapshot: Snapshot, answer: Plan | Assignment) -> Assignment:
+    """The answer as an Assignment in which each partition has exactly one rightful reader."""
+    given = answer if isinstance(answer, Assignment) else Assignment(answer)
+    if not isinstance(given.members, Mapping):
+        raise AssignorError(name, f"answered a {type(answer).__name__}; expected {{member: {{topic: partitions}}}}")
+    shares = _clean(name, snapshot, given.members)
+    unassigned = _check_coverage(name, snapshot, shares, given.unassigned)
+    return Assignment(members=shares, unassigned=unassigned, note=str(given.note))
+
+
+def withheld(snapshot: Snapshot, target: Assignment) -> Assignment:
+    """`target` without the partitions that another member may still be reading.
+
+    A rightful owner who keeps a partition gets it at once, whatever stale members claim; everybody else
+    waits a round for as long as anyone else claims it (KIP-429).
+    """
+    claimed = raw_claims(snapshot.members)
+    if not claimed:
+        return target
+    rightful = snapshot.owners()
+    back: list[TopicPartition] = []
+    members: dict[str, dict[str, Sequence[int]]] = {}
+    for member, share in target.members.items():
+        mine = members[member] = dict(share)
+        for topic, partitions in share.items():
+            early = [
+                partition
+                for partition in partitions
+                if rightful.get((topic, partition)) != member
+                and claimed.get((topic, partition), frozenset()) - {member}
+            ]
+            if early:
+                back.extend((topic, partition) for partition in early)
+                mine[topic] = [partition for partition in partitions if partition not in set(early)]
+                if not mine[topic]:
+                    del mine[topic]
+    return dataclasses.replace(target, members=members, withheld=tuple(sorted(back)))
+
+
+def _name_of(assignor: Assignor) -> str:
+    name = getattr(assignor, "name", None)
+    return name if isinstance(name, str) and name else type(assignor).__name__
+
+
+def _clean(
+    name: str, snapshot: Snapshot, plan: Mapping[str, Mapping[str, Sequence[int]]]
+) -> dict[str, dict[str, Sequence[int]]]:
+    """Every member's share, sorted; refuses unknown members, topics and numbers that do not exist."""
+    wanted = {member.id: frozenset(member.topics) for member in snapshot.members}
+    unknown = [member for member in plan if member not in wanted]
+    if unknown:
+        raise AssignorError(name, f"gave partitions to {_some(unknown)}, who is no member of this group")
+    shares: dict[str, dict[str, Sequence[int]]] = {}
+    for member, topics in wanted.items():
+        shares[member] = {}
+        for topic, partitions in plan.get(member, {}).items():
+            row = partitions if isinstance(partitions, range) else sorted(partitions)
+            if len(row):
+                _check_row(name, snapshot, member, topic, row, topics)
+                shares[member][topic] = row
+    return shares
+
+
+def _check_row(
+    name: str, snapshot: Snapshot, member: str, topic: str, row: Sequence[int], wanted: frozenset[str]
+) -> None:
+    count = snapshot.topics.get(topic, 0)
+    for partition in (row[0], row[-1]) if isinstance(row, range) else row:
+        if type(partition) is not int:
+            raise AssignorError(name, f"gave {member!r} {topic}-{partition!r}: a partition number must be an int")
+        if not 0 <= partition < count:
+            raise AssignorError(
+                name, f"gave {member!r} {topic}-{partition}, which does not exist ({topic} has {count} partitions)"
+            )
+    if topic not in wanted:
+        raise AssignorError(name, f"gave {member!r} {topic}-{row[0]}, but it is not subscribed to {topic!r}")
+
+
+def _check_coverage(
+    name: str,
+    snapshot: Snapshot,
+    shares: Mapping[str, Mapping[str, Sequence[int]]],
+    unassigned: Iterable[TopicPartition],
+) -> tuple[TopicPartition, ...]:
+    rows: dict[str, list[Sequence[int]]] = {}
+    for share in shares.values():
+        for topic, row in share.items():
+            rows.setdefault(topic, []).append(row)
+    left = tuple(sorted({(str(topic), int(partition)) for topic, partition in unassigned}))
+    if left and LIMIT_OPTION not in snapshot.options:
+        raise AssignorError(
+            name,
+            f"left {_some([f'{t}-{p}' for t, p in left])} unassigned, but the option {LIMIT_OPTION!r} is not set",
+        )
+    spared: dict[str, set[int]] = {}
+    for topic, partition in left:
+        spared.setdefault(topic, set()).add(partition)
+    for topic in snapshot.subscribed_topics():
+        count = snapshot.topics[topic]
+        seen: set[int] = set(spared.get(topic, ()))
+        total = len(seen)
+        for row in rows.get(topic, ()):
+            seen.update(row)
+            total += len(row)
+        if total != count or len(seen) != count:
+            _complain(name, snapshot, shares, topic, seen)
+    return left
+
+
+def _complain(
+    name: str,
+    snapshot: Snapshot,
+    shares: Mapping[str, Mapping[str, Sequence[int]]],
+    topic: str,
+    seen: set[int],
+) -> None:
+    missing = [f"{topic}-{p}" for p in range(snapshot.topics[topic]) if p not in seen]
+    if missing:
+        raise AssignorError(name, f"forgot {_some(missing)}; its subscribers are {_some(snapshot.subscribers(topic))}")
+    for partition in range(snapshot.topics[topic]):
+        takers = [member for member, share in shares.items() for given in share.get(topic, ()) if given == partition]
+        if len(takers) != 1:
+            raise AssignorError(
+                name, f"gave {topic}-{partition} twice: to {' and '.join(map(repr, takers)) or 'nobody at all'}"
+            )
+    raise AssignorError(name, f"listed partitions of {topic!r} as unassigned that do not exist or have a reader")
+
+
+def _some(words: Sequence[str]) -> str:
+    named = ", ".join(words[:_NAMED])
+    return named if len(words) <= _NAMED else f"{named} and {len(words) - _NAMED} more"

@@ -1,0 +1,216 @@
+"""The properties of clients: Kafka's names and Kafka Java's defaults, dotted in a dict or snake_case as keywords.
+
+Unknown names are refused with the nearest known one; only properties that do something are known.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from coordinator.client.errors import ConfigError
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
+INT_MAX = 2**31 - 1
+Model = TypeVar("Model", bound="ClientConfig")
+
+
+def dotted(name: str) -> str:
+    return name.replace("_", ".")
+
+
+class ClientConfig(BaseModel):
+    """What every client understands."""
+
+    model_config = ConfigDict(
+        alias_generator=dotted, populate_by_name=False, extra="forbid", frozen=True, validate_default=False
+    )
+    kind: ClassVar[str] = "client"
+
+    bootstrap_servers: str = Field(DEFAULT_BOOTSTRAP, description="HOST:PORT of a node, or several by comma.")
+    client_id: str = Field("", max_length=255, description="A name for logs and the ledger.")
+    request_timeout_ms: int = Field(30_000, ge=1, le=INT_MAX, description="How long one request may take.")
+    default_api_timeout_ms: int = Field(
+        60_000, ge=1, le=INT_MAX, description="How long a call may take, retries included."
+    )
+    retry_backoff_ms: int = Field(100, ge=1, le=INT_MAX, description="The wait before the first retry.")
+    retry_backoff_max_ms: int = Field(1_000, ge=1, le=INT_MAX, description="The longest wait between retries.")
+    reconnect_backoff_ms: int = Field(50, ge=1, le=INT_MAX, description="The wait before the first reconnect.")
+    reconnect_backoff_max_ms: int = Field(1_000, ge=1, le=INT_MAX, description="The longest wait between reconnects.")
+    metadata_max_age_ms: int = Field(300_000, ge=1, le=INT_MAX, description="How old known partition counts may get.")
+    receive_message_max_bytes: int = Field(
+        64 << 20, ge=1 << 20, le=INT_MAX, description="The largest answer taken from a node."
+    )
+
+    @field_validator("bootstrap_servers", mode="before")
+    @classmethod
+    def _join_servers(cls, value: Any) -> Any:
+        return ",".join(value) if isinstance(value, list | tuple) else value
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _check_servers(cls, value: str) -> str:
+        for server in value.split(","):
+            host, colon, port = server.strip().rpartition(":")
+            if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
+                raise ValueError(f"{server.strip()!r} is not HOST:PORT with a port from 1 to 65535")
+        return value
+
+    @property
+    def servers(self) -> list[str]:
+        return [server.strip() for server in self.bootstrap_servers.split(",")]
+
+
+class ProducerConfig(ClientConfig):
+    """What a producer understands beyond that."""
+
+    kind: ClassVar[str] = "producer"
+
+    acks: Literal["all", "1", "0"] = Field("all", description="Whose word to wait for: all, 1, or 0 (nobody's).")
+    linger_ms: int = Field(5, ge=0, le=60_000, description="How long a record may wait for company.")
+    batch_size: int = Field(16_384, ge=0, le=16 << 20, description="Bytes of one batch; 0 sends each record alone.")
+    buffer_memory: int = Field(32 << 20, ge=1 << 16, description="Bytes of records not yet delivered.")
+    max_block_ms: int = Field(60_000, ge=0, le=INT_MAX, description="How long produce() may wait for room or metadata.")
+    max_request_size: int = Field(1 << 20, ge=1, le=64 << 20, description="The largest record, and request.")
+    delivery_timeout_ms: int = Field(
+        120_000, ge=1, le=INT_MAX, description="When to give a record up, retries included."
+    )
+    compression_type: Literal["none", "gzip"] = Field("none", description="none or gzip.")
+    max_in_flight_requests_per_connection: int = Field(
+        5, ge=1, le=100, description="Requests under way; a partition is in one at most, so order is kept."
+    )
+
+    @field_validator("acks", mode="before")
+    @classmethod
+    def _name_acks(cls, value: Any) -> Any:
+        return {"-1": "all"}.get(str(value), str(value))
+
+
+class GroupConfig(ClientConfig):
+    """What every member of a group understands."""
+
+    kind: ClassVar[str] = "worker"
+
+    group_id: str | None = Field(None, description="The group to be a member of.")
+    group_instance_id: str | None = Field(None, description="Makes the member static (KIP-345).")
+    client_rack: str = Field("", description="Where this member runs, for rack-aware assignors.")
+    session_timeout_ms: int = Field(
+        45_000, ge=1, le=INT_MAX, description="Silence after which the group gives a member up."
+    )
+    heartbeat_interval_ms: int = Field(3_000, ge=1, le=INT_MAX, description="How often a member says that it lives.")
+    max_poll_interval_ms: int = Field(
+        300_000, ge=1, le=INT_MAX, description="The longest time between polls, and for callbacks in a rebalance."
+    )
+    partition_assignment_strategy: str = Field(
+        "range,cooperative-sticky", description="Assignors by name, Kafka class, entry point or module:Class."
+    )
+    group_protocol: Literal["classic"] = Field("classic", description="classic: JoinGroup and SyncGroup.")
+
+    @field_validator("group_id", "group_instance_id")
+    @classmethod
+    def _not_empty(cls, value: str | None) -> str | None:
+        if value == "":
+            raise ValueError("must not be empty; leave it out instead")
+        return value
+
+    @field_validator("partition_assignment_strategy", mode="before")
+    @classmethod
+    def _join_words(cls, value: Any) -> Any:
+        return ",".join(value) if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _check_heartbeat(self) -> Self:
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ValueError(
+                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be less than "
+                f"session.timeout.ms={self.session_timeout_ms}; a third of it is usual"
+            )
+        if self.group_instance_id is not None and self.group_id is None:
+            raise ValueError("group.instance.id is set but group.id is not; a static member needs a group")
+        return self
+
+
+class WorkerConfig(GroupConfig):
+    """A worker owns partitions or named resources and reads no log."""
+
+    partition_assignment_strategy: str = Field(
+        "cooperative-sticky", description="Assignors by name, Kafka class, entry point or module:Class."
+    )
+
+
+class ConsumerConfig(GroupConfig):
+    """What a consumer understands beyond that."""
+
+    kind: ClassVar[str] = "consumer"
+
+    max_poll_records: int = Field(500, ge=1, le=1_000_000, description="Records handed over at once, at most.")
+    auto_offset_reset: Literal["latest", "earliest", "none"] = Field(
+        "latest", description="Where to begin without a committed offset: latest, earliest, none (an error)."
+    )
+    enable_auto_commit: bool | None = Field(None, description="Commit what was polled; default true with a group.id.")
+    enable_auto_offset_store: bool = Field(
+        True, description="Whether a handed-over record counts as done at the next poll."
+    )
+    auto_commit_interval_ms: int = Field(5_000, ge=1, le=INT_MAX, description="How often to commit automatically.")
+    fetch_min_bytes: int = Field(1, ge=1, le=INT_MAX, description="What a fetch waits for.")
+    fetch_max_wait_ms: int = Field(500, ge=0, le=300_000, description="How long a fetch waits for it.")
+    fetch_max_bytes: int = Field(
+        50 << 20, ge=1, le=INT_MAX, description="Bytes of one fetch, and of what is read ahead."
+    )
+    max_partition_fetch_bytes: int = Field(1 << 20, ge=1, le=INT_MAX, description="Bytes of one partition in a fetch.")
+    exclude_internal_topics: bool = Field(True, description="Whether a pattern leaves internal topics out.")
+
+    @field_validator("auto_offset_reset", mode="before")
+    @classmethod
+    def _rename_reset(cls, value: Any) -> Any:
+        return {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}.get(value, value)
+
+    @model_validator(mode="after")
+    def _check_commit(self) -> Self:
+        if self.enable_auto_commit and self.group_id is None:
+            raise ValueError("enable.auto.commit=true needs a group.id to commit for; set one or leave it out")
+        return self
+
+    @property
+    def auto_commits(self) -> bool:
+        return self.group_id is not None and self.enable_auto_commit is not False
+
+
+NOT_HERE = {
+    "group.remote.assignor": "group.remote.assignor needs group.protocol=consumer; with classic the members assign "
+    "by partition.assignment.strategy",
+}
+
+
+def load(model: type[Model], properties: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Model:
+    """Properties by dotted name or keyword, checked. ConfigError names each wrong one and what was expected."""
+    known = {dotted(name): name for name in model.model_fields}
+    given: dict[str, Any] = {}
+    for name, value in [*(properties or {}).items(), *((dotted(word), value) for word, value in keywords.items())]:
+        if name in NOT_HERE:
+            raise ConfigError(NOT_HERE[name])
+        if name not in known:
+            raise ConfigError(unknown(name, known, model.kind))
+        if name in given:
+            raise ConfigError(f"{name} is given twice: as a property and as a keyword")
+        given[name] = value
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(explained(error)) from None
+
+
+def unknown(name: str, known: Mapping[str, str], kind: str) -> str:
+    near = difflib.get_close_matches(dotted(name), known, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known))}"
+    return f"{name!r} is not a property of a {kind}; {hint}"
+
+
+def explained(error: ValidationError) -> str:
+    told = []
+    for problem in error.errors(include_url=False):
+        where = ".".join(str(part) for part in problem["loc"])
+        what = problem["msg"].removeprefix("Value error, ")
+        told.append(f"{where}={problem['input']!r}: {what}" if where else what)
+    return "; ".join(told)

@@ -1,0 +1,150 @@
+"""What can go wrong for a client, as types. Every message names the thing, and what to do about it.
+
+`Refused` and below: a node answered no, by Kafka's number. `Unreachable`: no node answered.
+"""
+
+from collections.abc import Mapping
+
+RETRIABLE = frozenset({3, 5, 6, 7, 9, 14, 15, 16, 27, 56, 79, 88, 100, 111, 113})
+"""Kafka's codes after which the same request may succeed later."""
+
+
+class ClientError(Exception):
+    """Anything this package raises on purpose."""
+
+
+class ConfigError(ClientError, ValueError):
+    """A property that is unknown, malformed, or contradicts another one."""
+
+
+class IllegalState(ClientError, RuntimeError):
+    """The call does not fit what this client was asked to do before."""
+
+
+class Unreachable(ClientError, ConnectionError):
+    """No answer from a node for longer than the caller is ready to wait."""
+
+    def __init__(self, address: str, waited_ms: int, doing: str, detail: str = "") -> None:
+        because = f" ({detail})" if detail else ""
+        super().__init__(
+            f"{doing}: no answer from {address} for {waited_ms} ms{because}; "
+            "is a node running there (muster serve), and is bootstrap.servers right?"
+        )
+        self.address = address
+        self.waited_ms = waited_ms
+
+
+class TransportRefused(ClientError):
+    """The node's transport refused the call itself: malformed, not permitted, or over a limit."""
+
+    def __init__(self, address: str, doing: str, status: str, detail: str) -> None:
+        super().__init__(f"{doing}: {address} refused the call: {status}: {detail}")
+        self.address = address
+        self.status = status
+        self.detail = detail
+
+
+class Refused(ClientError):
+    """A node said no. `code` and `name` are Kafka's."""
+
+    def __init__(self, code: int, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}" if message else name)
+        self.code = code
+        self.name = name
+        self.message = message
+
+    @property
+    def retriable(self) -> bool:
+        return self.code in RETRIABLE
+
+
+class UnknownTopic(Refused):
+    """No such topic or partition."""
+
+
+class TopicExists(Refused):
+    """A topic of that name exists already."""
+
+
+class InvalidTopic(Refused):
+    """Not a legal topic name or number of partitions."""
+
+
+class MessageTooLarge(Refused):
+    """A record larger than the topic's max.message.bytes."""
+
+
+class OffsetOutOfRange(Refused):
+    """The log does not hold this offset, and auto.offset.reset says not to move."""
+
+
+class CommitFailed(Refused):
+    """The group went on without this member; what it has not committed will be read again by the new owner."""
+
+
+class RebalanceInProgress(CommitFailed):
+    """The commit came while the group rebalances; poll, and commit again what is still owned."""
+
+
+class FencedInstance(Refused):
+    """Another process runs with the same group.instance.id."""
+
+
+class GroupNotFound(Refused):
+    """There is no such group."""
+
+
+class GroupNotEmpty(Refused):
+    """The group has members; stop them first."""
+
+
+class NoOffset(ClientError):
+    """Nothing is committed for a partition, and auto.offset.reset=none says not to guess."""
+
+
+class CorruptRecords(ClientError):
+    """Fetched bytes that are not valid record batches."""
+
+
+class BufferFull(ClientError):
+    """The producer's buffer.memory stayed full for max.block.ms."""
+
+
+class DeliveryFailed(ClientError):
+    """Records that could not be delivered; `first` is the first reason."""
+
+    def __init__(self, count: int, first: Exception) -> None:
+        super().__init__(f"{count} record(s) were not delivered; the first because: {first}")
+        self.count = count
+        self.first = first
+
+
+class WrongProcess(IllegalState):
+    """A client that was created before a fork."""
+
+
+BY_CODE: Mapping[int, type[Refused]] = {
+    1: OffsetOutOfRange,
+    3: UnknownTopic,
+    10: MessageTooLarge,
+    17: InvalidTopic,
+    18: MessageTooLarge,
+    22: CommitFailed,
+    25: CommitFailed,
+    27: RebalanceInProgress,
+    36: TopicExists,
+    37: InvalidTopic,
+    68: GroupNotEmpty,
+    69: GroupNotFound,
+    82: FencedInstance,
+}
+
+
+def refusal(code: int, name: str, message: str, about: str = "") -> Refused:
+    """The typed error for a Kafka code; `about` names the thing that was refused.
+
+    >>> str(refusal(36, "TOPIC_ALREADY_EXISTS", "choose another name", "orders"))
+    'TOPIC_ALREADY_EXISTS: orders: choose another name'
+    """
+    told = ": ".join(part for part in (about, message) if part)
+    return BY_CODE.get(code, Refused)(code, name.removeprefix("ERROR_CODE_"), told)

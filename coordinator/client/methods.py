@@ -1,0 +1,62 @@
+"""The calls of both services: path, answer type, and whether the same request may safely be sent twice."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from storage.rpc.v1 import broker_service_pb2 as broker_pb
+
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
+
+GROUP = "/coordinator.rpc.v1.GroupCoordinator/"
+BROKER = "/storage.rpc.v1.Broker/"
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Generic[Request, Response]):
+    """`idempotent`: after a lost answer the request may be sent again (grpc.io's word, and HTTP's)."""
+
+    path: str
+    request: type[Request]
+    response: type[Response]
+    idempotent: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+FIND_COORDINATOR = Method(GROUP + "FindCoordinator", group_pb.FindCoordinatorRequest, group_pb.FindCoordinatorResponse)
+# A repeated join could add a second member, a repeated sync could meet another round: the member machine decides.
+JOIN_GROUP = Method(GROUP + "JoinGroup", group_pb.JoinGroupRequest, group_pb.JoinGroupResponse, False)
+SYNC_GROUP = Method(GROUP + "SyncGroup", group_pb.SyncGroupRequest, group_pb.SyncGroupResponse, False)
+HEARTBEAT = Method(GROUP + "Heartbeat", group_pb.HeartbeatRequest, group_pb.HeartbeatResponse)
+LEAVE_GROUP = Method(GROUP + "LeaveGroup", group_pb.LeaveGroupRequest, group_pb.LeaveGroupResponse)
+OFFSET_COMMIT = Method(GROUP + "OffsetCommit", group_pb.OffsetCommitRequest, group_pb.OffsetCommitResponse)
+OFFSET_FETCH = Method(GROUP + "OffsetFetch", group_pb.OffsetFetchRequest, group_pb.OffsetFetchResponse)
+OFFSET_DELETE = Method(GROUP + "OffsetDelete", group_pb.OffsetDeleteRequest, group_pb.OffsetDeleteResponse)
+LIST_GROUPS = Method(GROUP + "ListGroups", group_pb.ListGroupsRequest, group_pb.ListGroupsResponse)
+DESCRIBE_GROUPS = Method(GROUP + "DescribeGroups", group_pb.DescribeGroupsRequest, group_pb.DescribeGroupsResponse)
+DELETE_GROUPS = Method(GROUP + "DeleteGroups", group_pb.DeleteGroupsRequest, group_pb.DeleteGroupsResponse, False)
+REMOVE_MEMBERS = Method(GROUP + "RemoveMembers", group_pb.RemoveMembersRequest, group_pb.RemoveMembersResponse, False)
+EXPLAIN_GROUP = Method(GROUP + "ExplainGroup", group_pb.ExplainGroupRequest, group_pb.ExplainGroupResponse)
+WATCH_GROUP = Method(GROUP + "WatchGroup", group_pb.WatchGroupRequest, group_pb.WatchGroupResponse)
+
+METADATA = Method(BROKER + "Metadata", broker_pb.MetadataRequest, broker_pb.MetadataResponse)
+CREATE_TOPICS = Method(BROKER + "CreateTopics", broker_pb.CreateTopicsRequest, broker_pb.CreateTopicsResponse, False)
+DELETE_TOPICS = Method(BROKER + "DeleteTopics", broker_pb.DeleteTopicsRequest, broker_pb.DeleteTopicsResponse, False)
+CREATE_PARTITIONS = Method(
+    BROKER + "CreatePartitions", broker_pb.CreatePartitionsRequest, broker_pb.CreatePartitionsResponse, False
+)
+DESCRIBE_CONFIGS = Method(
+    BROKER + "DescribeConfigs", broker_pb.DescribeConfigsRequest, broker_pb.DescribeConfigsResponse
+)
+PRODUCE = Method(BROKER + "Produce", broker_pb.ProduceRequest, broker_pb.ProduceResponse, False)
+FETCH = Method(BROKER + "Fetch", broker_pb.FetchRequest, broker_pb.FetchResponse)
+LIST_OFFSETS = Method(BROKER + "ListOffsets", broker_pb.ListOffsetsRequest, broker_pb.ListOffsetsResponse)
+DELETE_RECORDS = Method(
+    BROKER + "DeleteRecords", broker_pb.DeleteRecordsRequest, broker_pb.DeleteRecordsResponse, False
+)

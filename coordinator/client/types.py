@@ -1,0 +1,106 @@
+"""The values that programs see: plain, immutable, comparable."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coordinator.core.types import Cause
+
+
+class TopicPartition(NamedTuple):
+    """One partition. Equal to the plain tuple.
+
+    >>> TopicPartition("orders", 3) == ("orders", 3)
+    True
+    """
+
+    topic: str
+    partition: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the offset of the next record to read, and a note of the application."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    offset: int
+    timestamp_ms: int
+
+
+class RecordMetadata(NamedTuple):
+    """Where a produced record went. `offset` is -1 with acks=0, which does not wait to learn it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One record as it was read. `timestamp_ms` is epoch milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceEvent:
+    """Why a callback is called.
+
+    `kind` is "assigned", "revoked" or "lost". The partitions handed to the callback are everything (absolute) when
+    `protocol` is "eager", and only what changes (delta) when it is "cooperative"; `assignment` is everything owned
+    once the callback returns. `rebalance_number` counts the group's rebalances as the ledger does; before a join it
+    is the last one known. `deadline_ms` (epoch milliseconds) is when the group stops waiting for this callback.
+    """
+
+    kind: str
+    cause: Cause
+    detail: str
+    rebalance_number: int
+    generation: int
+    protocol: str
+    deadline_ms: int
+    assignment: tuple[TopicPartition, ...] = ()
+
+
+class FencingToken(NamedTuple):
+    """Proof of ownership for whatever an owner writes to: refuse tokens of a generation lower than one seen before.
+
+    `generation` is the one in which the owner gained the partition; the next owner's is higher.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """Who this consumer is to its group right now; generation -1 means: not a member."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """The first offset still there, and the one the next record will get."""
+
+    low: int
+    high: int

@@ -1,0 +1,135 @@
+"""What a member asks of its edge. Actions are performed in order; callbacks one after the other, never at once."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from coordinator.core.types import Cause
+from coordinator.errors import ErrorCode
+from coordinator.member.types import GroupMember, OfferedProtocol, Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendJoin:
+    token: int
+    member_id: str
+    protocols: tuple[OfferedProtocol, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendSync:
+    token: int
+    member_id: str
+    generation: int
+    protocol_name: str | None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+    snapshot: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    token: int
+    member_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendLeave:
+    """Nobody waits for the answer."""
+
+    member_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """The answer of this request is not wanted any more: cancel the call."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """This member leads: answer with `Planned`."""
+
+    generation: int
+    protocol_name: str
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """Tell the application to let go of these in good order (it may still commit), then answer `Revoked`."""
+
+    token: int
+    partitions: Partitions
+    cause: Cause
+    detail: str
+    rebalance_number: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """These may already belong to somebody else; commits would be refused. Answer `Revoked`."""
+
+    token: int
+    partitions: Partitions
+    cause: Cause
+    detail: str
+    rebalance_number: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """`added` is new, `partitions` is everything owned from now on; with an eager protocol both are the same."""
+
+    added: Partitions
+    partitions: Partitions
+    cause: Cause
+    detail: str
+    rebalance_number: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The membership is over and joining again cannot help."""
+
+    code: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Nothing more will be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send `Tick` at this time; replaces an earlier wish."""
+
+    at_ms: int
+
+
+Action: TypeAlias = (
+    FindCoordinator
+    | SendJoin
+    | SendSync
+    | SendHeartbeat
+    | SendLeave
+    | Abandon
+    | Plan
+    | Revoke
+    | Lost
+    | Assign
+    | Fail
+    | Closed
+    | WakeAt
+)

@@ -1,0 +1,545 @@
+"""The classic member: JoinGroup, SyncGroup, Heartbeat, LeaveGroup as one state machine, eager and cooperative.
+
+`step(event, now_ms)` answers with the actions to perform, in order. The rules are those of Kafka's
+ConsumerCoordinator after KIP-62, 345, 394, 429, 800 and 1092.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import assert_never
+
+from coordinator.core.types import Cause
+from coordinator.errors import ErrorCode
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.backoff import Backoff
+from coordinator.member.subscription import Subscriber, topics_of
+from coordinator.member.types import (
+    MAX_REASON,
+    NO_GENERATION,
+    Leaving,
+    MemberSettings,
+    Partitions,
+    RequestKind,
+    TopicPartition,
+)
+
+
+class State(Enum):
+    """Where a member stands."""
+
+    IDLE = "idle"
+    RELEASING = "waits for callbacks before it joins"
+    JOINING = "wants to join, or waits for the join phase to end"
+    PLANNING = "leads, and waits for its own plan"
+    SYNCING = "waits for its share"
+    ADOPTING = "waits for callbacks before it takes its share"
+    STABLE = "has its share"
+    EXPIRED = "its application stopped polling"
+    CLOSING = "waits for callbacks before it leaves"
+    CLOSED = "closed"
+    FAILED = "refused for good"
+
+
+WORKING = frozenset(
+    {State.RELEASING, State.JOINING, State.PLANNING, State.SYNCING, State.ADOPTING, State.STABLE, State.EXPIRED}
+)
+MOVES: dict[State, frozenset[State]] = {
+    State.IDLE: frozenset({State.JOINING, State.CLOSED}),
+    State.RELEASING: frozenset({State.JOINING, State.EXPIRED, State.CLOSING, State.FAILED}),
+    State.JOINING: WORKING - {State.STABLE, State.ADOPTING} | {State.CLOSING, State.FAILED},
+    State.PLANNING: frozenset(
+        {State.JOINING, State.RELEASING, State.SYNCING, State.EXPIRED, State.CLOSING, State.FAILED}
+    ),
+    State.SYNCING: WORKING - {State.PLANNING} | {State.CLOSING, State.FAILED},
+    State.ADOPTING: frozenset(
+        {State.JOINING, State.RELEASING, State.STABLE, State.EXPIRED, State.CLOSING, State.FAILED}
+    ),
+    State.STABLE: frozenset({State.JOINING, State.RELEASING, State.EXPIRED, State.CLOSING, State.FAILED}),
+    State.EXPIRED: frozenset({State.JOINING, State.RELEASING, State.CLOSING}),
+    State.CLOSING: frozenset({State.CLOSED}),
+    State.FAILED: frozenset({State.CLOSED}),
+    State.CLOSED: frozenset(),
+}
+REBALANCING = frozenset({State.RELEASING, State.JOINING, State.PLANNING, State.SYNCING})
+HEARTBEATING = frozenset({State.RELEASING, State.PLANNING, State.SYNCING, State.ADOPTING, State.STABLE, State.CLOSING})
+"""Not while joining: the coordinator then knows that the member is alive, because it holds its request."""
+
+LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+COME_BACK = LOOK_AGAIN | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS}
+FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+
+
+class ClassicMember:
+    """One member of one classic group. Owned partitions, generation and member id are its to say."""
+
+    def __init__(self, settings: MemberSettings, subscriber: Subscriber) -> None:
+        self.settings = settings
+        self.state = State.IDLE
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.is_leader = False
+        self.rebalance_number = 0
+        self.owned: set[TopicPartition] = set()
+        self._subscriber = subscriber
+        self._joined_topics: tuple[str, ...] = ()
+        self._group_topics: frozenset[str] = frozenset()
+        self._planned_counts: dict[str, int] | None = None
+        self._counts: dict[str, int] = {}
+        self._share: set[TopicPartition] = set()
+        self._added: Partitions = ()
+        self._protocol_name: str | None = None
+        self._plan: act.Plan | None = None
+        self._plan_again = False
+        self._reason = ""
+        self._cause = Cause.UNSPECIFIED
+        self._cause_detail = ""
+        self._leaving = Leaving.DEFAULT
+        self._coordinator_known = False
+        self._tokens = 0
+        self._waiting: dict[RequestKind, int] = {}
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self._retry_at_ms: int | None = None
+        self._heartbeat_at_ms: int | None = None
+        self._last_heard_ms = 0
+        self._now_ms = 0
+        self._out: list[act.Action] = []
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return self._subscriber.topics
+
+    @property
+    def rebalancing(self) -> bool:
+        return self.state in REBALANCING
+
+    def step(self, event: ev.Event, now_ms: int) -> list[act.Action]:
+        """Take in one event; `now_ms` never goes back."""
+        self._now_ms = now_ms
+        self._out = []
+        if self.state is not State.CLOSED:
+            self._take(event)
+            self._wish_to_wake()
+        return self._out
+
+    def _take(self, event: ev.Event) -> None:
+        match event:
+            case ev.Start():
+                if self.state is State.IDLE:
+                    self._rejoin("", Cause.UNSPECIFIED)
+            case ev.Planned() | ev.PlanFailed():
+                if self.state is State.PLANNING and event.generation == self.generation:
+                    self._planned(event)
+            case ev.TopicsChanged():
+                self._counts = dict(event.partition_counts)
+                self._look_for_changes()
+            case ev.SubscriptionChanged():
+                self._subscriber.topics = tuple(sorted(set(event.topics)))
+                self._look_for_changes()
+            case ev.PollExpired():
+                self._poll_expired()
+            case ev.Polled():
+                self._polled()
+            case ev.Tick():
+                self._tick()
+            case ev.Close():
+                self._close(event.leaving)
+            case _:
+                self._take_answer(event)
+
+    def _take_answer(self, event: ev.Answer) -> None:
+        """Answers nobody waits for any more are dropped."""
+        kind = next((kind for kind, token in self._waiting.items() if token == event.token), None)
+        if kind is None:
+            return
+        del self._waiting[kind]
+        match event:
+            case ev.CoordinatorFound():
+                self._coordinator_found()
+            case ev.JoinAnswered():
+                self._joined(event)
+            case ev.SyncAnswered():
+                self._synced(event)
+            case ev.HeartbeatAnswered():
+                self._heartbeat_answered(event)
+            case ev.Revoked():
+                self._released()
+            case ev.RequestFailed():
+                self._request_failed(kind, event)
+            case _:
+                assert_never(event)
+
+    # Joining
+
+    def _rejoin(self, reason: str, cause: Cause, *, after_ms: int = 0) -> None:
+        """Join (again), at once or after a back-off, letting go first of what must be let go of."""
+        self._abandon(RequestKind.JOIN, RequestKind.SYNC)
+        self._plan = None
+        self._reason = reason[:MAX_REASON]
+        self._cause, self._cause_detail = cause, reason
+        if after_ms:
+            self._become(State.JOINING)
+            self._retry_at_ms = self._now_ms + after_ms
+        else:
+            self._try_to_join()
+
+    def _try_to_join(self) -> None:
+        self._retry_at_ms = None
+        if self._release_before_join():
+            self._become(State.RELEASING)
+            return
+        self._become(State.JOINING)
+        if not self._coordinator_known:
+            self._find()
+            return
+        self._joined_topics = self.topics
+        self._heartbeat_at_ms = None
+        self._abandon(RequestKind.HEARTBEAT)
+        offered = self._subscriber.offered(self.owned, self.generation)
+        self._out.append(act.SendJoin(self._ask(RequestKind.JOIN), self.member_id, offered, self._reason))
+
+    def _release_before_join(self) -> bool:
+        """Whether the application has to be told first. A member that was forgotten has lost everything."""
+        if self.owned and self.generation == NO_GENERATION:
+            self._tell(act.Lost, self.owned)
+        elif gone := self._subscriber.handover.before_join(self.owned, self.topics):
+            self._tell(act.Revoke, gone)
+        else:
+            return False
+        return True
+
+    def _joined(self, answer: ev.JoinAnswered) -> None:
+        code = answer.code
+        if code is ErrorCode.NONE:
+            self._lead_or_follow(answer)
+        elif code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self._rejoin("need to re-join with the given member-id", self._cause)
+        elif code in FORGOTTEN:
+            self._forget_membership(code)
+            self._rejoin(f"the join was refused: {code.name}", Cause.SESSION_EXPIRED)
+        elif code in COME_BACK:
+            self._coordinator_known = self._coordinator_known and code not in LOOK_AGAIN
+            self._rejoin(self._reason, self._cause, after_ms=self._backoff.next_ms())
+        else:
+            self._fail(code, answer.message)
+
+    def _lead_or_follow(self, answer: ev.JoinAnswered) -> None:
+        self._backoff.reset()
+        self.member_id, self.generation = answer.member_id, answer.generation
+        self._protocol_name = answer.protocol_name
+        self._cause, self._cause_detail = answer.cause, answer.cause_detail
+        self.rebalance_number = answer.rebalance_number
+        self.is_leader = answer.leader == answer.member_id
+        # Heartbeats begin here, before the share is known: a slow leader must not cost anyone the session.
+        self._last_heard_ms = self._now_ms
+        self._heartbeat_at_ms = self._now_ms + self.settings.heartbeat_interval_ms
+        if not self.is_leader:
+            self._sync(())
+            return
+        self._group_topics = frozenset(topic for member in answer.members for topic in topics_of(member.metadata))
+        self._planned_counts = None
+        if answer.skip_assignment:
+            # KIP-814: a static leader came back; the group keeps its plan, the leader only watches topics.
+            self._sync(())
+            return
+        self._become(State.PLANNING)
+        self._plan = act.Plan(answer.generation, answer.protocol_name or "", answer.members)
+        self._out.append(self._plan)
+
+    # The plan and the share
+
+    def _planned(self, event: ev.Planned | ev.PlanFailed) -> None:
+        if isinstance(event, ev.PlanFailed):
+            self._plan_again = True
+            self._retry_at_ms = self._now_ms + self._backoff.next_ms()
+            return
+        if event.partition_counts is not None:
+            self._planned_counts = dict(event.partition_counts)
+            self._counts.update(event.partition_counts)
+        self._plan = None
+        self._sync(event.assignments, event.snapshot)
+
+    def _sync(self, assignments: tuple[tuple[str, bytes], ...], snapshot: bytes = b"") -> None:
+        self._become(State.SYNCING)
+        token = self._ask(RequestKind.SYNC)
+        self._out.append(
+            act.SendSync(token, self.member_id, self.generation, self._protocol_name, assignments, snapshot)
+        )
+
+    def _synced(self, answer: ev.SyncAnswered) -> None:
+        code = answer.code
+        if code is ErrorCode.NONE:
+            self._backoff.reset()
+            self._adopt(answer.assignment)
+        elif code in FORGOTTEN:
+            self._forget_membership(code)
+            self._rejoin(f"the sync was refused: {code.name}", Cause.MEMBER_FENCED)
+        elif code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._rejoin("group is already rebalancing", self._cause)
+        elif code in COME_BACK:
+            self._coordinator_known = self._coordinator_known and code not in LOOK_AGAIN
+            self._rejoin(f"the sync was refused: {code.name}", self._cause, after_ms=self._backoff.next_ms())
+        else:
+            self._fail(code, answer.message)
+
+    def _adopt(self, assignment: bytes) -> None:
+        try:
+            share = self._subscriber.read_share(assignment)
+        except ValueError as error:
+            self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the leader's assignment cannot be read: {error}")
+            return
+        if strange := sorted({topic for topic, _ in share} - set(self.topics)):
+            # The subscription changed after the join; the plan was made for the old one.
+            self._rejoin(
+                f"assigned topics that are not subscribed to: {', '.join(strange)}", Cause.SUBSCRIPTION_CHANGED
+            )
+            return
+        change = self._subscriber.handover.after_sync(self.owned, share)
+        self._share, self._added = share, change.added
+        if change.revoked:
+            self._become(State.ADOPTING)
+            self._tell(act.Revoke, change.revoked)
+        else:
+            self._take_share(rejoin=False)
+
+    def _take_share(self, *, rejoin: bool) -> None:
+        self.owned = set(self._share)
+        self._subscriber.remember(self._share, self.generation)
+        everything = tuple(sorted(self._share))
+        self._become(State.STABLE)
+        self._out.append(
+            act.Assign(self._added, everything, self._cause, self._cause_detail, self.rebalance_number, self.generation)
+        )
+        if rejoin:
+            self._rejoin("need to revoke partitions and re-join", Cause.REVOCATION_FOLLOW_UP)
+        else:
+            self._look_for_changes()
+
+    def _look_for_changes(self) -> None:
+        """A stable member rejoins when its subscription, or as a leader the group's topics, changed."""
+        if self.state is not State.STABLE:
+            return
+        if self._joined_topics != self.topics:
+            self._rejoin(f"subscription changed to {', '.join(self.topics)}", Cause.SUBSCRIPTION_CHANGED)
+        elif self.is_leader and self._counts:
+            now = {topic: self._counts.get(topic, 0) for topic in sorted(self._group_topics)}
+            before, self._planned_counts = self._planned_counts, now
+            if before is not None and (changed := [t for t in now if now[t] != before.get(t, 0)]):
+                told = ", ".join(f"{t} {before.get(t, 0)} -> {now[t]}" for t in changed)
+                self._rejoin(f"partition counts changed: {told}", Cause.PARTITIONS_CHANGED)
+
+    # Callbacks
+
+    def _tell(self, kind: type[act.Revoke] | type[act.Lost], partitions: Iterable[TopicPartition]) -> None:
+        """From here on the partitions are not this member's any more, whatever the callback does."""
+        gone: Partitions = tuple(sorted(partitions))
+        self.owned -= set(gone)
+        token = self._ask(RequestKind.RELEASE)
+        deadline_ms = self._now_ms + self.settings.rebalance_timeout_ms
+        self._out.append(kind(token, gone, self._cause, self._cause_detail, self.rebalance_number, deadline_ms))
+
+    def _released(self) -> None:
+        match self.state:
+            case State.RELEASING:
+                self._try_to_join()
+            case State.ADOPTING:
+                if self.generation == NO_GENERATION:
+                    self._try_to_join()
+                else:
+                    self._take_share(rejoin=True)
+            case State.CLOSING:
+                self._leave_and_close()
+            case _:
+                # Told while the application was not polling: it joins again when it polls.
+                pass
+
+    # Liveness
+
+    def _heartbeat_answered(self, answer: ev.HeartbeatAnswered) -> None:
+        self._last_heard_ms = self._now_ms
+        code = answer.code
+        if code is ErrorCode.NONE:
+            self._backoff.reset()
+        elif code is ErrorCode.REBALANCE_IN_PROGRESS:
+            # Only a member that believes it is stable has not heard of this rebalance yet.
+            if self.state is State.STABLE:
+                self._rejoin("group is already rebalancing", Cause.UNSPECIFIED)
+        elif code in LOOK_AGAIN:
+            self._coordinator_lost()
+        elif code in FORGOTTEN:
+            self._forget_membership(code)
+            self._cause = Cause.MEMBER_FENCED if code is ErrorCode.ILLEGAL_GENERATION else Cause.SESSION_EXPIRED
+            self._cause_detail = code.meaning
+            if self.state in {State.STABLE, State.PLANNING, State.SYNCING}:
+                self._rejoin(f"the heartbeat was refused: {code.name}", self._cause)
+        elif not code.retriable:
+            self._fail(code, answer.message)
+
+    def _forget_membership(self, code: ErrorCode) -> None:
+        self.generation = NO_GENERATION
+        self._heartbeat_at_ms = None
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+
+    def _poll_expired(self) -> None:
+        if self.state not in WORKING - {State.EXPIRED}:
+            return
+        reason = "consumer poll timeout has expired."
+        self._cause, self._cause_detail = Cause.POLL_TIMEOUT, reason
+        self._abandon(RequestKind.JOIN, RequestKind.SYNC, RequestKind.HEARTBEAT, RequestKind.FIND)
+        if self.settings.group_instance_id is None and self.member_id:
+            self._out.append(act.SendLeave(self.member_id, reason))
+        self._forget_membership(ErrorCode.UNKNOWN_MEMBER_ID)
+        self._retry_at_ms = None
+        self._become(State.EXPIRED)
+        if self.owned:
+            self._tell(act.Lost, self.owned)
+
+    def _polled(self) -> None:
+        if self.state is not State.EXPIRED:
+            return
+        self._reason = "polling again after max.poll.interval.ms"
+        if RequestKind.RELEASE in self._waiting:
+            self._become(State.RELEASING)
+        else:
+            self._try_to_join()
+
+    def _tick(self) -> None:
+        if self._retry_at_ms is not None and self._now_ms >= self._retry_at_ms:
+            self._retry_at_ms = None
+            self._retry()
+        if self._silent() and self._coordinator_known:
+            self._coordinator_lost()
+        elif self._may_heartbeat() and self._heartbeat_at_ms is not None and self._now_ms >= self._heartbeat_at_ms:
+            self._heartbeat()
+
+    def _retry(self) -> None:
+        if self.state is State.JOINING:
+            self._try_to_join()
+            return
+        if not self._coordinator_known:
+            self._find()
+        if self._plan is not None and self._plan_again:
+            self._plan_again = False
+            self._out.append(self._plan)
+
+    def _heartbeat(self) -> None:
+        self._heartbeat_at_ms = self._now_ms + self.settings.heartbeat_interval_ms
+        self._out.append(act.SendHeartbeat(self._ask(RequestKind.HEARTBEAT), self.member_id, self.generation))
+
+    def _may_heartbeat(self) -> bool:
+        return (
+            self.state in HEARTBEATING
+            and self.generation != NO_GENERATION
+            and self._coordinator_known
+            and RequestKind.HEARTBEAT not in self._waiting
+        )
+
+    def _silent(self) -> bool:
+        """No heartbeat was answered for a whole session: somebody else may coordinate the group by now."""
+        return RequestKind.HEARTBEAT in self._waiting and self._now_ms >= self._session_end_ms()
+
+    def _session_end_ms(self) -> int:
+        return self._last_heard_ms + self.settings.session_timeout_ms
+
+    # The coordinator
+
+    def _find(self) -> None:
+        if RequestKind.FIND not in self._waiting:
+            self._out.append(act.FindCoordinator(self._ask(RequestKind.FIND)))
+
+    def _coordinator_found(self) -> None:
+        self._coordinator_known = True
+        self._last_heard_ms = max(self._last_heard_ms, self._now_ms)
+        if self.state is State.JOINING and RequestKind.JOIN not in self._waiting and self._retry_at_ms is None:
+            self._try_to_join()
+        elif self._may_heartbeat():
+            self._heartbeat()
+
+    def _coordinator_lost(self) -> None:
+        self._coordinator_known = False
+        self._abandon(RequestKind.HEARTBEAT)
+        self._retry_at_ms = self._now_ms + self._backoff.next_ms()
+
+    def _request_failed(self, kind: RequestKind, failure: ev.RequestFailed) -> None:
+        assert kind is not RequestKind.RELEASE, "callbacks do not fail; their edge answers Revoked"
+        if not failure.retriable:
+            self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, failure.detail)
+        elif kind is RequestKind.JOIN or kind is RequestKind.SYNC:
+            self._coordinator_known = False
+            reason = self._reason if kind is RequestKind.JOIN else "the answer to SyncGroup was lost"
+            self._rejoin(reason, self._cause, after_ms=self._backoff.next_ms())
+        else:
+            self._coordinator_lost()
+
+    # The end
+
+    def _close(self, leaving: Leaving) -> None:
+        if self.state is State.CLOSING:
+            return
+        if self.state in {State.IDLE, State.FAILED}:
+            self._finish()
+            return
+        self._abandon(RequestKind.JOIN, RequestKind.SYNC, RequestKind.FIND)
+        lost = self.generation == NO_GENERATION or self.rebalancing
+        self._leaving, self._plan, self._retry_at_ms = leaving, None, None
+        self._cause, self._cause_detail = Cause.MEMBER_LEFT, "the consumer is being closed"
+        self._become(State.CLOSING)
+        if self.owned:
+            self._tell(act.Lost if lost else act.Revoke, self.owned)
+        elif RequestKind.RELEASE not in self._waiting:
+            self._leave_and_close()
+
+    def _leave_and_close(self) -> None:
+        static = self.settings.group_instance_id is not None
+        leaves = self._leaving is Leaving.LEAVE or (self._leaving is Leaving.DEFAULT and not static)
+        if leaves and self.member_id:
+            self._out.append(act.SendLeave(self.member_id, "the consumer is being closed"))
+        self._finish()
+
+    def _finish(self) -> None:
+        self._abandon(*RequestKind)
+        self.generation = NO_GENERATION
+        self._become(State.CLOSED)
+        self._out.append(act.Closed())
+
+    def _fail(self, code: ErrorCode, message: str) -> None:
+        self._abandon(RequestKind.JOIN, RequestKind.SYNC, RequestKind.HEARTBEAT, RequestKind.FIND)
+        if self.state is State.CLOSING:
+            self._leave_and_close()
+            return
+        self._retry_at_ms = self._heartbeat_at_ms = None
+        self.generation = NO_GENERATION
+        self._cause, self._cause_detail = Cause.MEMBER_FENCED, message or code.meaning
+        if self.owned:
+            self._tell(act.Lost, self.owned)
+        self._become(State.FAILED)
+        self._out.append(act.Fail(code, message or code.meaning))
+
+    # Bookkeeping
+
+    def _become(self, state: State) -> None:
+        assert state is self.state or state in MOVES[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+    def _ask(self, kind: RequestKind) -> int:
+        self._tokens += 1
+        self._waiting[kind] = self._tokens
+        return self._tokens
+
+    def _abandon(self, *kinds: RequestKind) -> None:
+        for kind in kinds:
+            token = self._waiting.pop(kind, None)
+            if token is not None and kind is not RequestKind.RELEASE:
+                self._out.append(act.Abandon(token))
+
+    def _wish_to_wake(self) -> None:
+        wishes = [self._retry_at_ms]
+        if self._may_heartbeat():
+            wishes.append(self._heartbeat_at_ms)
+        if RequestKind.HEARTBEAT in self._waiting:
+            wishes.append(self._session_end_ms())
+        due: Sequence[int] = [wish for wish in wishes if wish is not None]
+        if due:
+            self._out.append(act.WakeAt(min(due)))

@@ -1,0 +1,123 @@
+"""What can happen to a member. `token` repeats the one of the action that is being answered; others are stale."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from coordinator.core.types import Cause
+from coordinator.errors import ErrorCode
+from coordinator.member.types import GroupMember, Leaving
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin to take part in the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFound:
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswered:
+    token: int
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    member_id: str = ""
+    members: tuple[GroupMember, ...] = ()
+    cause: Cause = Cause.UNSPECIFIED
+    cause_detail: str = ""
+    rebalance_number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAnswered:
+    token: int
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswered:
+    token: int
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """No answer came: the transport failed. `retriable` False means that trying again cannot help."""
+
+    token: int
+    retriable: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The leader's plan for `generation`: each member's assignment blob, made from these partition counts."""
+
+    generation: int
+    assignments: tuple[tuple[str, bytes], ...]
+    snapshot: bytes = b""
+    partition_counts: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFailed:
+    """The leader could not learn what a plan needs (not: its assignor failed). It will be asked again."""
+
+    generation: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """The application has let go: its callbacks ran and its commits are through."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """The partition counts as they are now. Only a leader acts on it."""
+
+    partition_counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionChanged:
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PollExpired:
+    """The application has not polled for max.poll.interval.ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The application polls again after `PollExpired`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The time of the last `WakeAt` has come. An early or extra tick does no harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    leaving: Leaving = Leaving.DEFAULT
+
+
+Answer: TypeAlias = CoordinatorFound | JoinAnswered | SyncAnswered | HeartbeatAnswered | RequestFailed | Revoked
+Event: TypeAlias = (
+    Answer | Start | Planned | PlanFailed | TopicsChanged | SubscriptionChanged | PollExpired | Polled | Tick | Close
+)

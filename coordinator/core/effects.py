@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from coordinator.core.records import Record
-from coordinator.core.types import Cause, RebalanceEntry, RequestId, Settlement, StoredOffset, TimerKey
+from coordinator.core.types import Cause, RebalanceEntry, RequestId, StoredOffset, TimerKey
 from coordinator.errors import ErrorCode
 
 
@@ -138,7 +138,8 @@ class DeleteReply:
 class ExplainReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
-    entries: tuple[tuple[RebalanceEntry, Settlement | None], ...] = ()
+    entries: tuple[RebalanceEntry, ...] = ()
+    """Newest first, each with what its settlement added."""
 
 
 Reply: TypeAlias = (
@@ -158,13 +159,15 @@ Reply: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class GroupChanged:
-    """A notice for watchers, released like a reply: once everything before it is durable."""
+    """A notice for watchers, released like a reply: once everything before it is durable.
+
+    `entry` is set when a rebalance has been decided, and once more, with its unowned times, when it has settled.
+    """
 
     group_id: str
     state: str
     generation: int
     entry: RebalanceEntry | None = None
-    settlement: Settlement | None = None
 
 
 @dataclass(slots=True)

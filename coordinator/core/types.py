@@ -1,6 +1,6 @@
 """Small values that events, records and state share."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
@@ -173,7 +173,10 @@ class RebalanceEntry:
     moves: tuple[Move, ...] = ()
     snapshot_json: str = ""
     snapshot_source: str = ""
-    also: tuple[str, ...] = field(default=())
+    also: tuple[str, ...] = ()
+    """Further triggers that came while the rebalance was under way."""
+    unowned_partition_ms: int = -1
+    """All partitions' time without an owner, added up; -1 until every member has its share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,4 +187,5 @@ class Settlement:
     settled_at_ms: int
     waited_for: tuple[str, ...]
     unowned: tuple[tuple[str, int, int], ...]
-    """(topic, partition, milliseconds without an owner)"""
+    """(topic, partition, milliseconds without an owner) of the moved partitions."""
+    unowned_partition_ms: int

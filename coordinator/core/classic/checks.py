@@ -1,0 +1,98 @@
+"""Checks that refuse by raising. They come first, so that a refusal leaves no trace."""
+
+from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.types import GroupState, Protocol
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def group_id_given(group_id: str) -> None:
+    if not group_id:
+        raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "group_id is empty; give the group a name")
+
+
+def not_dead(group: ClassicGroup) -> None:
+    if group.state is GroupState.DEAD:
+        raise CoordinatorError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.id!r} is going away here; look up its coordinator again"
+        )
+
+
+def known_member(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> Member:
+    """The member, if the identity holds (coordinator.md 2.2). The order of the checks is part of the protocol."""
+    if group_instance_id is not None:
+        holder = group.static.get(group_instance_id)
+        if holder is None:
+            raise CoordinatorError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {group.id!r} has no member with group.instance.id {group_instance_id!r}; "
+                f"join with an empty member id",
+            )
+        if holder != member_id:
+            # KIP-345: the instance id is the identity, the member id its fencing token.
+            raise CoordinatorError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"group.instance.id {group_instance_id!r} of group {group.id!r} now belongs to member {holder!r}; "
+                f"give each running process an instance id of its own",
+            )
+    member = group.members.get(member_id)
+    if member is None:
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"group {group.id!r} has no member {member_id!r}; join with an empty member id",
+        )
+    return member
+
+
+def same_generation(group: ClassicGroup, generation: int) -> None:
+    if generation != group.generation:
+        raise CoordinatorError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"generation {generation} is not generation {group.generation} of group {group.id!r}; join again",
+        )
+
+
+def suitable_protocols(group: ClassicGroup, protocol_type: str, protocols: tuple[Protocol, ...]) -> None:
+    """The offer must be one that the group can still agree on."""
+    if not protocol_type or not protocols:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "protocol_type and at least one protocol are required to join a group",
+        )
+    if not group.members:
+        return
+    if protocol_type != group.protocol_type:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"protocol_type {protocol_type!r} is not {group.protocol_type!r}, the one of group {group.id!r}",
+        )
+    common = common_protocols(group)
+    offered = [protocol.name for protocol in protocols]
+    if not common.intersection(offered):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"none of {', '.join(offered)} is supported by every member of group {group.id!r}; "
+            f"all of them support: {', '.join(sorted(common)) or 'nothing in common'}",
+        )
+
+
+def common_protocols(group: ClassicGroup) -> set[str]:
+    """The names that every member offers."""
+    offers = [{protocol.name for protocol in member.protocols} for member in group.members.values()]
+    return set.intersection(*offers) if offers else set()
+
+
+def room_for(group: ClassicGroup, member_id: str, max_size: int) -> None:
+    """KIP-389; coordinator.md 1.4: while preparing, only those who have already rejoined hold a place."""
+    match group.state:
+        case GroupState.EMPTY | GroupState.DEAD:
+            return
+        case GroupState.PREPARING_REBALANCE:
+            member = group.members.get(member_id)
+            accepted = (member is not None and member.joining) or group.joining_count < max_size
+        case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            accepted = member_id in group.members or len(group.members) < max_size
+    if not accepted:
+        raise CoordinatorError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.id!r} has reached group.max.size ({max_size}); stop a member or raise the limit",
+        )

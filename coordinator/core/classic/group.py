@@ -1,0 +1,147 @@
+"""A classic group: its members, its state, and the legal moves between states (coordinator.md 1.1).
+
+Hard state is `stored` (what the log says) and the offsets; everything else is soft and may die with the process.
+"""
+
+from dataclasses import dataclass, field
+
+from coordinator.core.ledger import Departure, RebalanceInProgress, Settling
+from coordinator.core.records import GroupStored, MemberRecord
+from coordinator.core.types import GroupState, Protocol, RequestId, StoredOffset, TimerKey
+
+MOVES: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.DEAD}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.STABLE, GroupState.DEAD}),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.DEAD: frozenset({GroupState.DEAD}),
+}
+"""From each state to those it may become. The docs' diagram is drawn from this table."""
+
+
+@dataclass(slots=True)
+class Member:
+    """A member while it lives in the group. `join_request` and `sync_request` are its parked requests."""
+
+    id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    join_request: RequestId | None = None
+    sync_request: RequestId | None = None
+    last_seen_ms: int = 0
+
+    @property
+    def joining(self) -> bool:
+        return self.join_request is not None
+
+    @property
+    def syncing(self) -> bool:
+        return self.sync_request is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """The subscription that belongs to `protocol`, empty when the member does not offer it."""
+        return next((p.metadata for p in self.protocols if p.name == protocol), b"")
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """One group. `offsets` are keyed by (topic, partition)."""
+
+    id: str
+    state: GroupState = GroupState.EMPTY
+    previous_state: GroupState = GroupState.EMPTY
+    state_timestamp_ms: int | None = None
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+    """group instance id -> member id"""
+    pending_joins: set[str] = field(default_factory=set)
+    """Ids handed out with MEMBER_ID_REQUIRED that have not come back yet."""
+    pending_syncs: set[str] = field(default_factory=set)
+    new_member_added: bool = False
+    initial_remaining_ms: int | None = None
+    """While the initial delay runs: how much longer it may still be extended."""
+    subscribed_topics: frozenset[str] | None = None
+    """None: unknown, so nothing of the group may expire."""
+    restored: bool = False
+    """Loaded from the log, and no generation has been completed since."""
+
+    stored: GroupStored | None = None
+    offsets: dict[tuple[str, int], StoredOffset] = field(default_factory=dict)
+
+    rebalance: RebalanceInProgress | None = None
+    departures: dict[str, Departure] = field(default_factory=dict)
+    """Members that went since the last plan, for the ledger's next entry."""
+    settling: Settling | None = None
+    carried: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Partitions a cooperative round withheld -> the member that still had to let go of them."""
+
+    def is_in(self, *states: GroupState) -> bool:
+        return self.state in states
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in (GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+
+    @property
+    def joining_count(self) -> int:
+        return sum(member.joining for member in self.members.values())
+
+    @property
+    def everyone_joined(self) -> bool:
+        return not self.pending_joins and all(member.joining for member in self.members.values())
+
+    @property
+    def max_rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def join_timer(self) -> TimerKey:
+        return ("join", self.id)
+
+    @property
+    def sync_timer(self) -> TimerKey:
+        return ("sync", self.id)
+
+    def session_timer(self, member_id: str) -> TimerKey:
+        return ("session", self.id, member_id)
+
+    def become(self, state: GroupState, now_ms: int) -> None:
+        """Move to `state`; a move that MOVES does not list is a bug."""
+        assert state in MOVES[self.state], f"group {self.id!r}: {self.state.value} -> {state.value} is not a legal move"
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = now_ms
+
+    def record(self, now_ms: int) -> GroupStored:
+        """The group as it stands, as a fact to keep."""
+        return GroupStored(
+            group_id=self.id,
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.leader,
+            state_timestamp_ms=now_ms,
+            members=tuple(stored_member(member, self.protocol_name) for member in self.members.values()),
+        )
+
+
+def stored_member(member: Member, protocol: str | None) -> MemberRecord:
+    return MemberRecord(
+        member_id=member.id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.session_timeout_ms,
+        subscription=member.metadata(protocol),
+        assignment=member.assignment,
+    )

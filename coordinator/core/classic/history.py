@@ -1,0 +1,219 @@
+"""Tells the ledger what happens to a group: every rebalance gets one entry, whatever becomes of it."""
+
+from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.ledger import (
+    Before,
+    Departure,
+    Diff,
+    RebalanceInProgress,
+    Settling,
+    Trigger,
+    difference,
+    last_few,
+    settled,
+)
+from coordinator.core.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
+from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, MemberPlan, Outcome, Phase, RebalanceEntry
+
+CAUSES_BY_REASON = (
+    # What clients say (KIP-800 and the messages of the known clients), and the cause it stands for.
+    ("poll timeout", Cause.POLL_TIMEOUT),
+    ("revoke", Cause.REVOCATION_FOLLOW_UP),
+    ("subscription", Cause.SUBSCRIPTION_CHANGED),
+    ("metadata has changed", Cause.PARTITIONS_CHANGED),
+    ("partitions changed", Cause.PARTITIONS_CHANGED),
+    ("coordinator", Cause.COORDINATOR_FAILOVER),
+)
+
+
+def cause_of(reason: str, otherwise: Cause) -> Cause:
+    """The cause a client's own reason stands for."""
+    lowered = reason.lower()
+    return next((cause for words, cause in CAUSES_BY_REASON if words in lowered), otherwise)
+
+
+def by_member(cause: Cause, member: Member, what: str, reason: str = "") -> Trigger:
+    """A trigger whose culprit is a member."""
+    who = f"member {member.id} ({member.client_id or 'no client id'} at {member.client_host or 'unknown host'})"
+    because = f": {reason}" if reason else ""
+    return Trigger(
+        cause=cause,
+        detail=f"{who} {what}{because}",
+        culprit=member.id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        client_reason=reason,
+    )
+
+
+def begin(group: ClassicGroup, trigger: Trigger, arriving: Member | None, step: Step) -> None:
+    """A rebalance starts. One that had not got its plan yet ends here and leaves its own entry."""
+    close_settling(group, step)
+    unfinished = group.rebalance
+    if unfinished is not None:
+        write(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, Diff((), (), {}), step)
+    ledger = step.state.ledgers.get(group.id)
+    group.rebalance = RebalanceInProgress(
+        number=ledger.next_number if ledger else 1,
+        trigger=trigger,
+        previous_generation=group.generation,
+        started_at_ms=step.now_ms,
+        # Whoever let go in the round that failed has been without its partitions since then.
+        released=dict(unfinished.released) if unfinished else {},
+        gone=dict(unfinished.gone) if unfinished else {},
+    )
+    for member_id, departure in group.departures.items():
+        group.rebalance.left(member_id, departure)
+    group.departures.clear()
+    if arriving is not None:
+        arrived(group, arriving, step)
+
+
+def arrived(group: ClassicGroup, member: Member, step: Step) -> None:
+    """A member has (re)joined; from here on it owns only what it says it still holds."""
+    if group.rebalance is not None:
+        group.rebalance.arrived(member.id, step.now_ms)
+
+
+def departed(group: ClassicGroup, member_id: str, departure: Departure) -> None:
+    """A member is gone, for good or replaced."""
+    if group.rebalance is not None:
+        group.rebalance.left(member_id, departure)
+    else:
+        group.departures[member_id] = departure
+
+
+def joined(group: ClassicGroup, step: Step) -> None:
+    """The join phase is over."""
+    rebalance = group.rebalance
+    assert rebalance is not None
+    rebalance.joined_at_ms = step.now_ms
+    rebalance.phases.append(Phase("join", step.now_ms - rebalance.started_at_ms, last_few(rebalance.arrivals)))
+
+
+def emptied(group: ClassicGroup, step: Step) -> None:
+    """The rebalance ends with nobody left."""
+    rebalance = group.rebalance
+    assert rebalance is not None
+    diff = difference(Before(last_plan(group), {}, group.carried), {}, rebalance)
+    group.carried = {}
+    write(group, rebalance, Outcome.EMPTIED, None, diff, step)
+    group.rebalance = None
+
+
+def decided(group: ClassicGroup, snapshot: bytes, step: Step) -> None:
+    """The leader has handed in the plan; the one before it is still the stored one."""
+    rebalance = group.rebalance
+    assert rebalance is not None
+    rebalance.phases.append(Phase("plan", step.now_ms - rebalance.joined_at_ms, (group.leader or "",)))
+    still_held = {member.id: owned_of(member.metadata(group.protocol_name)) for member in group.members.values()}
+    diff = difference(Before(last_plan(group), still_held, group.carried), current_plan(group), rebalance)
+    group.carried = diff.withheld
+    entry = write(group, rebalance, Outcome.COMPLETED, group.protocol_name, diff, step, snapshot)
+    group.settling = Settling(entry.number, step.now_ms, diff.gaps)
+    group.rebalance = None
+    group.restored = False
+
+
+def fetched_share(group: ClassicGroup, member_id: str, step: Step) -> None:
+    """A member has been told its share: its partitions are owned from here on."""
+    settling = group.settling
+    if settling is None or member_id in settling.fetched:
+        return
+    settling.fetched[member_id] = step.now_ms
+
+
+def close_settling(group: ClassicGroup, step: Step) -> None:
+    settling = group.settling
+    if settling is None:
+        return
+    group.settling = None
+    settlement = settling.settlement(step.now_ms)
+    step.keep(RebalanceSettled(group.id, settlement))
+    entry = step.state.ledgers[group.id].entries.get(settlement.number)
+    if entry is not None:
+        step.announce(group, entry=settled(entry, settlement))
+
+
+def write(
+    group: ClassicGroup,
+    rebalance: RebalanceInProgress,
+    outcome: Outcome,
+    protocol_name: str | None,
+    diff: Diff,
+    step: Step,
+    snapshot: bytes = b"",
+) -> RebalanceEntry:
+    """Keep the entry, and let the oldest go when the ledger is full."""
+    snapshot_json, source = chosen_snapshot(group, snapshot, step) if outcome is Outcome.COMPLETED else ("", "")
+    trigger = rebalance.trigger
+    entry = RebalanceEntry(
+        number=rebalance.number,
+        previous_generation=rebalance.previous_generation,
+        generation=group.generation,
+        protocol_type=group.protocol_type or "",
+        protocol_name=protocol_name or "",
+        cause=trigger.cause,
+        culprit=trigger.culprit,
+        culprit_client_id=trigger.client_id,
+        culprit_client_host=trigger.client_host,
+        detail=trigger.detail,
+        client_reason=trigger.client_reason,
+        outcome=outcome,
+        started_at_ms=rebalance.started_at_ms,
+        ended_at_ms=step.now_ms,
+        phases=tuple(rebalance.phases),
+        members=member_plans(group) if outcome is Outcome.COMPLETED else (),
+        moves=diff.moves,
+        snapshot_json=snapshot_json,
+        snapshot_source=source,
+        also=tuple(rebalance.also),
+    )
+    step.keep(RebalanceDecided(group.id, entry))
+    for number in step.state.ledgers[group.id].surplus(step.limits.ledger_max_entries):
+        step.keep(RebalanceForgotten(group.id, number))
+    step.announce(group, entry=entry)
+    return entry
+
+
+def chosen_snapshot(group: ClassicGroup, snapshot: bytes, step: Step) -> tuple[str, str]:
+    """What the leader says it used, else what the coordinator can rebuild. (json, source)"""
+    limit = step.limits.ledger_max_snapshot_bytes
+    if snapshot:
+        if len(snapshot) > limit:
+            return "", f"left out: {len(snapshot)} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
+        return snapshot.decode("utf-8", "replace"), "leader"
+    if group.protocol_type != CONSUMER:
+        return "", ""
+    subscriptions = {
+        member.id: (member.group_instance_id, member.metadata(group.protocol_name)) for member in group.members.values()
+    }
+    rebuilt = rebuilt_snapshot(group.protocol_name or "", subscriptions, step.state.partitions)
+    text = rebuilt.to_json() if rebuilt else ""
+    return (text, "coordinator") if text and len(text) <= limit else ("", "")
+
+
+def member_plans(group: ClassicGroup) -> tuple[MemberPlan, ...]:
+    return tuple(
+        MemberPlan(
+            member_id=member.id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            group_instance_id=member.group_instance_id,
+            assigned=tuple(sorted(assignment_of(member.assignment).items())),
+        )
+        for member in group.members.values()
+    )
+
+
+def current_plan(group: ClassicGroup) -> Plan:
+    return {member.id: assignment_of(member.assignment) for member in group.members.values()}
+
+
+def last_plan(group: ClassicGroup) -> Plan:
+    """The plan of the last completed generation."""
+    if group.stored is None:
+        return {}
+    return {member.member_id: assignment_of(member.assignment) for member in group.stored.members}

@@ -1,0 +1,217 @@
+"""JoinGroup (coordinator.md 1.3 to 1.7)."""
+
+from typing import assert_never
+
+from coordinator.core.classic import history, static
+from coordinator.core.classic.checks import group_id_given, known_member, not_dead, room_for, suitable_protocols
+from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.rebalance import (
+    join_reply,
+    maybe_complete_join,
+    prepare_rebalance,
+    rebalance_or_wait,
+    remove_member,
+)
+from coordinator.core.effects import JoinReply
+from coordinator.core.events import JoinGroup
+from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.records import GroupStored
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, GroupState, Limits
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def join_group(request: JoinGroup, step: Step) -> None:
+    """Take the member in, park it until the join phase is over, or say why not."""
+    group_id_given(request.group_id)
+    session_timeout_allowed(request, step.limits)
+    group = step.state.groups.get(request.group_id)
+    if group is None:
+        group = new_group(request)
+        join_checked(group, request, step)
+        step.state.groups[group.id] = group
+        # The group must survive a failover even though nothing else of it is on record yet.
+        step.keep(GroupStored(group.id, "", 0, None, None, step.now_ms, ()))
+        return
+    join_checked(group, request, step)
+
+
+def new_group(request: JoinGroup) -> ClassicGroup:
+    if request.member_id:
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"there is no group {request.group_id!r} that member {request.member_id!r} could be of; "
+            f"join with an empty member id",
+        )
+    return ClassicGroup(request.group_id)
+
+
+def session_timeout_allowed(request: JoinGroup, limits: Limits) -> None:
+    low, high = limits.min_session_timeout_ms, limits.max_session_timeout_ms
+    if not low <= request.session_timeout_ms <= high:
+        raise CoordinatorError(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            f"session_timeout_ms {request.session_timeout_ms} is outside {low}..{high} "
+            f"(group.min.session.timeout.ms, group.max.session.timeout.ms)",
+        )
+
+
+def join_checked(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
+    not_dead(group)
+    try:
+        room_for(group, request.member_id, step.limits.max_group_size)
+    except CoordinatorError as full:
+        turn_away(group, request, full, step)
+        return
+    if request.member_id:
+        join_with_id(group, request, step)
+    else:
+        join_without_id(group, request, step)
+
+
+def turn_away(group: ClassicGroup, request: JoinGroup, full: CoordinatorError, step: Step) -> None:
+    """The group is full: whoever asked loses the place it had, too."""
+    group.pending_joins.discard(request.member_id)
+    step.disarm(group.session_timer(request.member_id))
+    member = group.members.get(request.member_id)
+    if member is not None:
+        remove_member(group, member, Departure("its owner lost its place: the group is full", step.now_ms), step)
+    step.reply(request.request_id, JoinReply(full.code, full.message))
+    if member is not None:
+        maybe_complete_join(group, step)
+
+
+def join_without_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
+    """A newcomer. Dynamic ones are sent back once, so that a lost answer leaves no ghost in the group (KIP-394)."""
+    suitable_protocols(group, request.protocol_type, request.protocols)
+    member_id = f"{request.group_instance_id or request.client_id}-{request.fresh_id}"
+    if request.group_instance_id is not None:
+        if request.group_instance_id in group.static:
+            static.replace(group, request, member_id, step)
+        else:
+            add_member(group, request, member_id, step)
+    elif request.require_known_member_id:
+        group.pending_joins.add(member_id)
+        step.arm(group.session_timer(member_id), request.session_timeout_ms)
+        step.reply(
+            request.request_id,
+            JoinReply(ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.MEMBER_ID_REQUIRED.meaning, member_id=member_id),
+        )
+    else:
+        add_member(group, request, member_id, step)
+
+
+def join_with_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
+    """A member that was here before, or one that comes back with the id it was given."""
+    if request.member_id in group.pending_joins:
+        if request.group_instance_id is not None:
+            raise CoordinatorError(
+                ErrorCode.INVALID_REQUEST,
+                f"member id {request.member_id!r} was given to a dynamic member; "
+                f"drop group_instance_id {request.group_instance_id!r} or join with an empty member id",
+            )
+        suitable_protocols(group, request.protocol_type, request.protocols)
+        add_member(group, request, request.member_id, step)
+        return
+    if group.members:
+        suitable_protocols(group, request.protocol_type, request.protocols)
+    member = known_member(group, request.member_id, request.group_instance_id)
+    rejoin(group, member, request, step)
+
+
+def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
+    changed = member.protocols != request.protocols
+    match group.state:
+        case GroupState.PREPARING_REBALANCE:
+            update_member(group, member, request, step)
+            maybe_complete_join(group, step)
+
+        case GroupState.COMPLETING_REBALANCE if not changed:
+            # The answer to its join was lost. The generation stands, so say it again.
+            step.reply(request.request_id, join_reply(group, member))
+
+        case GroupState.STABLE if not changed and member.id != group.leader:
+            step.reply(request.request_id, join_reply(group, member))
+
+        case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            trigger = rejoin_trigger(group, member, changed, request.reason)
+            prepare_with(group, member, request, trigger, step)
+
+        case GroupState.EMPTY | GroupState.DEAD:
+            raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+        case _:
+            assert_never(group.state)
+
+
+def rejoin_trigger(group: ClassicGroup, member: Member, changed: bool, reason: str) -> Trigger:
+    if group.restored:
+        # Only the selected protocol is on record, so after a reload an unchanged member may look changed.
+        return history.by_member(
+            history.cause_of(reason, Cause.COORDINATOR_FAILOVER),
+            member,
+            "rejoined after the coordinator was reloaded",
+            reason,
+        )
+    if member.id == group.leader and not changed:
+        return history.by_member(history.cause_of(reason, Cause.LEADER_REJOINED), member, "rejoined as leader", reason)
+    cause = history.cause_of(reason, Cause.MEMBER_METADATA_CHANGED)
+    return history.by_member(cause, member, "rejoined with a changed subscription or protocol list", reason)
+
+
+def prepare_with(group: ClassicGroup, member: Member, request: JoinGroup, trigger: Trigger, step: Step) -> None:
+    """Start a rebalance in which this member has already joined."""
+    member.protocols = request.protocols
+    member.join_request = request.request_id
+    apply_request(member, request, step)
+    prepare_rebalance(group, trigger, step, arriving=member)
+
+
+def update_member(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
+    """A re-sent join replaces the parked one."""
+    if member.join_request is not None and member.join_request != request.request_id:
+        step.reply(member.join_request, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.id))
+    member.protocols = request.protocols
+    member.join_request = request.request_id
+    apply_request(member, request, step)
+    history.arrived(group, member, step)
+
+
+def apply_request(member: Member, request: JoinGroup, step: Step) -> None:
+    member.session_timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms = rebalance_timeout(request)
+    member.client_id = request.client_id
+    member.client_host = request.client_host
+    member.last_seen_ms = step.now_ms
+
+
+def rebalance_timeout(request: JoinGroup) -> int:
+    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
+
+
+def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step) -> None:
+    """A new member: parked at once, and given five minutes whatever its session timeout."""
+    member = Member(
+        id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=rebalance_timeout(request),
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
+        is_new=True,
+        join_request=request.request_id,
+        last_seen_ms=step.now_ms,
+    )
+    if not group.members:
+        group.leader = member_id
+        group.protocol_type = request.protocol_type
+    group.members[member_id] = member
+    if member.group_instance_id is not None:
+        group.static[member.group_instance_id] = member_id
+    group.pending_joins.discard(member_id)
+    step.arm(group.session_timer(member_id), step.limits.new_member_join_timeout_ms)
+    if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+        group.new_member_added = True
+    trigger = history.by_member(Cause.MEMBER_JOINED, member, "joined", request.reason)
+    rebalance_or_wait(group, trigger, step, arriving=member)

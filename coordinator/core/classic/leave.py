@@ -1,0 +1,103 @@
+"""LeaveGroup, by a member for itself or by an operator for others (coordinator.md 1.10)."""
+
+import dataclasses
+
+from coordinator.core.classic import history
+from coordinator.core.classic.checks import group_id_given, not_dead
+from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
+from coordinator.core.effects import LeaveReply, MemberReply
+from coordinator.core.events import LeaveGroup
+from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, MemberIdentity
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def leave_group(request: LeaveGroup, step: Step) -> None:
+    """Take the listed members out; one rebalance follows for the whole batch."""
+    group_id_given(request.group_id)
+    group = step.state.groups.get(request.group_id)
+    if group is None:
+        why = f"there is no group {request.group_id!r}"
+        unknown = tuple(refused(who, ErrorCode.UNKNOWN_MEMBER_ID, why) for who in request.members)
+        step.reply(request.request_id, LeaveReply(members=unknown))
+        return
+    not_dead(group)
+    leavers = everyone(group) if request.everyone else request.members
+    triggers: list[Trigger] = []
+    replies = tuple(take_out(group, who, request.operator, triggers, step) for who in leavers)
+    step.reply(request.request_id, LeaveReply(members=replies))
+    if triggers:
+        rebalance_or_wait(group, combined(triggers), step)
+    elif any(reply.code is ErrorCode.NONE for reply in replies):
+        maybe_complete_join(group, step)
+
+
+def everyone(group: ClassicGroup) -> tuple[MemberIdentity, ...]:
+    return tuple(MemberIdentity(member.id) for member in group.members.values())
+
+
+def take_out(
+    group: ClassicGroup, who: MemberIdentity, operator: str, triggers: list[Trigger], step: Step
+) -> MemberReply:
+    """Remove one member, or say why not; the answer echoes the identity of the request."""
+    if who.member_id in group.pending_joins and who.group_instance_id is None:
+        group.pending_joins.discard(who.member_id)
+        step.disarm(group.session_timer(who.member_id))
+        return MemberReply(who.member_id, None, ErrorCode.NONE)
+    try:
+        member = identified(group, who)
+    except CoordinatorError as refusal:
+        return refused(who, refusal.code, refusal.message)
+    triggers.append(leave_trigger(member, who.reason, operator))
+    why = "its owner was removed by an operator" if operator else "its owner left the group"
+    remove_member(group, member, Departure(why, step.now_ms), step)
+    return MemberReply(who.member_id, who.group_instance_id, ErrorCode.NONE)
+
+
+def identified(group: ClassicGroup, who: MemberIdentity) -> Member:
+    """The member meant. A static one may be named by its instance id alone."""
+    member_id = who.member_id
+    if who.group_instance_id is not None:
+        holder = group.static.get(who.group_instance_id)
+        if holder is None:
+            raise CoordinatorError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {group.id!r} has no member with group.instance.id {who.group_instance_id!r}",
+            )
+        if member_id and member_id != holder:
+            raise CoordinatorError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"group.instance.id {who.group_instance_id!r} belongs to member {holder!r}, not to {member_id!r}",
+            )
+        member_id = holder
+    if member_id not in group.members:
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id!r} has no member {member_id!r}")
+    return group.members[member_id]
+
+
+def leave_trigger(member: Member, reason: str, operator: str) -> Trigger:
+    if operator:
+        return Trigger(
+            cause=Cause.OPERATOR,
+            detail=f"member {member.id} was removed by {operator}",
+            culprit=member.id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            client_reason=reason,
+        )
+    return history.by_member(history.cause_of(reason, Cause.MEMBER_LEFT), member, "left", reason)
+
+
+def combined(triggers: list[Trigger]) -> Trigger:
+    """One trigger for the whole batch."""
+    if len(triggers) == 1:
+        return triggers[0]
+    others = ", ".join(trigger.culprit for trigger in triggers[1:6])
+    more = f" and {len(triggers) - 6} more" if len(triggers) > 6 else ""
+    return dataclasses.replace(triggers[0], detail=f"{triggers[0].detail}; with it {others}{more}")
+
+
+def refused(who: MemberIdentity, code: ErrorCode, message: str) -> MemberReply:
+    return MemberReply(who.member_id, who.group_instance_id, code, message)

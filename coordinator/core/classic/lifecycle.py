@@ -1,0 +1,91 @@
+"""Groups come from the log and go back to it: load, unload, delete (coordinator.md 1.11)."""
+
+from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.rebalance import prepare_rebalance, subscribed_topics
+from coordinator.core.effects import DeleteReply, JoinReply, SyncReply
+from coordinator.core.events import DeleteGroup
+from coordinator.core.ledger import Trigger
+from coordinator.core.offsets import delete_group_records
+from coordinator.core.records import GroupStored, MemberRecord
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, GroupState, Protocol
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def load(step: Step) -> None:
+    """The log has been replayed: bring every group to life. Nobody could be heard meanwhile: sessions start afresh."""
+    for group in list(step.state.groups.values()):
+        if group.stored is not None:
+            restore(group, group.stored, step)
+        if len(group.members) > step.limits.max_group_size:
+            prepare_rebalance(group, over_size(group, step.limits.max_group_size), step)
+    step.arm(("retention",), step.limits.offsets_retention_check_ms)
+
+
+def restore(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
+    """The group as its last completed generation left it: Stable with members, Empty without."""
+    group.generation = stored.generation
+    group.protocol_type = stored.protocol_type or None
+    group.protocol_name = stored.protocol
+    group.leader = stored.leader
+    group.state_timestamp_ms = stored.state_timestamp_ms if stored.state_timestamp_ms >= 0 else None
+    group.restored = bool(stored.members)
+    group.members = {member.member_id: restored_member(member, stored, step.now_ms) for member in stored.members}
+    group.static = {m.group_instance_id: m.id for m in group.members.values() if m.group_instance_id is not None}
+    group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+    group.subscribed_topics = subscribed_topics(group) if group.members else frozenset()
+    if group.members and group.leader not in group.members:
+        group.leader = next(iter(group.members))
+    for member in group.members.values():
+        step.arm(group.session_timer(member.id), member.session_timeout_ms)
+
+
+def restored_member(record: MemberRecord, stored: GroupStored, now_ms: int) -> Member:
+    timeout_ms = record.session_timeout_ms if record.rebalance_timeout_ms < 0 else record.rebalance_timeout_ms
+    return Member(
+        id=record.member_id,
+        group_instance_id=record.group_instance_id,
+        client_id=record.client_id,
+        client_host=record.client_host,
+        rebalance_timeout_ms=timeout_ms,
+        session_timeout_ms=record.session_timeout_ms,
+        protocols=(Protocol(stored.protocol or "", record.subscription),),
+        assignment=record.assignment,
+        last_seen_ms=now_ms,
+    )
+
+
+def over_size(group: ClassicGroup, limit: int) -> Trigger:
+    return Trigger(
+        Cause.GROUP_OVER_SIZE, f"the group was loaded with {len(group.members)} members, group.max.size is {limit}"
+    )
+
+
+def unload(step: Step) -> None:
+    """The shard goes away: answer whoever is parked, set no more timers. Nothing hard changes."""
+    for group in step.state.groups.values():
+        for member in group.members.values():
+            if member.join_request is not None:
+                step.reply(member.join_request, JoinReply(ErrorCode.NOT_COORDINATOR, member_id=member.id))
+                member.join_request = None
+            if member.sync_request is not None:
+                step.reply(member.sync_request, SyncReply(ErrorCode.NOT_COORDINATOR))
+                member.sync_request = None
+        if group.state is not GroupState.DEAD:
+            group.become(GroupState.DEAD, step.now_ms)
+    for key in list(step.state.deadlines):
+        step.disarm(key)
+
+
+def delete_group(request: DeleteGroup, step: Step) -> None:
+    """Forget an empty group with its offsets and its ledger."""
+    group = step.state.groups.get(request.group_id)
+    if group is None or group.state is GroupState.DEAD:
+        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
+    if group.state is not GroupState.EMPTY:
+        raise CoordinatorError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"group {group.id!r} is {group.state.value} with {len(group.members)} members; stop them first",
+        )
+    delete_group_records(group, step)
+    step.reply(request.request_id, DeleteReply())

@@ -1,0 +1,66 @@
+"""Heartbeats and what their absence means (coordinator.md 1.9)."""
+
+from typing import assert_never
+
+from coordinator.core.classic import history
+from coordinator.core.classic.checks import known_member, not_dead, same_generation
+from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
+from coordinator.core.effects import HeartbeatReply
+from coordinator.core.events import Heartbeat
+from coordinator.core.ledger import Departure
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, GroupState
+from coordinator.errors import CoordinatorError, ErrorCode
+
+REBALANCING = HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS.meaning)
+ALIVE = HeartbeatReply()
+
+
+def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
+    """Keep the member's session alive and tell it when the group calls it back."""
+    not_dead(group)
+    member = known_member(group, request.member_id, request.group_instance_id)
+    same_generation(group, request.generation)
+    match group.state:
+        case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
+            renew_session(group, member, step)
+            step.reply(request.request_id, ALIVE)
+
+        case GroupState.PREPARING_REBALANCE:
+            renew_session(group, member, step)
+            step.reply(request.request_id, REBALANCING)
+
+        case GroupState.EMPTY | GroupState.DEAD:
+            raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+        case _:
+            assert_never(group.state)
+
+
+def renew_session(group: ClassicGroup, member: Member, step: Step) -> None:
+    member.last_seen_ms = step.now_ms
+    step.arm(group.session_timer(member.id), member.session_timeout_ms)
+
+
+def session_expired(group: ClassicGroup, member_id: str, step: Step) -> None:
+    """Nothing was heard of the member for its session timeout: take it out, static or not."""
+    if member_id in group.pending_joins:
+        group.pending_joins.discard(member_id)
+        maybe_complete_join(group, step)
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    if (member.joining or member.syncing) and not member.is_new:
+        # It waits for us, not we for it. Answering it arms the session again.
+        return
+    silent_ms = step.now_ms - member.last_seen_ms
+    trigger = history.by_member(
+        Cause.SESSION_EXPIRED,
+        member,
+        f"was not heard of for {silent_ms} ms (session timeout {member.session_timeout_ms} ms)",
+    )
+    departure = Departure("its owner's session expired", member.last_seen_ms)
+    remove_member(group, member, departure, step)
+    rebalance_or_wait(group, trigger, step)

@@ -1,0 +1,203 @@
+"""The join phase: prepare a rebalance, wait for the members, elect a leader, vote for a protocol."""
+
+from coordinator.core.classic import history
+from coordinator.core.classic.checks import common_protocols
+from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.effects import JoinedMember, JoinReply, SyncReply
+from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.plan import CONSUMER, topics_of
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, GroupState
+from coordinator.errors import ErrorCode
+
+
+def prepare_rebalance(group: ClassicGroup, trigger: Trigger, step: Step, arriving: Member | None = None) -> None:
+    """Call everyone back. A group that was empty waits the initial delay, so that members starting together meet."""
+    history.begin(group, trigger, arriving, step)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        take_back_plan(group, step)
+    group.pending_syncs.clear()
+    step.disarm(group.sync_timer)
+    group.become(GroupState.PREPARING_REBALANCE, step.now_ms)
+    step.announce(group)
+
+    if group.previous_state is GroupState.EMPTY:
+        delay_ms = step.limits.initial_rebalance_delay_ms
+        group.initial_remaining_ms = max(group.max_rebalance_timeout_ms - delay_ms, 0)
+        step.arm(group.join_timer, delay_ms)
+    elif group.everyone_joined:
+        complete_join(group, step)
+    else:
+        step.arm(group.join_timer, group.max_rebalance_timeout_ms)
+
+
+def take_back_plan(group: ClassicGroup, step: Step) -> None:
+    """The plan that was being made is void: members that wait for it must join again."""
+    for member in group.members.values():
+        member.assignment = b""
+        if member.sync_request is not None:
+            step.reply(member.sync_request, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+            member.sync_request = None
+
+
+def rebalance_or_wait(group: ClassicGroup, trigger: Trigger, step: Step, arriving: Member | None = None) -> None:
+    """A member came, went or changed: start a rebalance, or see whether the one under way can go on."""
+    if group.can_rebalance:
+        prepare_rebalance(group, trigger, step, arriving)
+        return
+    if group.rebalance is not None:
+        group.rebalance.note(trigger)
+    if arriving is not None:
+        history.arrived(group, arriving, step)
+    maybe_complete_join(group, step)
+
+
+def maybe_complete_join(group: ClassicGroup, step: Step) -> None:
+    """Go on as soon as everyone is here; the initial delay is never cut short."""
+    preparing = group.state is GroupState.PREPARING_REBALANCE
+    if preparing and group.initial_remaining_ms is None and group.everyone_joined:
+        complete_join(group, step)
+
+
+def join_timer_fired(group: ClassicGroup, step: Step) -> None:
+    """The initial delay or the rebalance timeout is over."""
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    remaining_ms = group.initial_remaining_ms
+    if remaining_ms and group.new_member_added:
+        # Members are still arriving: give the rest of them a chance.
+        delay_ms = min(step.limits.initial_rebalance_delay_ms, remaining_ms)
+        group.new_member_added = False
+        group.initial_remaining_ms = max(remaining_ms - delay_ms, 0)
+        step.arm(group.join_timer, delay_ms)
+        return
+    complete_join(group, step)
+
+
+def complete_join(group: ClassicGroup, step: Step) -> None:
+    """End the join phase: a new generation for those who came, or an empty group."""
+    step.disarm(group.join_timer)
+    drop_absent_members(group, step)
+    if group.members and not elect_leader(group):
+        # Only static members are left, and none of them has come back: wait for them, the generation stands.
+        step.arm(group.join_timer, group.max_rebalance_timeout_ms)
+        return
+
+    group.initial_remaining_ms = None
+    group.new_member_added = False
+    group.generation += 1
+    history.joined(group, step)
+    if group.members:
+        start_generation(group, step)
+    else:
+        empty_group(group, step)
+
+
+def drop_absent_members(group: ClassicGroup, step: Step) -> None:
+    """Dynamic members that did not rejoin in time are out; static ones keep their place (KIP-345)."""
+    for member in [m for m in group.members.values() if not m.joining and m.group_instance_id is None]:
+        departure = Departure("its owner did not rejoin within the rebalance timeout", member.last_seen_ms)
+        remove_member(group, member, departure, step)
+
+
+def elect_leader(group: ClassicGroup) -> bool:
+    """Keep the leader if it rejoined, else take the first member that did. False when nobody did."""
+    leader = group.members.get(group.leader or "")
+    if leader is not None and leader.joining:
+        return True
+    successor = next((member for member in group.members.values() if member.joining), None)
+    if successor is None:
+        return False
+    group.leader = successor.id
+    return True
+
+
+def empty_group(group: ClassicGroup, step: Step) -> None:
+    """Nobody is left: the generation grows all the same, and the log says so."""
+    group.protocol_name = None
+    group.leader = None
+    group.subscribed_topics = frozenset()
+    group.become(GroupState.EMPTY, step.now_ms)
+    history.emptied(group, step)
+    step.keep(group.record(step.now_ms))
+
+
+def start_generation(group: ClassicGroup, step: Step) -> None:
+    """Tell everyone the generation, and the leader who is there."""
+    group.protocol_name = vote(group)
+    group.subscribed_topics = subscribed_topics(group)
+    group.become(GroupState.COMPLETING_REBALANCE, step.now_ms)
+    step.announce(group)
+    for member in group.members.values():
+        member.is_new = False
+        step.arm(group.session_timer(member.id), member.session_timeout_ms)
+        if member.join_request is not None:
+            step.reply(member.join_request, join_reply(group, member))
+            member.join_request = None
+    group.pending_syncs = set(group.members)
+    step.arm(group.sync_timer, group.max_rebalance_timeout_ms)
+
+
+def vote(group: ClassicGroup) -> str:
+    """Each member votes for the first name of its list that all support; the leader's preference breaks a tie."""
+    candidates = common_protocols(group)
+    votes: dict[str, int] = {}
+    for member in group.members.values():
+        choice = next(protocol.name for protocol in member.protocols if protocol.name in candidates)
+        votes[choice] = votes.get(choice, 0) + 1
+    leader = group.members[group.leader or ""]
+    preference = [protocol.name for protocol in leader.protocols if protocol.name in candidates]
+    return min(votes, key=lambda name: (-votes[name], preference.index(name)))
+
+
+def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
+    """What the members read, None when that cannot be known: then nothing of the group may expire."""
+    if group.protocol_type != CONSUMER or group.protocol_name is None:
+        return None
+    topics: set[str] = set()
+    for member in group.members.values():
+        wanted = topics_of(member.metadata(group.protocol_name))
+        if wanted is None:
+            return None
+        topics |= wanted
+    return frozenset(topics)
+
+
+def join_reply(group: ClassicGroup, member: Member) -> JoinReply:
+    """The member's view of the current generation; only the leader sees the others."""
+    rebalance = group.rebalance
+    return JoinReply(
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader or "",
+        member_id=member.id,
+        members=roster(group) if member.id == group.leader else (),
+        cause=rebalance.trigger.cause if rebalance else Cause.UNSPECIFIED,
+        cause_detail=rebalance.trigger.detail if rebalance else "",
+        rebalance_number=rebalance.number if rebalance else 0,
+    )
+
+
+def roster(group: ClassicGroup) -> tuple[JoinedMember, ...]:
+    return tuple(
+        JoinedMember(member.id, member.group_instance_id, member.metadata(group.protocol_name))
+        for member in group.members.values()
+    )
+
+
+def remove_member(group: ClassicGroup, member: Member, departure: Departure, step: Step) -> None:
+    """Take the member out and answer what it has parked; the caller decides what follows."""
+    history.departed(group, member.id, departure)
+    if member.join_request is not None:
+        step.reply(member.join_request, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id))
+    if member.sync_request is not None:
+        # Kafka never answers this one (coordinator.md 1.10, our choice 6.2).
+        step.reply(member.sync_request, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
+    step.disarm(group.session_timer(member.id))
+    del group.members[member.id]
+    group.pending_syncs.discard(member.id)
+    if member.group_instance_id is not None and group.static.get(member.group_instance_id) == member.id:
+        del group.static[member.group_instance_id]
+    if group.leader == member.id:
+        group.leader = next(iter(group.members), None)

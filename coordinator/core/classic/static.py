@@ -1,0 +1,102 @@
+"""Replacement of a static member by its next incarnation (KIP-345, KIP-814; coordinator.md 2.4)."""
+
+from typing import assert_never
+
+from coordinator.core.classic import history
+from coordinator.core.classic.checks import suitable_protocols
+from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, roster, vote
+from coordinator.core.effects import JoinReply, SyncReply
+from coordinator.core.events import JoinGroup
+from coordinator.core.ledger import Departure
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, GroupState
+from coordinator.errors import ErrorCode
+
+
+def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step) -> None:
+    """Hand the place of the old member id, its share included, to the new one; fence the old one at once."""
+    suitable_protocols(group, request.protocol_type, request.protocols)
+    old_id = group.static[request.group_instance_id or ""]
+    was_leader = group.leader == old_id
+    member = rename(group, old_id, member_id, step)
+    replaced = Departure("its owner was replaced by its next incarnation", member.last_seen_ms)
+    update(member, request, step)
+    step.arm(group.session_timer(member_id), member.session_timeout_ms)
+    trigger = history.by_member(
+        Cause.STATIC_MEMBER_REPLACED, member, f"took over group.instance.id {member.group_instance_id}", request.reason
+    )
+    match group.state:
+        case GroupState.STABLE if vote(group) == group.protocol_name:
+            member.join_request = None
+            step.keep(group.record(step.now_ms))
+            step.reply(request.request_id, calm_reply(group, member, old_id, was_leader, request))
+
+        case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
+            # KAFKA-9801: the leader may have made its plan for the old id already.
+            history.departed(group, old_id, replaced)
+            prepare_rebalance(group, trigger, step, arriving=member)
+
+        case GroupState.PREPARING_REBALANCE:
+            history.departed(group, old_id, replaced)
+            history.arrived(group, member, step)
+            maybe_complete_join(group, step)
+
+        case GroupState.EMPTY | GroupState.DEAD:
+            raise AssertionError(f"group {group.id!r} is {group.state.value} and has a static member")
+
+        case _:
+            assert_never(group.state)
+
+
+def rename(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> Member:
+    """The same member under a new id, in the same place of the order."""
+    old = group.members[old_id]
+    fence_parked(old, step)
+    step.disarm(group.session_timer(old_id))
+    group.members = {new_id if key == old_id else key: member for key, member in group.members.items()}
+    old.id = new_id
+    if old.group_instance_id is not None:
+        group.static[old.group_instance_id] = new_id
+    if old_id in group.pending_syncs:
+        group.pending_syncs = (group.pending_syncs - {old_id}) | {new_id}
+    if group.leader == old_id:
+        group.leader = new_id
+    return old
+
+
+def fence_parked(member: Member, step: Step) -> None:
+    if member.join_request is not None:
+        step.reply(member.join_request, JoinReply(ErrorCode.FENCED_INSTANCE_ID, member_id=member.id))
+    if member.sync_request is not None:
+        step.reply(member.sync_request, SyncReply(ErrorCode.FENCED_INSTANCE_ID))
+    member.join_request = member.sync_request = None
+
+
+def update(member: Member, request: JoinGroup, step: Step) -> None:
+    # KAFKA-14009: the new incarnation's own timeouts count.
+    member.session_timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms = (
+        request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
+    )
+    member.client_id = request.client_id
+    member.client_host = request.client_host
+    member.protocols = request.protocols
+    member.join_request = request.request_id
+    member.last_seen_ms = step.now_ms
+
+
+def calm_reply(group: ClassicGroup, member: Member, old_id: str, was_leader: bool, request: JoinGroup) -> JoinReply:
+    """No rebalance: the share it had is still its own. A leader is told not to assign anew (KIP-814)."""
+    leads = was_leader and request.supports_skip_assignment
+    # A client too old for skip_assignment is shown the old leader id, so that it acts as a follower.
+    leader = old_id if was_leader and not request.supports_skip_assignment else group.leader or ""
+    return JoinReply(
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader,
+        skip_assignment=leads,
+        member_id=member.id,
+        members=roster(group) if leads else (),
+    )

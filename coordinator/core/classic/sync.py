@@ -1,0 +1,121 @@
+"""SyncGroup: the leader hands in the plan, everyone fetches its share (coordinator.md 1.8)."""
+
+from typing import assert_never
+
+from coordinator.core.classic import history
+from coordinator.core.classic.checks import known_member, not_dead, same_generation
+from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.rebalance import prepare_rebalance, remove_member
+from coordinator.core.effects import SyncReply
+from coordinator.core.events import SyncGroup
+from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, GroupState
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
+    """Answer with the member's share, or park the request until the leader has spoken."""
+    not_dead(group)
+    member = known_member(group, request.member_id, request.group_instance_id)
+    same_generation(group, request.generation)
+    same_protocol(group, request)
+    member.last_seen_ms = step.now_ms
+
+    match group.state:
+        case GroupState.STABLE:
+            # The first answer was lost, or the leader was faster. The plan stands, so say it.
+            answer_sync(group, member, request.request_id, step)
+            group.pending_syncs.discard(member.id)
+            disarm_when_complete(group, step)
+
+        case GroupState.COMPLETING_REBALANCE:
+            park_sync(member, request, step)
+            group.pending_syncs.discard(member.id)
+            if member.id == group.leader:
+                accept_plan(group, request, step)
+            disarm_when_complete(group, step)
+
+        case GroupState.PREPARING_REBALANCE:
+            raise CoordinatorError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+        case GroupState.EMPTY | GroupState.DEAD:
+            raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+        case _:
+            assert_never(group.state)
+
+
+def same_protocol(group: ClassicGroup, request: SyncGroup) -> None:
+    """None means that the client is too old to say (SyncGroup before v5)."""
+    if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"protocol_type {request.protocol_type!r} is not {group.protocol_type!r}, the one of group {group.id!r}",
+        )
+    if request.protocol_name is not None and request.protocol_name != group.protocol_name:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"protocol_name {request.protocol_name!r} is not {group.protocol_name!r}, which group {group.id!r} chose",
+        )
+
+
+def park_sync(member: Member, request: SyncGroup, step: Step) -> None:
+    if member.sync_request is not None:
+        step.reply(member.sync_request, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+    member.sync_request = request.request_id
+
+
+def accept_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
+    """Members the leader forgot get nothing; those it invented are ignored."""
+    plan = dict(request.assignments)
+    for member in group.members.values():
+        member.assignment = plan.get(member.id, b"")
+    group.become(GroupState.STABLE, step.now_ms)
+    history.decided(group, request.snapshot, step)
+    step.keep(group.record(step.now_ms))
+    for member in group.members.values():
+        if member.sync_request is not None:
+            answer_sync(group, member, member.sync_request, step)
+            step.arm(group.session_timer(member.id), member.session_timeout_ms)
+            member.sync_request = None
+
+
+def answer_sync(group: ClassicGroup, member: Member, request_id: int, step: Step) -> None:
+    step.reply(
+        request_id,
+        SyncReply(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment),
+    )
+    history.fetched_share(group, member.id, step)
+
+
+def disarm_when_complete(group: ClassicGroup, step: Step) -> None:
+    """Everyone has asked for its share: nobody is waited for any more."""
+    if not group.pending_syncs:
+        step.disarm(group.sync_timer)
+        if group.state is GroupState.STABLE:
+            history.close_settling(group, step)
+
+
+def sync_timer_fired(group: ClassicGroup, step: Step) -> None:
+    """Whoever has not fetched its share in time is out, static members and the leader included."""
+    if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_syncs:
+        return
+    late = [member for member in group.members.values() if member.id in group.pending_syncs]
+    trigger = sync_timeout(late)
+    for member in late:
+        departure = Departure("its owner did not sync within the rebalance timeout", member.last_seen_ms)
+        remove_member(group, member, departure, step)
+    prepare_rebalance(group, trigger, step)
+
+
+def sync_timeout(late: list[Member]) -> Trigger:
+    first = late[0]
+    names = ", ".join(member.id for member in late[:5]) + (f" and {len(late) - 5} more" if len(late) > 5 else "")
+    return Trigger(
+        cause=Cause.SYNC_TIMEOUT,
+        detail=f"{names} did not fetch the plan within the rebalance timeout",
+        culprit=first.id,
+        client_id=first.client_id,
+        client_host=first.client_host,
+    )

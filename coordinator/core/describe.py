@@ -1,0 +1,85 @@
+"""Read-only views of groups (coordinator.md 1.11), and what the ledger knows of them."""
+
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.effects import DescribedMember, DescribeReply, ExplainReply, ListedGroup, ListReply
+from coordinator.core.events import DescribeGroup, ExplainGroup, ListGroups
+from coordinator.core.ledger import settled
+from coordinator.core.state import Step
+from coordinator.core.types import GroupState
+from coordinator.errors import CoordinatorError, ErrorCode
+
+CLASSIC = "classic"
+
+
+def describe_group(request: DescribeGroup, step: Step) -> None:
+    """The group as it is; subscriptions and assignments only while it is stable, for they are in flux otherwise."""
+    group = step.state.groups.get(request.group_id)
+    if group is None:
+        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
+    stable = group.state is GroupState.STABLE
+    waiting_for, until_ms = waiting(group, step)
+    step.reply(
+        request.request_id,
+        DescribeReply(
+            group_id=group.id,
+            state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_name=(group.protocol_name or "") if stable else "",
+            generation=group.generation,
+            leader=group.leader or "",
+            members=tuple(
+                DescribedMember(
+                    member.id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.metadata(group.protocol_name) if stable else b"",
+                    member.assignment if stable else b"",
+                )
+                for member in group.members.values()
+            ),
+            waiting_for=waiting_for,
+            waiting_until_ms=until_ms,
+        ),
+    )
+
+
+def waiting(group: ClassicGroup, step: Step) -> tuple[tuple[str, ...], int]:
+    """Whom a running rebalance waits for, and until when at most (0: for nobody)."""
+    match group.state:
+        case GroupState.PREPARING_REBALANCE:
+            late = [member.id for member in group.members.values() if not member.joining]
+            late += sorted(group.pending_joins)
+            return tuple(late), step.state.deadlines.get(group.join_timer, 0)
+        case GroupState.COMPLETING_REBALANCE:
+            return tuple(sorted(group.pending_syncs)), step.state.deadlines.get(group.sync_timer, 0)
+        case GroupState.EMPTY | GroupState.STABLE | GroupState.DEAD:
+            return (), 0
+
+
+def list_groups(request: ListGroups, step: Step) -> None:
+    """The groups of this shard that pass both filters."""
+    states = {state.lower() for state in request.states}
+    types = {group_type.lower() for group_type in request.types}
+    listed = tuple(
+        ListedGroup(group.id, group.protocol_type or "", group.state.value, CLASSIC)
+        for group in sorted(step.state.groups.values(), key=lambda group: group.id)
+        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+    )
+    step.reply(request.request_id, ListReply(groups=listed))
+
+
+def explain_group(request: ExplainGroup, step: Step) -> None:
+    """The group's rebalances, newest first. The ledger outlives the group's members, not the group."""
+    ledger = step.state.ledgers.get(request.group_id)
+    if ledger is None:
+        if request.group_id not in step.state.groups:
+            raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
+        step.reply(request.request_id, ExplainReply())
+        return
+    entries = [
+        settled(entry, ledger.settlements.get(number))
+        for number, entry in sorted(ledger.entries.items(), reverse=True)
+        if request.generation in (0, entry.generation)
+    ]
+    step.reply(request.request_id, ExplainReply(entries=tuple(entries[: request.limit or None])))

@@ -1,0 +1,151 @@
+"""Committed offsets: commit, fetch, delete, expire (coordinator.md 4.1, 4.3, 4.4, 4.7)."""
+
+from typing import assert_never
+
+from coordinator.core.classic.checks import known_member, not_dead, same_generation
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
+from coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
+from coordinator.core.plan import CONSUMER
+from coordinator.core.records import GroupDeleted, OffsetDeleted, OffsetStored, RebalanceForgotten
+from coordinator.core.state import Step
+from coordinator.core.types import GroupState, StoredOffset
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def commit_offsets(request: OffsetCommit, step: Step) -> None:
+    """Keep the positions if the committer may still speak for the group."""
+    group = step.state.groups.get(request.group_id)
+    if group is None:
+        may_open_simple_group(request)
+    else:
+        may_commit(group, request, step)
+    if not request.offsets:
+        step.reply(request.request_id, OffsetCommitReply())
+        return
+
+    expire_ms = None if request.retention_ms is None else step.now_ms + request.retention_ms
+    too_large: dict[tuple[str, int], ErrorCode] = {}
+    for topic, partition, position in request.offsets:
+        # KAFKA: the limit is compared with the string's length, in UTF-16 units.
+        if len(position.metadata.encode("utf-16-le")) // 2 > step.limits.max_offset_metadata:
+            too_large[topic, partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            continue
+        value = StoredOffset(position.offset, position.leader_epoch, position.metadata, step.now_ms, expire_ms)
+        step.keep(OffsetStored(request.group_id, topic, partition, value))
+    step.reply(request.request_id, OffsetCommitReply(partitions=too_large))
+
+
+def may_open_simple_group(request: OffsetCommit) -> None:
+    if request.generation < 0:
+        return
+    if request.missing_group_code_is_illegal_generation:
+        raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {request.group_id!r}; join first")
+    raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}; join first")
+
+
+def may_commit(group: ClassicGroup, request: OffsetCommit, step: Step) -> None:
+    not_dead(group)
+    if request.generation < 0 and group.state is GroupState.EMPTY:
+        return
+    if request.generation < 0 and not request.member_id and request.group_instance_id is None:
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"group {group.id!r} has active members: a commit without member id is only taken while it is empty",
+        )
+    member = known_member(group, request.member_id, request.group_instance_id)
+    same_generation(group, request.generation)
+    match group.state:
+        case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
+            # Members commit what they have done before they rejoin: the generation is still the old one.
+            member.last_seen_ms = step.now_ms
+            step.arm(group.session_timer(member.id), member.session_timeout_ms)
+
+        case GroupState.COMPLETING_REBALANCE:
+            raise CoordinatorError(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                f"group {group.id!r} is between two plans; fetch the new one (SyncGroup), then commit",
+            )
+
+        case GroupState.EMPTY | GroupState.DEAD:
+            raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+        case _:
+            assert_never(group.state)
+
+
+def fetch_offsets(request: OffsetFetch, step: Step) -> None:
+    """Positions as committed; an unknown group or partition has none, which is not an error."""
+    group = step.state.groups.get(request.group_id)
+    stored = {} if group is None or group.state is GroupState.DEAD else group.offsets
+    if request.partitions is None:
+        step.reply(request.request_id, OffsetFetchReply(offsets=dict(sorted(stored.items()))))
+        return
+    step.reply(request.request_id, OffsetFetchReply(offsets={tp: stored.get(tp) for tp in request.partitions}))
+
+
+def delete_offsets(request: OffsetDelete, step: Step) -> None:
+    """Forget positions of topics that no member reads."""
+    group = step.state.groups.get(request.group_id)
+    if group is None or group.state is GroupState.DEAD:
+        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
+    if group.members and group.protocol_type != CONSUMER:
+        raise CoordinatorError(ErrorCode.NON_EMPTY_GROUP, f"group {group.id!r} has members; stop them first")
+    results: dict[tuple[str, int], ErrorCode] = {}
+    for topic, partition in request.partitions:
+        if group.members and is_subscribed(group, topic):
+            results[topic, partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            continue
+        if (topic, partition) in group.offsets:
+            step.keep(OffsetDeleted(group.id, topic, partition))
+        results[topic, partition] = ErrorCode.NONE
+    step.reply(request.request_id, OffsetDeleteReply(partitions=results))
+
+
+def is_subscribed(group: ClassicGroup, topic: str) -> bool:
+    """A subscription that cannot be read counts as one to everything."""
+    return group.subscribed_topics is None or topic in group.subscribed_topics
+
+
+def expire(step: Step) -> None:
+    """Drop offsets past their retention, and empty groups with none left (4.7)."""
+    for group in list(step.state.groups.values()):
+        for topic, partition in [tp for tp, value in group.offsets.items() if expired(group, tp[0], value, step)]:
+            step.keep(OffsetDeleted(group.id, topic, partition))
+        if not group.offsets and group.state is GroupState.EMPTY and not group.pending_joins:
+            delete_group_records(group, step)
+    step.arm(("retention",), step.limits.offsets_retention_check_ms)
+
+
+def expired(group: ClassicGroup, topic: str, value: StoredOffset, step: Step) -> bool:
+    since_ms = value.commit_timestamp_ms
+    if group.protocol_type:
+        if group.state is GroupState.EMPTY:
+            since_ms = group.state_timestamp_ms or value.commit_timestamp_ms
+        elif group.protocol_type != CONSUMER or group.state is not GroupState.STABLE or is_subscribed(group, topic):
+            return False
+    if value.expire_timestamp_ms is not None:
+        return step.now_ms >= value.expire_timestamp_ms
+    return step.now_ms - since_ms >= step.limits.offsets_retention_ms
+
+
+def forget_topics(topics: tuple[str, ...], step: Step) -> None:
+    """A deleted topic takes its positions with it, in every group."""
+    gone = set(topics)
+    for group in step.state.groups.values():
+        for topic, partition in [tp for tp in group.offsets if tp[0] in gone]:
+            step.keep(OffsetDeleted(group.id, topic, partition))
+
+
+def delete_group_records(group: ClassicGroup, step: Step) -> None:
+    """Tombstones for the group and all that belongs to it, its ledger included."""
+    for topic, partition in list(group.offsets):
+        step.keep(OffsetDeleted(group.id, topic, partition))
+    ledger = step.state.ledgers.get(group.id)
+    for number in list(ledger.entries) if ledger else []:
+        step.keep(RebalanceForgotten(group.id, number))
+    for member_id in group.pending_joins:
+        step.disarm(group.session_timer(member_id))
+    step.keep(GroupDeleted(group.id))
+    group.become(GroupState.DEAD, step.now_ms)
+    step.announce(group)

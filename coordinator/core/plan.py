@@ -1,0 +1,62 @@
+"""Reads the blobs that members exchange, as far as the coordinator may: topics, owned partitions, assignments.
+
+A blob that cannot be read is never an error of the group: what it would have told is unknown.
+"""
+
+from collections.abc import Mapping
+
+from assignors.api import Member as AssignorMember
+from assignors.api import Snapshot
+from assignors.user_data import member_from_subscription, parse_assignment, parse_subscription
+from coordinator.core.types import Partitions
+
+CONSUMER = "consumer"
+
+Plan = dict[str, dict[str, Partitions]]
+"""member id -> topic -> partitions"""
+
+
+def assignment_of(blob: bytes) -> dict[str, Partitions]:
+    """Topic -> partitions of one member's share; empty when the blob is empty or not ConsumerProtocol."""
+    if not blob:
+        return {}
+    try:
+        parsed = parse_assignment(blob)
+    except ValueError:
+        return {}
+    return {topic: tuple(sorted(partitions)) for topic, partitions in parsed.partitions.items() if partitions}
+
+
+def topics_of(blob: bytes) -> frozenset[str] | None:
+    """The subscribed topics, or None when they cannot be known."""
+    try:
+        return frozenset(parse_subscription(blob).topics)
+    except ValueError:
+        return None
+
+
+def owned_of(blob: bytes) -> dict[str, frozenset[int]]:
+    """What the member says it still holds. Eager members have let go of everything before they join."""
+    try:
+        owned = parse_subscription(blob).owned
+    except ValueError:
+        return {}
+    return {topic: frozenset(partitions) for topic, partitions in (owned or {}).items()}
+
+
+def rebuilt_snapshot(
+    assignor: str, members: Mapping[str, tuple[str | None, bytes]], partitions: Mapping[str, int]
+) -> Snapshot | None:
+    """The assignor's input as far as the coordinator knows it; None when a subscription cannot be read."""
+    try:
+        known: list[AssignorMember] = [
+            member_from_subscription(member_id, instance_id, blob) for member_id, (instance_id, blob) in members.items()
+        ]
+    except ValueError:
+        return None
+    wanted = {topic for member in known for topic in member.topics}
+    return Snapshot(
+        topics={topic: partitions[topic] for topic in sorted(wanted) if topic in partitions},
+        members=known,
+        assignor=assignor,
+    )

@@ -1,0 +1,197 @@
+"""The groups of one offsets partition: `step` decides, `apply` makes facts true. Pure."""
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.core import describe, offsets
+from coordinator.core.classic import join, leave, lifecycle, liveness, rebalance, sync
+from coordinator.core.classic.checks import group_id_given
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.effects import (
+    DeleteReply,
+    DescribeReply,
+    Effects,
+    ExplainReply,
+    HeartbeatReply,
+    JoinReply,
+    LeaveReply,
+    ListReply,
+    OffsetCommitReply,
+    OffsetDeleteReply,
+    OffsetFetchReply,
+    Reply,
+    SyncReply,
+)
+from coordinator.core.events import (
+    DeleteGroup,
+    DescribeGroup,
+    Event,
+    ExplainGroup,
+    Forget,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    Loaded,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    Request,
+    SyncGroup,
+    TimerFired,
+    TopicsChanged,
+    Unload,
+)
+from coordinator.core.ledger import Ledger
+from coordinator.core.records import Record
+from coordinator.core.state import ShardState, Step, apply
+from coordinator.core.types import Limits, TimerKey
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+class Shard:
+    """One offsets partition. `index` is its number, for messages only.
+
+    >>> shard = Shard(Limits(), 0)
+    >>> effects = shard.step(Heartbeat(7, "g", "a", None, 1), now_ms=0)
+    >>> effects.replies[0][1].code.name
+    'UNKNOWN_MEMBER_ID'
+    """
+
+    __slots__ = ("index", "state")
+
+    def __init__(self, limits: Limits, index: int) -> None:
+        self.index = index
+        self.state = ShardState(limits)
+
+    @property
+    def groups(self) -> dict[str, ClassicGroup]:
+        return self.state.groups
+
+    @property
+    def ledgers(self) -> dict[str, Ledger]:
+        return self.state.ledgers
+
+    def apply(self, record: Record) -> None:
+        """Make a recorded fact true again (replay)."""
+        apply(self.state, record)
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        """Decide what an event means. A refusal is one reply and changes nothing."""
+        step = Step(self.state, now_ms)
+        try:
+            HANDLERS[type(event)](event, step)
+        except CoordinatorError as refusal:
+            return refused(event, refusal)
+        return step.out
+
+
+def refused(event: Any, refusal: CoordinatorError) -> Effects:
+    out = Effects()
+    out.reply(event.request_id, refusal_reply(event, refusal.code, refusal.message))
+    return out
+
+
+def refusal_reply(request: Request, code: ErrorCode, message: str = "") -> Reply:
+    """The reply of the right kind that says no."""
+    if isinstance(request, JoinGroup):
+        return JoinReply(code, message, member_id=request.member_id)
+    if isinstance(request, DescribeGroup):
+        return DescribeReply(code, message, group_id=request.group_id)
+    return REPLIES[type(request)](code, message)
+
+
+def known_group(group_id: str, step: Step) -> ClassicGroup:
+    group_id_given(group_id)
+    group = step.state.groups.get(group_id)
+    if group is None:
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}; join with an empty member id"
+        )
+    return group
+
+
+def on_heartbeat(event: Heartbeat, step: Step) -> None:
+    liveness.heartbeat(known_group(event.group_id, step), event, step)
+
+
+def on_sync(event: SyncGroup, step: Step) -> None:
+    sync.sync_group(known_group(event.group_id, step), event, step)
+
+
+def on_forget(event: Forget, step: Step) -> None:
+    """Its client is gone. The member lives on until its session ends: one that had joined still counts as joined."""
+    group = step.state.groups.get(event.group_id)
+    for member in group.members.values() if group else ():
+        if member.sync_request == event.request_id:
+            member.sync_request = None
+
+
+def on_timer(event: TimerFired, step: Step) -> None:
+    if step.state.deadlines.get(event.key) != event.deadline_ms:
+        return
+    del step.state.deadlines[event.key]
+    if event.key == ("retention",):
+        offsets.expire(step)
+        return
+    group = step.state.groups.get(event.key[1])
+    if group is not None:
+        group_timer(group, event.key, step)
+
+
+def group_timer(group: ClassicGroup, key: TimerKey, step: Step) -> None:
+    match key:
+        case ("join", _):
+            rebalance.join_timer_fired(group, step)
+        case ("sync", _):
+            sync.sync_timer_fired(group, step)
+        case ("session", _, member_id):
+            liveness.session_expired(group, member_id, step)
+        case _:
+            raise AssertionError(f"no timer is called {key}")
+
+
+def on_topics(event: TopicsChanged, step: Step) -> None:
+    step.state.partitions = event.partitions
+    if event.deleted:
+        offsets.forget_topics(event.deleted, step)
+
+
+def on_loaded(event: Loaded, step: Step) -> None:
+    lifecycle.load(step)
+
+
+def on_unload(event: Unload, step: Step) -> None:
+    lifecycle.unload(step)
+
+
+HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
+    Heartbeat: on_heartbeat,
+    OffsetCommit: offsets.commit_offsets,
+    OffsetFetch: offsets.fetch_offsets,
+    JoinGroup: join.join_group,
+    SyncGroup: on_sync,
+    LeaveGroup: leave.leave_group,
+    OffsetDelete: offsets.delete_offsets,
+    DescribeGroup: describe.describe_group,
+    ListGroups: describe.list_groups,
+    DeleteGroup: lifecycle.delete_group,
+    ExplainGroup: describe.explain_group,
+    Forget: on_forget,
+    TimerFired: on_timer,
+    TopicsChanged: on_topics,
+    Loaded: on_loaded,
+    Unload: on_unload,
+}
+
+REPLIES: dict[type[Any], Callable[[ErrorCode, str], Reply]] = {
+    Heartbeat: HeartbeatReply,
+    OffsetCommit: OffsetCommitReply,
+    OffsetFetch: OffsetFetchReply,
+    SyncGroup: SyncReply,
+    LeaveGroup: LeaveReply,
+    OffsetDelete: OffsetDeleteReply,
+    ListGroups: ListReply,
+    DeleteGroup: DeleteReply,
+    ExplainGroup: ExplainReply,
+}

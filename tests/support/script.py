@@ -1,0 +1,390 @@
+"""Runs stories of the protocol against a real `Shard` on a virtual clock.
+
+A story is a text file: a command, `----`, and the trace it must leave; blocks are separated by an empty line, `#`
+starts a comment. `pytest --rewrite` writes the real traces back; read the diff before you commit it.
+
+After every command the records so far are replayed into a second shard, whose hard state must equal the live one.
+"""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from assignors.user_data import Subscription, encode_assignment, encode_subscription
+from coordinator.core import events
+from coordinator.core.effects import Effects
+from coordinator.core.records import Record
+from coordinator.core.shard import Shard
+from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol, TimerKey
+from tests.support.trace import describe_record, describe_reply
+
+COOPERATIVE = ("cooperative-sticky",)
+NO_REPLY = "parked"
+
+
+@dataclass
+class Block:
+    """One command with the comment above it, its input lines, and the trace it should leave."""
+
+    head: list[str]
+    command: list[str]
+    expected: list[str]
+
+
+def read_story(path: Path) -> list[Block]:
+    blocks = []
+    for part in path.read_text(encoding="utf-8").strip("\n").split("\n\n"):
+        lines = part.split("\n")
+        head = [line for line in lines if line.startswith("#")]
+        body = [line for line in lines if not line.startswith("#")]
+        if not body:
+            blocks.append(Block(head, [], []))
+            continue
+        assert "----" in body, f"{path.name}: block without ----: {body[0]}"
+        cut = body.index("----")
+        blocks.append(Block(head, body[:cut], body[cut + 1 :]))
+    return blocks
+
+
+def write_story(path: Path, blocks: list[Block], traces: list[list[str]]) -> None:
+    parts = []
+    for block, trace in zip(blocks, traces, strict=True):
+        lines = [*block.head]
+        if block.command:
+            lines += [*block.command, "----", *trace]
+        parts.append("\n".join(lines))
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+@dataclass
+class Client:
+    """What a member remembers between its requests."""
+
+    name: str
+    member_id: str = ""
+    generation: int = -1
+    joins: int = 0
+    instance: str | None = None
+    protocols: tuple[Protocol, ...] = ()
+
+
+@dataclass
+class Stage:
+    """The shard under test, its clock and its clients."""
+
+    limits: Limits = field(default_factory=Limits)
+    shard: Shard = field(init=False)
+    now_ms: int = 0
+    timers: dict[TimerKey, int] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    clients: dict[tuple[str, str], Client] = field(default_factory=dict)
+    requests: dict[int, tuple[str, Client]] = field(default_factory=dict)
+    answered: set[int] = field(default_factory=set)
+    next_request: int = 0
+
+    def __post_init__(self) -> None:
+        self.shard = Shard(self.limits, 0)
+
+    def run(self, command: list[str]) -> list[str]:
+        words = shlex.split(command[0])
+        trace = list(getattr(self, "do_" + words[0].replace("-", "_"))(words[1:], command[1:]))
+        self.replay_equals_live()
+        return trace
+
+    # -- time, settings, life of the shard
+
+    def do_limits(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        self.limits = replace(self.limits, **{key: int(value) for key, value in pairs(words).items()})
+        self.shard = Shard(self.limits, 0)
+        yield "ok"
+
+    def do_topics(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        options = pairs(words)
+        deleted = tuple(options.pop("deleted", "").split(",")) if "deleted" in options else ()
+        event = events.TopicsChanged({topic: int(count) for topic, count in options.items()}, deleted)
+        yield from self.step(event) or ["ok"]
+
+    def do_advance(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        until_ms = self.now_ms + int(words[0].removesuffix("ms"))
+        quiet = True
+        while due := sorted((at, key) for key, at in self.timers.items() if at <= until_ms):
+            at_ms, key = due[0]
+            del self.timers[key]
+            self.now_ms = at_ms
+            lines = self.step(events.TimerFired(key, at_ms))
+            if lines or key[0] != "retention":
+                yield f"{at_ms}ms timer {' '.join(key)}"
+                quiet = False
+            yield from ("  " + line for line in lines)
+        self.now_ms = until_ms
+        if quiet:
+            yield "quiet"
+
+    def do_reload(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
+        """The process dies and the log is replayed: what was parked gets no answer."""
+        self.shard = self.replayed()
+        self.timers.clear()
+        self.requests.clear()
+        yield from self.step(events.Loaded()) or ["ok"]
+
+    def do_unload(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
+        yield from self.step(events.Unload()) or ["ok"]
+
+    def do_timers(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
+        yield from (f"{at}ms {' '.join(key)}" for at, key in sorted((at, key) for key, at in self.timers.items()))
+
+    # -- members
+
+    def do_join(self, words: list[str], lines: list[str]) -> Iterator[str]:
+        """Both steps of a join: a client that is sent back with an id comes again with it."""
+        group, name, *rest = words
+        client = self.client(group, name)
+        known = client.member_id
+        trace = list(self.do_ask(words, lines))
+        if not known and client.member_id and any("MEMBER_ID_REQUIRED" in line for line in trace):
+            records = [line for line in trace if line.startswith(("append", "ledger"))]
+            trace = [*records, *self.do_ask([group, name, *rest], lines)]
+        yield from trace
+
+    def do_ask(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """One JoinGroup request, no more."""
+        group, name, *rest = words
+        options = pairs(rest)
+        client = self.client(group, name)
+        client.instance = options.get("instance", client.instance)
+        client.protocols = protocols_from(options) or client.protocols or protocols_from({"protocols": "range"})
+        client.joins += 1
+        session = int(options.get("session", 10_000))
+        event = events.JoinGroup(
+            request_id=self.request("join", client),
+            group_id=group,
+            member_id=options.get("id", client.member_id),
+            group_instance_id=client.instance,
+            client_id=name,
+            client_host="host",
+            session_timeout_ms=session,
+            rebalance_timeout_ms=int(options.get("rebalance", 60_000)),
+            protocol_type=options.get("type", "consumer"),
+            protocols=client.protocols,
+            fresh_id=str(client.joins),
+            reason=options.get("reason", ""),
+            require_known_member_id=int(options.get("v", 9)) >= 4,
+            supports_skip_assignment=int(options.get("v", 9)) >= 9,
+        )
+        yield from self.asked(event)
+
+    def do_sync(self, words: list[str], lines: list[str]) -> Iterator[str]:
+        group, name, *rest = words
+        options = pairs(rest)
+        client = self.client(group, name)
+        plan = dict(line.split(":", 1) for line in lines)
+        event = events.SyncGroup(
+            request_id=self.request("sync", client),
+            group_id=group,
+            member_id=options.get("id", client.member_id),
+            group_instance_id=options.get("instance", client.instance),
+            generation=int(options.get("generation", client.generation)),
+            protocol_type=options.get("type", "consumer"),
+            protocol_name=options.get("protocol"),
+            assignments=tuple(
+                (self.client(group, who.strip()).member_id, encode_assignment(topic_map(share.split())))
+                for who, share in plan.items()
+            ),
+            snapshot=options.get("snapshot", "").encode(),
+        )
+        yield from self.asked(event)
+
+    def do_heartbeat(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        group, name, *rest = words
+        options = pairs(rest)
+        client = self.client(group, name)
+        yield from self.asked(
+            events.Heartbeat(
+                self.request("heartbeat", client),
+                group,
+                options.get("id", client.member_id),
+                options.get("instance", client.instance),
+                int(options.get("generation", client.generation)),
+            )
+        )
+
+    def do_leave(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """leave GROUP NAME... [reason=..] [by=OPERATOR]; NAME@INSTANCE names the instance too, @INSTANCE only that."""
+        group, *rest = words
+        options = pairs([word for word in rest if "=" in word])
+        leavers = []
+        for word in [word for word in rest if "=" not in word]:
+            name, _, instance = word.partition("@")
+            member_id = self.client(group, name).member_id or name if name else ""
+            leavers.append(MemberIdentity(member_id, instance or None, options.get("reason", "")))
+        event = events.LeaveGroup(
+            self.request("leave", self.client(group, "*")),
+            group,
+            tuple(leavers),
+            operator=options.get("by", ""),
+            everyone="by" in options and not leavers,
+        )
+        yield from self.asked(event)
+
+    def do_forget(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """The connection of the client's parked request breaks."""
+        group, name = words
+        client = self.client(group, name)
+        parked = max(
+            request for request, (_, who) in self.requests.items() if who is client and request not in self.answered
+        )
+        self.answered.add(parked)
+        yield from self.step(events.Forget(group, parked)) or ["ok"]
+
+    # -- offsets
+
+    def do_commit(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """commit GROUP NAME topic-partition=offset[:metadata] ...; NAME `-` is a simple consumer."""
+        group, name, *rest = words
+        simple = name == "-"
+        client = self.client(group, name)
+        positions = [word for word in rest if "-" in word.split("=")[0]]
+        options = pairs([word for word in rest if word not in positions])
+        offsets = []
+        for word in positions:
+            where, _, what = word.partition("=")
+            offset, _, metadata = what.partition(":")
+            if metadata.startswith("x*"):
+                metadata = "x" * int(metadata[2:])
+            offsets.append((*topic_partition(where), CommittedOffset(int(offset), -1, metadata)))
+        event = events.OffsetCommit(
+            self.request("commit", client),
+            group,
+            "" if simple else options.get("id", client.member_id),
+            None if simple else options.get("instance", client.instance),
+            int(options.get("generation", -1 if simple else client.generation)),
+            tuple(offsets),
+            retention_ms=int(options["retention"]) if "retention" in options else None,
+            missing_group_code_is_illegal_generation=int(options.get("v", 9)) < 9,
+        )
+        yield from self.asked(event)
+
+    def do_fetch(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        group, *rest = words
+        wanted = None if rest == ["all"] else tuple(topic_partition(word) for word in rest)
+        yield from self.asked(events.OffsetFetch(self.request("fetch", self.client(group, "*")), group, wanted))
+
+    def do_delete_offsets(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        group, *rest = words
+        wanted = tuple(topic_partition(word) for word in rest)
+        yield from self.asked(
+            events.OffsetDelete(self.request("delete-offsets", self.client(group, "*")), group, wanted)
+        )
+
+    # -- views
+
+    def do_describe(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        yield from self.asked(events.DescribeGroup(self.request("describe", self.client(words[0], "*")), words[0]))
+
+    def do_list(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        options = pairs(words)
+        states = tuple(options["states"].split(",")) if "states" in options else ()
+        types = tuple(options["types"].split(",")) if "types" in options else ()
+        yield from self.asked(events.ListGroups(self.request("list", self.client("", "*")), states, types))
+
+    def do_delete(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        yield from self.asked(events.DeleteGroup(self.request("delete", self.client(words[0], "*")), words[0]))
+
+    def do_explain(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        options = pairs(words[1:])
+        event = events.ExplainGroup(
+            self.request("explain", self.client(words[0], "*")),
+            words[0],
+            int(options.get("limit", 0)),
+            int(options.get("generation", 0)),
+        )
+        yield from self.asked(event)
+
+    # -- machinery
+
+    def client(self, group: str, name: str) -> Client:
+        return self.clients.setdefault((group, name), Client(name))
+
+    def request(self, kind: str, client: Client) -> int:
+        self.next_request += 1
+        self.requests[self.next_request] = (kind, client)
+        return self.next_request
+
+    def asked(self, event: events.Request) -> list[str]:
+        lines = self.step(event)
+        if event.request_id not in self.answered:
+            lines.append(NO_REPLY)
+        return lines
+
+    def step(self, event: events.Event) -> list[str]:
+        effects = self.shard.step(event, self.now_ms)
+        self.records += effects.records
+        for key, at_ms in effects.timers.items():
+            if at_ms is None:
+                self.timers.pop(key, None)
+            else:
+                self.timers[key] = at_ms
+        return [*map(describe_record, effects.records), *self.replies(effects)]
+
+    def replies(self, effects: Effects) -> Iterator[str]:
+        for request, reply in effects.replies:
+            if request not in self.requests:
+                continue
+            assert request not in self.answered, f"request {request} answered twice"
+            self.answered.add(request)
+            kind, client = self.requests[request]
+            if kind == "join":
+                client.member_id = reply.member_id or client.member_id
+                if reply.code == 0:
+                    client.generation = reply.generation
+            name = "" if client.name == "*" else f" {client.name}"
+            yield f"reply {kind}{name}: {describe_reply(reply)}"
+
+    def replayed(self) -> Shard:
+        shard = Shard(self.limits, 0)
+        shard.state.partitions = self.shard.state.partitions
+        for record in self.records:
+            shard.apply(record)
+        return shard
+
+    def replay_equals_live(self) -> None:
+        assert hard_state(self.replayed()) == hard_state(self.shard)
+
+
+def hard_state(shard: Shard) -> object:
+    """What must survive: stored groups, offsets, ledger."""
+    groups = {group.id: (group.stored, dict(group.offsets)) for group in shard.groups.values()}
+    ledgers = {name: (dict(ledger.entries), dict(ledger.settlements)) for name, ledger in shard.ledgers.items()}
+    return groups, ledgers
+
+
+def pairs(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words)
+
+
+def topic_partition(word: str) -> tuple[str, int]:
+    topic, _, partition = word.rpartition("-")
+    return topic, int(partition)
+
+
+def topic_map(words: list[str]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in map(topic_partition, words):
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def protocols_from(options: dict[str, str]) -> tuple[Protocol, ...]:
+    """protocols=a,b topics=t,u owned=t-0,t-1 blob=raw"""
+    if "blob" in options:
+        names = options.get("protocols", "range").split(",")
+        return tuple(Protocol(name, options["blob"].encode()) for name in names)
+    if not options.keys() & {"protocols", "topics", "owned"}:
+        return ()
+    topics = tuple(options.get("topics", "t").split(","))
+    owned = topic_map([word for word in options.get("owned", "").split(",") if word])
+    names = [name for name in options.get("protocols", "range").split(",") if name]
+    return tuple(
+        Protocol(name, encode_subscription(Subscription(version=1, topics=topics, owned=owned))) for name in names
+    )

@@ -1,0 +1,104 @@
+"""Says in one line what a record or a reply is, for stories and failing seeds."""
+
+from coordinator.core import effects, records
+from coordinator.core.plan import assignment_of
+from coordinator.core.types import RebalanceEntry
+from coordinator.errors import ErrorCode
+
+
+def describe_record(record: records.Record) -> str:
+    match record:
+        case records.GroupStored():
+            shares = "".join(f" {member.member_id}={share(member.assignment)}" for member in record.members)
+            return f"append GroupStored {record.group_id} generation={record.generation}{shares or ' empty'}"
+        case records.GroupDeleted():
+            return f"append GroupDeleted {record.group_id}"
+        case records.OffsetStored():
+            note = f" metadata={record.value.metadata}" if record.value.metadata else ""
+            expires = record.value.expire_timestamp_ms
+            until = "" if expires is None else f" until={expires}ms"
+            return f"append OffsetStored {record.topic}-{record.partition}={record.value.offset}{note}{until}"
+        case records.OffsetDeleted():
+            return f"append OffsetDeleted {record.topic}-{record.partition}"
+        case records.RebalanceDecided():
+            return f"ledger {describe_entry(record.entry)}"
+        case records.RebalanceSettled():
+            settled = record.settlement
+            return f"ledger #{settled.number} settled: {settled.unowned_partition_ms} partition-ms unowned"
+        case records.RebalanceForgotten():
+            return f"ledger #{record.number} forgotten"
+
+
+def describe_entry(entry: RebalanceEntry) -> str:
+    culprit = f" by {entry.culprit}" if entry.culprit else ""
+    moves = "".join(
+        f" {move.topic}-{move.partition}:{move.source or 'nobody'}>{move.target or 'nobody'}" for move in entry.moves
+    )
+    return (
+        f"#{entry.number} {entry.cause.name}{culprit} generation {entry.previous_generation}>{entry.generation} "
+        f"{entry.outcome.name.lower()}{moves}"
+    )
+
+
+def share(blob: bytes) -> str:
+    return ",".join(f"{topic}-{p}" for topic, ps in sorted(assignment_of(blob).items()) for p in ps) or "nothing"
+
+
+def describe_reply(reply: effects.Reply) -> str:
+    match reply:
+        case effects.JoinReply():
+            return describe_join(reply)
+        case effects.SyncReply():
+            return code(reply.code) if reply.code else share(reply.assignment)
+        case effects.LeaveReply():
+            return (
+                code(reply.code)
+                if reply.code
+                else ", ".join(f"{m.member_id or m.group_instance_id} {code(m.code)}" for m in reply.members)
+            )
+        case effects.OffsetCommitReply() | effects.OffsetDeleteReply():
+            refused = [f"{topic}-{p} {code(why)}" for (topic, p), why in sorted(reply.partitions.items()) if why]
+            return " ".join([code(reply.code), *refused])
+        case effects.OffsetFetchReply():
+            found = [f"{t}-{p}={'none' if v is None else v.offset}" for (t, p), v in reply.offsets.items()]
+            return " ".join(found) or "no offsets"
+        case effects.DescribeReply():
+            return code(reply.code) if reply.code else describe_group(reply)
+        case effects.ListReply():
+            return ", ".join(f"{g.group_id} {g.state} {g.group_type}" for g in reply.groups) or "no groups"
+        case effects.ExplainReply():
+            return (
+                code(reply.code) if reply.code else "; ".join(explained(entry) for entry in reply.entries) or "nothing"
+            )
+        case _:
+            return code(reply.code)
+
+
+def describe_join(reply: effects.JoinReply) -> str:
+    if reply.code is ErrorCode.MEMBER_ID_REQUIRED:
+        return f"MEMBER_ID_REQUIRED {reply.member_id}"
+    if reply.code:
+        return code(reply.code) + (f" member={reply.member_id}" if reply.member_id else "")
+    if reply.leader == reply.member_id:
+        role = f"leader of ({','.join(member.member_id for member in reply.members)})"
+    else:
+        role = f"follower of {reply.leader}"
+    skip = " skip_assignment" if reply.skip_assignment else ""
+    return f"generation={reply.generation} {reply.protocol_name} {role}{skip}"
+
+
+def describe_group(reply: effects.DescribeReply) -> str:
+    waiting = (
+        f" waiting for {','.join(reply.waiting_for)} until {reply.waiting_until_ms}ms" if reply.waiting_for else ""
+    )
+    shares = "".join(f" {member.member_id}={share(member.assignment)}" for member in reply.members)
+    return f"{reply.state} generation={reply.generation}{waiting}{shares}"
+
+
+def explained(entry: RebalanceEntry) -> str:
+    phases = " ".join(f"{phase.name}={phase.duration_ms}ms" for phase in entry.phases)
+    return f"{describe_entry(entry)} [{phases}] {entry.unowned_partition_ms} partition-ms unowned"
+
+
+def code(value: ErrorCode) -> str:
+    return "ok" if value is ErrorCode.NONE else value.name

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from coordinator.core.effects import Effects, GroupChanged, Reply
 from coordinator.core.events import Event, Forget, Loaded, TimerFired, TopicsChanged, Unload
 from coordinator.core.records import RebalanceDecided
+from coordinator.core.shard import Shard
 from coordinator.core.types import Limits, RequestId, TimerKey
 from coordinator.errors import ErrorCode
 from coordinator.runtime.codec import encode
@@ -74,7 +75,7 @@ class Engine:
         log: GroupLog,
         shards: int,
         limits: Limits,
-        make_shard: MakeShard,
+        make_shard: MakeShard = Shard,
         *,
         on_bug: BugReport = say_nothing,
         on_status: StatusReport = say_nothing,

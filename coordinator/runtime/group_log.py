@@ -1,0 +1,117 @@
+"""The group log on a broker: two internal topics with one partition each per shard."""
+
+from collections.abc import Iterator, Sequence
+
+from coordinator.runtime.loader import GROUPS_TOPIC, LEDGER_TOPIC
+from coordinator.runtime.ports import KeyValue, LogFailed
+from storage.batch import encode_batch, read_batches, wrong_checksum
+from storage.broker import Broker
+from storage.errors import StorageError
+
+READ_BYTES = 4 << 20
+"""How much of the log one step of a replay holds in memory."""
+
+BATCH_BYTES = 8 << 20
+"""Keys and values that one batch takes. A turn that decided more is written as several, in order."""
+
+
+class PartitionCountConflict(ValueError):
+    """The data directory was made with another number of partitions than the settings say."""
+
+
+class BrokerGroupLog:
+    """A `GroupLog` kept by a broker. Makes the two topics when they are missing.
+
+    Groups are spread by a hash over the number of partitions, so the number cannot change under existing data: when
+    the topics are there already, `partitions` must be theirs. Raises PartitionCountConflict otherwise.
+    """
+
+    def __init__(self, broker: Broker, partitions: int, segment_bytes: int) -> None:
+        self._broker = broker
+        present = broker.topics()
+        for topic in (GROUPS_TOPIC, LEDGER_TOPIC):
+            if topic in present and present[topic].partitions != partitions:
+                raise PartitionCountConflict(
+                    f"offsets.topic.num.partitions is {partitions}, but the data directory's {topic} has "
+                    f"{present[topic].partitions} partitions and every group's place depends on it; set it to "
+                    f"{present[topic].partitions}, or use another data directory"
+                )
+        configs = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(segment_bytes),
+            # A turn's batch is as large as it is; only a segment bounds it.
+            "max.message.bytes": str(segment_bytes),
+        }
+        for topic in (GROUPS_TOPIC, LEDGER_TOPIC):
+            if topic not in present:
+                broker.create_topic(topic, partitions, configs, internal=True)
+
+    def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
+        # The ledger goes first: an explanation without its generation is harmless, the reverse is a gap.
+        for topic, records in ((LEDGER_TOPIC, ledger), (GROUPS_TOPIC, groups)):
+            for part in parts(records):
+                batch = encode_batch([(now_ms, record.key, record.value, ()) for record in part])
+                try:
+                    self._broker.append(topic, shard, batch, now_ms, trusted=True)
+                except (StorageError, OSError) as error:
+                    raise LogFailed(f"{topic}-{shard}: {error}") from error
+
+    def flush(self, shards: Sequence[int]) -> None:
+        try:
+            self._broker.flush(partitions_of(shards))
+        except (StorageError, OSError) as error:
+            # One bad file must not take the others' shards along: find out which it is.
+            failed = [shard for shard in shards if not self._can_flush(shard)]
+            raise LogFailed(str(error), failed or shards) from error
+
+    def read_groups(self, shard: int) -> Iterator[KeyValue]:
+        return self._read(GROUPS_TOPIC, shard)
+
+    def read_ledger(self, shard: int) -> Iterator[KeyValue]:
+        return self._read(LEDGER_TOPIC, shard)
+
+    def _can_flush(self, shard: int) -> bool:
+        try:
+            self._broker.flush(partitions_of([shard]))
+        except (StorageError, OSError):
+            return False
+        return True
+
+    def _read(self, topic: str, shard: int) -> Iterator[KeyValue]:
+        try:
+            offset = self._broker.start_offset(topic, shard)
+            end = self._broker.end_offset(topic, shard)
+            while offset < end:
+                fetched = self._broker.fetch(topic, shard, offset, READ_BYTES, min_one=True)
+                next_offset = offset
+                for batch in read_batches(fetched.records):
+                    if not batch.crc_ok:
+                        raise wrong_checksum(batch)
+                    next_offset = batch.next_offset
+                    records = () if batch.control else batch.records()
+                    yield from (
+                        KeyValue(record.key or b"", record.value, record.offset)
+                        for record in records
+                        if record.offset >= offset
+                    )
+                if next_offset <= offset:
+                    raise LogFailed(f"{topic}-{shard}: nothing can be read at offset {offset}, but it ends at {end}")
+                offset = next_offset
+        except (StorageError, OSError) as error:
+            raise LogFailed(f"{topic}-{shard}: {error}") from error
+
+
+def partitions_of(shards: Sequence[int]) -> list[tuple[str, int]]:
+    return [(topic, shard) for topic in (LEDGER_TOPIC, GROUPS_TOPIC) for shard in shards]
+
+
+def parts(records: Sequence[KeyValue]) -> Iterator[Sequence[KeyValue]]:
+    """The records in order, cut where a batch would take more than BATCH_BYTES."""
+    start = size = 0
+    for at, record in enumerate(records):
+        size += len(record.key) + len(record.value or b"")
+        if size > BATCH_BYTES and at > start:
+            yield records[start:at]
+            start, size = at, len(record.key) + len(record.value or b"")
+    if start < len(records):
+        yield records[start:]

@@ -1,0 +1,18 @@
+"""What the rules need of the settings. The core never sees the settings themselves."""
+
+from coordinator.config import Settings
+from coordinator.core.types import Limits
+
+
+def limits_of(settings: Settings) -> Limits:
+    return Limits(
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        max_group_size=settings.group_max_size,
+        max_offset_metadata=settings.offset_metadata_max_bytes,
+        offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+        offsets_retention_check_ms=settings.offsets_retention_check_interval_ms,
+        ledger_max_entries=settings.group_ledger_max_entries,
+        ledger_max_snapshot_bytes=settings.group_ledger_max_snapshot_bytes,
+    )

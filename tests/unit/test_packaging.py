@@ -1,0 +1,62 @@
+"""What an installed Muster brings with it, and nothing else."""
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    out = tmp_path_factory.mktemp("wheel")
+    source = out / "source"
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout.split(b"\0")
+    for name in filter(None, map(bytes.decode, files)):
+        if name.startswith("tests/") or not (ROOT / name).is_file():
+            continue
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes((ROOT / name).read_bytes())
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
+    subprocess.run(build, check=True, capture_output=True)
+    return zipfile.ZipFile(next(out.glob("*.whl")))
+
+
+def test_the_wheel_installs_three_packages_only(wheel: zipfile.ZipFile) -> None:
+    names = {name.split("/")[0] for name in wheel.namelist()}
+    assert {name for name in names if not name.endswith(".dist-info")} == {"assignors", "coordinator", "storage"}
+
+
+def test_every_package_is_typed_and_the_licence_is_there(wheel: zipfile.ZipFile) -> None:
+    names = wheel.namelist()
+    for package in ("assignors", "coordinator", "storage"):
+        assert f"{package}/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_extras_and_command_are_those_promised() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {"spark", "zookeeper", "dev", "all"} <= project["optional-dependencies"].keys()
+    assert project["scripts"] == {"muster": "coordinator.cli.main:main"}
+    assert project["license"] == "Apache-2.0"
+
+
+def test_dependencies_are_ranges() -> None:
+    """Only the code generator is pinned: what it writes depends on its version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    everything = [
+        *project["dependencies"],
+        *(word for extra in project["optional-dependencies"].values() for word in extra),
+    ]
+    pinned = [word for word in everything if "==" in word.split(";")[0]]
+    assert all(word.startswith("grpcio-tools==") for word in pinned), pinned
+    assert not [word for word in everything if "http" in word or "@" in word]

@@ -1,0 +1,53 @@
+"""The `muster` command: a table of sub-commands, each imported on use."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from coordinator.cli.errors import guarded
+from coordinator.cli.lazy import Lazy, LazyGroup
+
+COMMANDS = {
+    "serve": Lazy("coordinator.cli.serve:serve", "Run a node."),
+    "demo": Lazy(
+        "coordinator.cli.demo.command:demo", "Node, topic, workers, one of them killed: see why it rebalanced."
+    ),
+    "topics": Lazy("coordinator.cli.topics:topics", "Create, list, describe, delete and widen topics."),
+    "produce": Lazy("coordinator.cli.produce:produce", "Send lines of text to a topic."),
+    "consume": Lazy("coordinator.cli.consume:consume", "Print a topic's values, alone or as member of a group."),
+    "groups": Lazy("coordinator.cli.groups:groups", "Look into consumer groups, and explain their rebalances."),
+    "assign": Lazy("coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
+    "demo-worker": Lazy("coordinator.cli.demo.worker:demo_worker", ""),
+}
+
+EPILOG = """
+Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 unhealthy, 5 conflict. MUSTER_BOOTSTRAP names the node (HOST:PORT)
+that commands talk to; NO_COLOR turns colours off.
+"""
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(None, "-V", "--version", package_name="muster", message="muster %(version)s")
+def cli() -> None:
+    """Consumer groups with pluggable partition assignors, and an answer to: why did it rebalance?"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    code = guarded(lambda: cli.main(args=None if arguments is None else list(arguments), standalone_mode=False))
+    flush()
+    return code
+
+
+def flush() -> None:
+    """A reader that went away shows up at the last flush; Python would print a traceback about it."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # type: ignore[assignment]

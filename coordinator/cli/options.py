@@ -1,0 +1,62 @@
+"""Options that many commands share."""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
+FORMATS = ("table", "wide", "json", "yaml", "csv")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def key_values(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """key=value pairs as a dict; the last one of a key wins."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{text!r} is no setting; expected key=value", ctx, param)
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="Set any property by its dotted name; may be repeated.",
+)
+
+bootstrap_option = click.option(
+    "--bootstrap",
+    metavar="HOST:PORT",
+    default=lambda: os.environ.get("MUSTER_BOOTSTRAP") or DEFAULT_BOOTSTRAP,
+    show_default=f"$MUSTER_BOOTSTRAP or {DEFAULT_BOOTSTRAP}",
+    help="The node to talk to.",
+)
+
+output_option = click.option(
+    "-o",
+    "--output",
+    "style",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="How to print; wide adds columns.",
+)
+
+
+def client_options(function: Function) -> Function:
+    """--bootstrap and --set, as `bootstrap` and `overrides`."""
+    return bootstrap_option(set_option(function))
+
+
+def properties(bootstrap: str, overrides: dict[str, str], **defaults: object) -> dict[str, object]:
+    """A client's configuration: our defaults (snake_case), then --bootstrap, then --set, which wins."""
+    given: dict[str, object] = {name.replace("_", "."): value for name, value in defaults.items() if value is not None}
+    return {"client.id": "muster-cli", **given, "bootstrap.servers": bootstrap, **overrides}

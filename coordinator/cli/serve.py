@@ -1,0 +1,33 @@
+"""`muster serve`: run a node until it is told to stop."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.options import set_option
+
+
+@click.command()
+@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="A properties file.")
+@set_option
+@click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
+@click.option("--listen", metavar="HOST:PORT", help="The address to serve on (listeners); port 0 takes a free one.")
+@click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
+def serve(file: Path | None, overrides: dict[str, str], data: str | None, listen: str | None, announce: bool) -> int:
+    """Run a node. SIGTERM and Ctrl-C drain it.
+
+    Settings come from FILE, then from --set, --data and --listen, which win. Every setting with its default and one
+    sentence is in deploy/coordinator.properties.
+    """
+    from coordinator.config import SettingsError, load_settings
+    from coordinator.server.main import run
+
+    named = {"log.dirs": data, "listeners": listen}
+    given = overrides | {key: value for key, value in named.items() if value is not None}
+    try:
+        settings = load_settings(file, given)
+    except SettingsError as error:
+        raise CommandError(str(error), code=Exit.USAGE) from error
+    return run(settings, sys.stdout if announce else None)

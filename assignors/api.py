@@ -9,13 +9,20 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from assignors import claims
 from assignors.order import in_java_order, in_kafka_order
 
+if TYPE_CHECKING:
+    from assignors.columns import Columns
+
 MAX_PARTITIONS = 10_000_000  # of one snapshot, all topics together
 MAX_MEMBERS = 100_000
+
+# Below this many partitions plain Python is faster than numpy's fixed cost.
+FAST_FROM = 400
 
 JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 TopicPartition: TypeAlias = tuple[str, int]
@@ -108,6 +115,23 @@ class Snapshot:
     def partitions(self, topic: str) -> range:
         """Partition numbers of `topic`; empty when it does not exist."""
         return range(self.topics.get(topic, 0))
+
+    @property
+    def size(self) -> int:
+        """Partitions of all topics together."""
+        return sum(self.topics.values())
+
+    @property
+    def large(self) -> bool:
+        """Whether arrays pay: below some hundred partitions plain Python is faster."""
+        return self.size >= FAST_FROM
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The same as integer arrays, for assignors that are vectorised; made once."""
+        from assignors.columns import columns_of
+
+        return columns_of(self)
 
     def owners(self) -> dict[TopicPartition, str]:
         """Who rightfully owns what: newest generation wins, a tie at the top is nobody's (KAFKA-13419)."""

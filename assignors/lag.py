@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assignors.api import Plan, RebalanceProtocol, Snapshot
+from assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
 from assignors.order import in_java_order
 
 
@@ -24,7 +24,15 @@ class LagAssignor:
     name = "lag"
     protocol = RebalanceProtocol.EAGER
 
-    def assign(self, snapshot: Snapshot) -> Plan:
+    def assign(self, snapshot: Snapshot) -> Plan | Assignment:
+        if snapshot.large:
+            from assignors import fast
+
+            columns = snapshot.columns
+            place = {member: number for number, member in enumerate(in_java_order(columns.members))}
+            owner = fast.lag_owner(columns, [place[member] for member in columns.members])
+            if owner is not None:
+                return Assignment(columns.table(owner))
         takers: dict[str, list[str]] = {}
         wanted = {member.id: member.topics for member in snapshot.members}
         for member in in_java_order(wanted):

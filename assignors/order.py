@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from assignors.api import Member
+
+class Ranked(Protocol):
+    """What decides a member's place."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def instance_id(self) -> str | None: ...
+
+
+_R = TypeVar("_R", bound=Ranked)
 
 
 def in_java_order(words: Iterable[str]) -> list[str]:
@@ -27,7 +37,7 @@ def java_key(word: str) -> bytes:
     return word.encode("utf-16-be", "surrogatepass")
 
 
-def in_kafka_order(members: Sequence[Member]) -> list[Member]:
+def in_kafka_order(members: Sequence[_R]) -> list[_R]:
     """Static members by group.instance.id, then dynamic ones by member id."""
     static = {member.instance_id: member for member in members if member.instance_id is not None}
     dynamic = {member.id: member for member in members if member.instance_id is None}
@@ -36,6 +46,6 @@ def in_kafka_order(members: Sequence[Member]) -> list[Member]:
     return [static[word] for word in in_java_order(static)] + [dynamic[word] for word in in_java_order(dynamic)]
 
 
-def _member_key(member: Member) -> tuple[bool, bytes, bytes]:
+def _member_key(member: Ranked) -> tuple[bool, bytes, bytes]:
     rank = member.id if member.instance_id is None else member.instance_id
     return member.instance_id is None, java_key(rank), java_key(member.id)

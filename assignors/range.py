@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assignors.api import Plan, RebalanceProtocol, Snapshot
+from assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
 from assignors.range_racks import assign_with_racks, rack_topics
 
 
@@ -22,7 +22,11 @@ class RangeAssignor:
     name = "range"
     protocol = RebalanceProtocol.EAGER
 
-    def assign(self, snapshot: Snapshot) -> Plan:
+    def assign(self, snapshot: Snapshot) -> Plan | Assignment:
+        if snapshot.large and not snapshot.racks:
+            from assignors import fast
+
+            return Assignment(snapshot.columns.table(fast.range_owner(snapshot.columns)))
         members = snapshot.ordered_members()
         takers: dict[str, list[int]] = {}
         for index, member in enumerate(members):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assignors.api import Member, Plan, RebalanceProtocol, Snapshot
+from assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
 
 
 class RoundRobinAssignor:
@@ -20,7 +20,11 @@ class RoundRobinAssignor:
     name = "roundrobin"
     protocol = RebalanceProtocol.EAGER
 
-    def assign(self, snapshot: Snapshot) -> Plan:
+    def assign(self, snapshot: Snapshot) -> Plan | Assignment:
+        if snapshot.large:
+            from assignors import fast
+
+            return Assignment(snapshot.columns.table(fast.roundrobin_owner(snapshot.columns)))
         members = snapshot.ordered_members()
         topics = snapshot.subscribed_topics()
         if len({frozenset(topics).intersection(member.topics) for member in members}) == 1:

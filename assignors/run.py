@@ -68,6 +68,12 @@ def check_snapshot(name: str, snapshot: Snapshot) -> None:
 def checked(name: str, snapshot: Snapshot, answer: Plan | Assignment) -> Assignment:
     """The answer as an Assignment in which each partition has exactly one rightful reader."""
     given = answer if isinstance(answer, Assignment) else Assignment(answer)
+    if "columns" in vars(snapshot):
+        from assignors.run_columns import checked_table
+
+        table = checked_table(name, snapshot, given, limited=LIMIT_OPTION in snapshot.options)
+        if table is not None:
+            return table
     if not isinstance(given.members, Mapping):
         raise AssignorError(name, f"answered a {type(answer).__name__}; expected {{member: {{topic: partitions}}}}")
     shares = _clean(name, snapshot, given.members)
@@ -81,6 +87,12 @@ def withheld(snapshot: Snapshot, target: Assignment) -> Assignment:
     A rightful owner who keeps a partition gets it at once, whatever stale members claim; everybody else
     waits a round for as long as anyone else claims it (KIP-429).
     """
+    if "columns" in vars(snapshot):
+        from assignors.run_columns import withheld_table
+
+        table = withheld_table(snapshot, target)
+        if table is not None:
+            return table
     claimed = raw_claims(snapshot.members)
     if not claimed:
         return target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from assignors import fair
-from assignors.api import Member, Plan, RebalanceProtocol, Snapshot
+from assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
 from assignors.claims import NOBODY, owner_table
 from assignors.range_racks import partition_racks
 
@@ -26,12 +26,18 @@ class StickyAssignor:
     name = "sticky"
     protocol = RebalanceProtocol.EAGER
 
-    def assign(self, snapshot: Snapshot) -> Plan:
+    def assign(self, snapshot: Snapshot) -> Plan | Assignment:
         return sticky_plan(snapshot)
 
 
-def sticky_plan(snapshot: Snapshot) -> Plan:
+def sticky_plan(snapshot: Snapshot) -> Plan | Assignment:
     """The plan that every sticky kind shares."""
+    if snapshot.large and not snapshot.racks:
+        columns = snapshot.columns
+        if columns.alike:
+            from assignors import fast
+
+            return Assignment(columns.table(fast.sticky_owner_alike(columns)))
     members = snapshot.ordered_members()
     topics = snapshot.subscribed_topics()
     counts = {topic: snapshot.topics[topic] for topic in topics}

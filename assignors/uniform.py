@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assignors.api import Plan, RebalanceProtocol, Snapshot
+from assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
 from assignors.sticky import sticky_plan
 
 
@@ -12,5 +12,5 @@ class UniformAssignor:
     name = "uniform"
     protocol = RebalanceProtocol.COOPERATIVE
 
-    def assign(self, snapshot: Snapshot) -> Plan:
+    def assign(self, snapshot: Snapshot) -> Plan | Assignment:
         return sticky_plan(snapshot)

@@ -1,0 +1,99 @@
+"""The checks of `assignors.run` on arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+import numpy as np
+
+from assignors.api import Assignment, AssignorError, Snapshot, TopicPartition
+from assignors.columns import NOBODY, Axis, Columns, Ints, OwnerTable, subscribed
+
+_NAMED = 5
+
+
+class Partitions(Sequence[TopicPartition]):
+    """Positions on an axis, read as (topic, partition)."""
+
+    def __init__(self, axis: Axis, where: Ints) -> None:
+        self._axis, self._where = axis, where
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    @overload
+    def __getitem__(self, index: int) -> TopicPartition: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[TopicPartition]: ...
+    def __getitem__(self, index: int | slice) -> TopicPartition | list[TopicPartition]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        where = int(self._where[index])
+        topic = int(np.searchsorted(self._axis.base, where, side="right")) - 1
+        return self._axis.topics[topic], where - int(self._axis.base[topic])
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return ((topic, p) for topic, row in self._axis.split(self._where).items() for p in row)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+def checked_table(name: str, snapshot: Snapshot, answer: Assignment, limited: bool) -> Assignment | None:
+    """The answer when it is an owner table of this snapshot and flawless; None when it is another mapping."""
+    table = answer.members
+    if not isinstance(table, OwnerTable) or table.columns is not snapshot.columns:
+        return None
+    columns, owner = table.columns, table.owner
+    axis = columns.axis
+    if owner.shape != (axis.size,) or owner.dtype.kind != "i":
+        raise AssignorError(name, f"answered {owner.dtype} {owner.shape} owners; expected {axis.size} signed integers")
+    wrong = np.flatnonzero((owner < NOBODY) | (owner >= len(columns.members)))
+    if len(wrong):
+        raise AssignorError(
+            name, f"gave {_names(axis, wrong)} to member number {int(owner[wrong[0]])}, which does not exist"
+        )
+    none = np.flatnonzero(owner == NOBODY)
+    if len(none) and not limited:
+        raise AssignorError(name, f"forgot {_names(axis, none)}")
+    given = np.flatnonzero(owner != NOBODY) if len(none) else np.arange(axis.size)
+    alien = given[:0]
+    if not _all_read_everything(columns):
+        mask = subscribed(given, owner[given], axis, columns.subscriptions, columns.subscription_of)
+        alien = given[~mask]
+    if len(alien):
+        reader = columns.members[int(owner[alien[0]])]
+        raise AssignorError(name, f"gave {reader!r} {_names(axis, alien[:1])}, but it is not subscribed to that topic")
+    return dataclasses.replace(answer, unassigned=Partitions(axis, none) if len(none) else ())
+
+
+def withheld_table(snapshot: Snapshot, target: Assignment) -> Assignment | None:
+    """`assignors.run.withheld` on an owner table; None for any other mapping."""
+    table = target.members
+    if not isinstance(table, OwnerTable):
+        return None
+    columns = table.columns
+    # A rightful owner who keeps its partition is never held up; anyone else waits for the claimants.
+    early = columns.claimed & (table.owner != columns.owner) & (table.owner != NOBODY)
+    where = np.flatnonzero(early)
+    if not len(where):
+        return target
+    owner = table.owner.copy()
+    owner[where] = NOBODY
+    return dataclasses.replace(target, members=columns.table(owner), withheld=Partitions(columns.axis, where))
+
+
+def _all_read_everything(columns: Columns) -> bool:
+    return all(len(topics) == len(columns.axis.topics) for topics in columns.subscriptions)
+
+
+def _names(axis: Axis, where: Ints) -> str:
+    named = ", ".join(f"{topic}-{partition}" for topic, partition in Partitions(axis, where[:_NAMED]))
+    return named if len(where) <= _NAMED else f"{named} and {len(where) - _NAMED} more"

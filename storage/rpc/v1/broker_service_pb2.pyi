@@ -30,8 +30,11 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE_NUMBER: _ClassVar[ErrorCode]
     ERROR_CODE_DUPLICATE_SEQUENCE_NUMBER: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_PRODUCER_EPOCH: _ClassVar[ErrorCode]
+    ERROR_CODE_INVALID_TXN_STATE: _ClassVar[ErrorCode]
+    ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: _ClassVar[ErrorCode]
     ERROR_CODE_KAFKA_STORAGE_ERROR: _ClassVar[ErrorCode]
     ERROR_CODE_UNKNOWN_PRODUCER_ID: _ClassVar[ErrorCode]
+    ERROR_CODE_FENCED_LEADER_EPOCH: _ClassVar[ErrorCode]
     ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_RECORD: _ClassVar[ErrorCode]
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ClassVar[ErrorCode]
@@ -56,8 +59,11 @@ ERROR_CODE_INVALID_REQUEST: ErrorCode
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE_NUMBER: ErrorCode
 ERROR_CODE_DUPLICATE_SEQUENCE_NUMBER: ErrorCode
 ERROR_CODE_INVALID_PRODUCER_EPOCH: ErrorCode
+ERROR_CODE_INVALID_TXN_STATE: ErrorCode
+ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: ErrorCode
 ERROR_CODE_KAFKA_STORAGE_ERROR: ErrorCode
 ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode
+ERROR_CODE_FENCED_LEADER_EPOCH: ErrorCode
 ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: ErrorCode
 ERROR_CODE_INVALID_RECORD: ErrorCode
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode
@@ -320,19 +326,29 @@ class FetchTopic(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("max_wait_ms", "min_bytes", "max_bytes", "topics")
+    __slots__ = ("max_wait_ms", "min_bytes", "max_bytes", "topics", "isolation_level")
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     topics: _containers.RepeatedCompositeFieldContainer[FetchTopic]
-    def __init__(self, max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[FetchTopic, _Mapping]]] = ...) -> None: ...
+    isolation_level: int
+    def __init__(self, max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[FetchTopic, _Mapping]]] = ..., isolation_level: _Optional[int] = ...) -> None: ...
+
+class AbortedTransaction(_message.Message):
+    __slots__ = ("producer_id", "first_offset")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    first_offset: int
+    def __init__(self, producer_id: _Optional[int] = ..., first_offset: _Optional[int] = ...) -> None: ...
 
 class FetchPartitionResult(_message.Message):
-    __slots__ = ("partition_index", "error_code", "error_message", "high_watermark", "last_stable_offset", "log_start_offset", "records")
+    __slots__ = ("partition_index", "error_code", "error_message", "high_watermark", "last_stable_offset", "log_start_offset", "records", "aborted_transactions")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -340,6 +356,7 @@ class FetchPartitionResult(_message.Message):
     LAST_STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     error_code: ErrorCode
     error_message: str
@@ -347,7 +364,8 @@ class FetchPartitionResult(_message.Message):
     last_stable_offset: int
     log_start_offset: int
     records: bytes
-    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., records: _Optional[bytes] = ...) -> None: ...
+    aborted_transactions: _containers.RepeatedCompositeFieldContainer[AbortedTransaction]
+    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., records: _Optional[bytes] = ..., aborted_transactions: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ...) -> None: ...
 
 class FetchTopicResult(_message.Message):
     __slots__ = ("topic", "partitions")
@@ -367,6 +385,76 @@ class FetchResponse(_message.Message):
     responses: _containers.RepeatedCompositeFieldContainer[FetchTopicResult]
     def __init__(self, error_code: _Optional[_Union[ErrorCode, str]] = ..., throttle_time_ms: _Optional[int] = ..., responses: _Optional[_Iterable[_Union[FetchTopicResult, _Mapping]]] = ...) -> None: ...
 
+class MultiFetchPartition(_message.Message):
+    __slots__ = ("topic", "partition", "fetch_offset", "partition_max_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FETCH_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    fetch_offset: int
+    partition_max_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., partition_max_bytes: _Optional[int] = ...) -> None: ...
+
+class MultiFetchRequest(_message.Message):
+    __slots__ = ("max_wait_ms", "min_bytes", "max_bytes", "fetches", "isolation_level")
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FETCHES_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    fetches: _containers.RepeatedCompositeFieldContainer[MultiFetchPartition]
+    isolation_level: int
+    def __init__(self, max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., fetches: _Optional[_Iterable[_Union[MultiFetchPartition, _Mapping]]] = ..., isolation_level: _Optional[int] = ...) -> None: ...
+
+class MultiFetchResult(_message.Message):
+    __slots__ = ("topic", "result")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    result: FetchPartitionResult
+    def __init__(self, topic: _Optional[str] = ..., result: _Optional[_Union[FetchPartitionResult, _Mapping]] = ...) -> None: ...
+
+class MultiFetchResponse(_message.Message):
+    __slots__ = ("error_code", "throttle_time_ms", "results")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    error_code: ErrorCode
+    throttle_time_ms: int
+    results: _containers.RepeatedCompositeFieldContainer[MultiFetchResult]
+    def __init__(self, error_code: _Optional[_Union[ErrorCode, str]] = ..., throttle_time_ms: _Optional[int] = ..., results: _Optional[_Iterable[_Union[MultiFetchResult, _Mapping]]] = ...) -> None: ...
+
+class InitProducerIdRequest(_message.Message):
+    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch")
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    transactional_id: str
+    transaction_timeout_ms: int
+    producer_id: int
+    producer_epoch: int
+    def __init__(self, transactional_id: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+
+class InitProducerIdResponse(_message.Message):
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "producer_id", "producer_epoch")
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    throttle_time_ms: int
+    error_code: ErrorCode
+    error_message: str
+    producer_id: int
+    producer_epoch: int
+    def __init__(self, throttle_time_ms: _Optional[int] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+
 class ListOffsetsPartition(_message.Message):
     __slots__ = ("partition_index", "timestamp")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -384,10 +472,12 @@ class ListOffsetsTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[ListOffsetsPartition, _Mapping]]] = ...) -> None: ...
 
 class ListOffsetsRequest(_message.Message):
-    __slots__ = ("topics",)
+    __slots__ = ("topics", "isolation_level")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[ListOffsetsTopic]
-    def __init__(self, topics: _Optional[_Iterable[_Union[ListOffsetsTopic, _Mapping]]] = ...) -> None: ...
+    isolation_level: int
+    def __init__(self, topics: _Optional[_Iterable[_Union[ListOffsetsTopic, _Mapping]]] = ..., isolation_level: _Optional[int] = ...) -> None: ...
 
 class ListOffsetsPartitionResult(_message.Message):
     __slots__ = ("partition_index", "error_code", "error_message", "timestamp", "offset")

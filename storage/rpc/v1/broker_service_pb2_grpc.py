@@ -71,6 +71,16 @@ class BrokerStub(object):
                 request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchRequest.SerializeToString,
                 response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchResponse.FromString,
                 _registered_method=True)
+        self.MultiFetch = channel.unary_unary(
+                '/storage.rpc.v1.Broker/MultiFetch',
+                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchRequest.SerializeToString,
+                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchResponse.FromString,
+                _registered_method=True)
+        self.InitProducerId = channel.unary_unary(
+                '/storage.rpc.v1.Broker/InitProducerId',
+                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.SerializeToString,
+                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.FromString,
+                _registered_method=True)
         self.ListOffsets = channel.unary_unary(
                 '/storage.rpc.v1.Broker/ListOffsets',
                 request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsRequest.SerializeToString,
@@ -131,6 +141,20 @@ class BrokerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MultiFetch(self, request, context):
+        """Like Fetch, for a flat list of partitions that share the byte budget; answered in the order asked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def InitProducerId(self, request, context):
+        """An id for a producer that numbers its batches, so that a repeated one is written once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListOffsets(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -180,6 +204,16 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.Fetch,
                     request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchRequest.FromString,
                     response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchResponse.SerializeToString,
+            ),
+            'MultiFetch': grpc.unary_unary_rpc_method_handler(
+                    servicer.MultiFetch,
+                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchRequest.FromString,
+                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchResponse.SerializeToString,
+            ),
+            'InitProducerId': grpc.unary_unary_rpc_method_handler(
+                    servicer.InitProducerId,
+                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.FromString,
+                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.SerializeToString,
             ),
             'ListOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.ListOffsets,
@@ -383,6 +417,60 @@ class Broker(object):
             '/storage.rpc.v1.Broker/Fetch',
             storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchRequest.SerializeToString,
             storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MultiFetch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/storage.rpc.v1.Broker/MultiFetch',
+            storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchRequest.SerializeToString,
+            storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InitProducerId(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/storage.rpc.v1.Broker/InitProducerId',
+            storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.SerializeToString,
+            storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,176 @@
+"""Kafka's five codecs over library compressors, with a bound on what decompression may yield.
+
+gzip has a standard-library fallback; snappy, lz4 and zstd need `cramjam`. Written so that Kafka's own
+decoder takes it: snappy in xerial framing, lz4 frames of independent blocks (Kafka refuses linked ones).
+"""
+
+import importlib
+import struct
+import zlib
+from typing import Any
+
+from storage.errors import CorruptMessage, UnsupportedCompressionType
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+# A batch that unpacks to more than this is refused: a hundred bytes of zstd can hold megabytes of zeros.
+MAX_DECOMPRESSED_BYTES = 256 << 20
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_BLOCK = 32 << 10
+_SIZE = struct.Struct(">i")
+
+
+def codec_number(name: str) -> int:
+    """Kafka's id of a codec; UnsupportedCompressionType names what is known."""
+    if name not in CODECS:
+        raise UnsupportedCompressionType(f"'{name}' is not a codec; known here: {', '.join(CODECS)}.")
+    return CODECS.index(name)
+
+
+def codec_name(number: int) -> str:
+    if not 0 <= number < len(CODECS):
+        raise UnsupportedCompressionType(
+            f"Compression codec {number} is unknown; known are 0 to {len(CODECS) - 1} ({', '.join(CODECS)})."
+        )
+    return CODECS[number]
+
+
+def compress(codec: str, data: bytes, level: int | None = None) -> bytes:
+    """The bytes as the codec's frame; `level` in the codec's own scale, None for its default."""
+    match codec:
+        case "none":
+            return data
+        case "gzip":
+            packer = zlib.compressobj(6 if level is None else level, zlib.DEFLATED, 31)
+            return packer.compress(data) + packer.flush()
+        case "snappy":
+            return _compress_snappy(data)
+        case "lz4":
+            packed = _cramjam(codec).lz4.Compressor(1 if level is None else level, True, False)
+            packed.compress(data)
+            return bytes(packed.finish())
+        case "zstd":
+            return bytes(_cramjam(codec).zstd.compress(data, 3 if level is None else level))
+    raise UnsupportedCompressionType(f"'{codec}' is not a codec; known here: {', '.join(CODECS)}.")
+
+
+def decompress(codec: str, data: bytes | memoryview, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+    """Undo `compress`; CorruptMessage when the bytes are no such frame or would exceed `limit` bytes."""
+    if codec == "none":
+        return bytes(data)
+    if codec == "gzip":
+        return _decompress_gzip(data, limit)
+    library = _cramjam(codec)
+    try:
+        if codec == "snappy":
+            return _decompress_snappy(library, data, limit)
+        return _into_bounded(library, codec, data, limit)
+    except library.DecompressionError as error:
+        raise CorruptMessage(f"{len(data)} bytes are no {codec} frame: {error}.") from None
+
+
+def _cramjam(codec: str) -> Any:
+    try:
+        return importlib.import_module("cramjam")
+    except ImportError:
+        raise UnsupportedCompressionType(
+            f"Codec '{codec}' needs the package cramjam, which is not installed. Install it, or use gzip or none."
+        ) from None
+
+
+def _too_large(codec: str, limit: int) -> CorruptMessage:
+    return CorruptMessage(f"A {codec} batch unpacks to more than the {limit} bytes allowed.")
+
+
+def _decompress_gzip(data: bytes | memoryview, limit: int) -> bytes:
+    parts: list[bytes] = []
+    rest: bytes = bytes(data)
+    size = 0
+    while rest:
+        unpacker = zlib.decompressobj(31)
+        try:
+            part = unpacker.decompress(rest, limit - size + 1)
+        except zlib.error as error:
+            if parts:
+                break  # Kafka's reader also ignores what follows a whole stream.
+            raise CorruptMessage(f"{len(data)} bytes are no gzip stream: {error}.") from None
+        size += len(part)
+        if size > limit:
+            raise _too_large("gzip", limit)
+        if not unpacker.eof:
+            raise CorruptMessage(f"A gzip stream of {len(data)} bytes ends too early.")
+        parts.append(part)
+        rest = unpacker.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _into_bounded(library: Any, codec: str, data: bytes | memoryview, limit: int) -> bytes:
+    """Decompress a frame into a buffer that grows by fours up to the limit, never past it."""
+    codec_module = getattr(library, codec)
+    room = min(limit, max(4096, len(data) * 8))
+    while True:
+        buffer = bytearray(room)
+        try:
+            written = codec_module.decompress_into(bytes(data), buffer)
+        except library.DecompressionError as error:
+            if room < limit and _is_full(error):
+                room = min(limit, room * 4)
+                continue
+            if _is_full(error):
+                raise _too_large(codec, limit) from None
+            raise
+        return bytes(memoryview(buffer)[:written])
+
+
+def _is_full(error: Exception) -> bool:
+    text = str(error).lower()
+    return "write whole buffer" in text or "too small" in text or "writezero" in text
+
+
+def _compress_snappy(data: bytes) -> bytes:
+    raw = _cramjam("snappy").snappy
+    parts = [_XERIAL_MAGIC, _SIZE.pack(1), _SIZE.pack(1)]
+    for start in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(raw.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        parts += (_SIZE.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(library: Any, data: bytes | memoryview, limit: int) -> bytes:
+    """Kafka reads xerial framing of any block size, several streams in a row, and raw snappy."""
+    whole = bytes(data)
+    if not whole.startswith(_XERIAL_MAGIC):
+        return _raw_snappy(library, whole, limit)
+    parts: list[bytes] = []
+    at = 16
+    size = 0
+    while at + 4 <= len(whole):
+        if whole.startswith(_XERIAL_MAGIC, at):
+            at += 16
+            continue
+        (length,) = _SIZE.unpack_from(whole, at)
+        at += 4
+        if length < 0 or at + length > len(whole):
+            raise CorruptMessage(f"A snappy block claims {length} bytes where {len(whole) - at} are left.")
+        parts.append(_raw_snappy(library, whole[at : at + length], limit - size))
+        size += len(parts[-1])
+        at += length
+    return b"".join(parts)
+
+
+def _raw_snappy(library: Any, block: bytes, limit: int) -> bytes:
+    claimed = _snappy_length(block)
+    if claimed > limit:
+        raise _too_large("snappy", limit)
+    return bytes(library.snappy.decompress_raw(block))
+
+
+def _snappy_length(block: bytes) -> int:
+    """A raw snappy block starts with its unpacked length as an unsigned varint."""
+    length = 0
+    for place, byte in enumerate(block[:5]):
+        length |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return length
+    raise CorruptMessage(f"A snappy block of {len(block)} bytes does not start with its length.")

@@ -1,0 +1,382 @@
+"""The log's settings under Kafka's dotted names, one sentence each.
+
+`LogSettings` is the node's; a topic may override what `TopicSettings` names. The properties file and the
+reference page are generated from these fields.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from storage.errors import InvalidConfig
+
+MAX_LONG = 2**63 - 1
+MAX_INT = 2**31 - 1
+
+Milliseconds = int
+Bytes = int
+
+
+class LogSettings(BaseModel):
+    """What a node promises about its logs; every value is a default that a topic may override where Kafka lets it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    segment_bytes: Bytes = Field(
+        default=1 << 30,
+        alias="log.segment.bytes",
+        ge=61,
+        le=MAX_INT,
+        description="A segment file is closed and the next one begun before it grows past this many bytes.",
+    )
+    roll_ms: Milliseconds = Field(
+        default=7 * 86_400_000,
+        alias="log.roll.ms",
+        ge=1,
+        description="A segment is closed when its records span more than this many milliseconds.",
+    )
+    index_interval_bytes: Bytes = Field(
+        default=4096,
+        alias="log.index.interval.bytes",
+        ge=0,
+        le=MAX_INT,
+        description="An index entry is added whenever more than this many bytes were appended since the last one.",
+    )
+    index_size_max_bytes: Bytes = Field(
+        default=10 << 20,
+        alias="log.index.size.max.bytes",
+        ge=48,
+        le=MAX_INT,
+        description="A segment is closed when one of its two indexes reaches this many bytes.",
+    )
+    message_max_bytes: Bytes = Field(
+        default=(1 << 20) + 12,
+        alias="message.max.bytes",
+        ge=61,
+        le=MAX_INT,
+        description="The largest record batch that an append takes, in bytes.",
+    )
+    flush_interval_messages: int = Field(
+        default=1,
+        alias="log.flush.interval.messages",
+        ge=1,
+        le=MAX_LONG,
+        description=(
+            "An append is acknowledged after an fsync once this many messages wait for one; 1 means that every "
+            "acknowledged record is on disk, a huge value leaves flushing to the operating system."
+        ),
+    )
+    flush_interval_ms: Milliseconds = Field(
+        default=MAX_LONG,
+        alias="log.flush.interval.ms",
+        ge=1,
+        le=MAX_LONG,
+        description="Records are flushed to disk at the latest this many milliseconds after they were appended.",
+    )
+    flush_offset_checkpoint_interval_ms: Milliseconds = Field(
+        default=60_000,
+        alias="log.flush.offset.checkpoint.interval.ms",
+        ge=1,
+        description="How often the recovery point of every log is written to its checkpoint file.",
+    )
+    retention_ms: Milliseconds = Field(
+        default=7 * 86_400_000,
+        alias="log.retention.ms",
+        ge=-1,
+        le=MAX_LONG,
+        description="Segments whose youngest record is older than this are removed; -1 keeps them whatever their age.",
+    )
+    retention_bytes: Bytes = Field(
+        default=-1,
+        alias="log.retention.bytes",
+        ge=-1,
+        le=MAX_LONG,
+        description="The oldest segments are removed while a partition is larger than this; -1 sets no bound.",
+    )
+    retention_check_interval_ms: Milliseconds = Field(
+        default=300_000,
+        alias="log.retention.check.interval.ms",
+        ge=1,
+        description="How often retention looks for segments to remove.",
+    )
+    segment_delete_delay_ms: Milliseconds = Field(
+        default=60_000,
+        alias="log.segment.delete.delay.ms",
+        ge=0,
+        description="How long a removed segment's files stay on disk under their .deleted names.",
+    )
+    cleanup_policy: Literal["delete", "compact", "compact,delete"] = Field(
+        default="delete",
+        alias="log.cleanup.policy",
+        description="What happens to old segments: delete them, compact them to the last value per key, or both.",
+    )
+    cleaner_delete_retention_ms: Milliseconds = Field(
+        default=86_400_000,
+        alias="log.cleaner.delete.retention.ms",
+        ge=0,
+        description="How long a tombstone stays in a compacted log after its first cleaning.",
+    )
+    cleaner_min_cleanable_ratio: float = Field(
+        default=0.5,
+        alias="log.cleaner.min.cleanable.ratio",
+        ge=0,
+        le=1,
+        description="A log is compacted when at least this share of it has not been compacted yet.",
+    )
+    cleaner_min_compaction_lag_ms: Milliseconds = Field(
+        default=0,
+        alias="log.cleaner.min.compaction.lag.ms",
+        ge=0,
+        description="Records younger than this are not compacted.",
+    )
+    cleaner_max_compaction_lag_ms: Milliseconds = Field(
+        default=MAX_LONG,
+        alias="log.cleaner.max.compaction.lag.ms",
+        ge=1,
+        le=MAX_LONG,
+        description="A log with uncompacted records older than this is compacted whatever its ratio.",
+    )
+    cleaner_backoff_ms: Milliseconds = Field(
+        default=15_000,
+        alias="log.cleaner.backoff.ms",
+        ge=0,
+        description="How often the cleaner looks for a log to compact.",
+    )
+    cleaner_dedupe_buffer_size: Bytes = Field(
+        default=128 << 20,
+        alias="log.cleaner.dedupe.buffer.size",
+        ge=1024,
+        description="How much memory one compaction pass may take for the keys it remembers.",
+    )
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = Field(
+        default="CreateTime",
+        alias="log.message.timestamp.type",
+        description="Whether records keep the producer's timestamp or get the time of their arrival.",
+    )
+    message_timestamp_before_max_ms: Milliseconds = Field(
+        default=MAX_LONG,
+        alias="log.message.timestamp.before.max.ms",
+        ge=0,
+        le=MAX_LONG,
+        description="A record whose timestamp lies further back than this is refused.",
+    )
+    message_timestamp_after_max_ms: Milliseconds = Field(
+        default=3_600_000,
+        alias="log.message.timestamp.after.max.ms",
+        ge=0,
+        le=MAX_LONG,
+        description="A record whose timestamp lies further ahead than this is refused.",
+    )
+    validate_records: Literal["header", "full"] = Field(
+        default="header",
+        alias="log.validate",
+        description="How a produced batch is checked: its header and checksum, or every record in it as well.",
+    )
+    producer_id_expiration_ms: Milliseconds = Field(
+        default=86_400_000,
+        alias="producer.id.expiration.ms",
+        ge=1,
+        description="An idempotent producer that was idle for this long is forgotten.",
+    )
+    num_partitions: int = Field(
+        default=1,
+        alias="num.partitions",
+        ge=1,
+        le=100_000,
+        description="How many partitions a topic gets when its creator does not say.",
+    )
+    max_partitions: int = Field(
+        default=100_000,
+        alias="max.partitions",
+        ge=1,
+        description="The most partitions that all topics of a node may have together.",
+    )
+    max_open_files: int = Field(
+        default=4096,
+        alias="log.max.open.files",
+        ge=16,
+        description="How many segment files are kept open at once; the longest unused ones are closed.",
+    )
+    fetch_max_bytes: Bytes = Field(
+        default=55 << 20,
+        alias="fetch.max.bytes",
+        ge=1024,
+        le=MAX_INT,
+        description="The most bytes that one fetch answer carries.",
+    )
+    max_parked_fetches: int = Field(
+        default=10_000,
+        alias="fetch.max.parked",
+        ge=1,
+        description="How many fetches may wait for new records at once; further ones are answered at once.",
+    )
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Settings from dotted names and text; InvalidConfig names each bad entry."""
+        try:
+            return cls.model_validate(dict(properties))
+        except ValidationError as error:
+            raise InvalidConfig(sentence(error)) from None
+
+    def for_topic(self, configs: Mapping[str, str]) -> "TopicSettings":
+        """The topic's settings: its own where given, else the node's. InvalidConfig names each bad entry."""
+        values: dict[str, object] = {
+            name: getattr(self, node_name) for name, node_name in _FROM_NODE.items() if name not in configs
+        }
+        try:
+            return TopicSettings.model_validate(values | dict(configs))
+        except ValidationError as error:
+            raise InvalidConfig(sentence(error)) from None
+
+
+class TopicSettings(BaseModel):
+    """What holds for one topic, under the names that Kafka gives topic configs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    segment_bytes: Bytes = Field(
+        alias="segment.bytes",
+        ge=61,
+        le=MAX_INT,
+        description="A segment file is closed before it grows past this many bytes.",
+    )
+    segment_ms: Milliseconds = Field(
+        alias="segment.ms",
+        ge=1,
+        description="A segment is closed when its records span more than this many milliseconds.",
+    )
+    index_interval_bytes: Bytes = Field(
+        alias="index.interval.bytes",
+        ge=0,
+        le=MAX_INT,
+        description="An index entry is added whenever more than this many bytes were appended since the last one.",
+    )
+    segment_index_bytes: Bytes = Field(
+        alias="segment.index.bytes",
+        ge=48,
+        le=MAX_INT,
+        description="A segment is closed when one of its two indexes reaches this many bytes.",
+    )
+    max_message_bytes: Bytes = Field(
+        alias="max.message.bytes",
+        ge=61,
+        le=MAX_INT,
+        description="The largest record batch that an append takes, in bytes.",
+    )
+    flush_messages: int = Field(
+        alias="flush.messages",
+        ge=1,
+        le=MAX_LONG,
+        description="An append is acknowledged after an fsync once this many messages wait for one.",
+    )
+    flush_ms: Milliseconds = Field(
+        alias="flush.ms",
+        ge=1,
+        le=MAX_LONG,
+        description="Records are flushed to disk at the latest this many milliseconds after they were appended.",
+    )
+    retention_ms: Milliseconds = Field(
+        alias="retention.ms",
+        ge=-1,
+        le=MAX_LONG,
+        description="Segments whose youngest record is older than this are removed; -1 keeps them.",
+    )
+    retention_bytes: Bytes = Field(
+        alias="retention.bytes",
+        ge=-1,
+        le=MAX_LONG,
+        description="The oldest segments are removed while the partition is larger than this; -1 sets no bound.",
+    )
+    file_delete_delay_ms: Milliseconds = Field(
+        alias="file.delete.delay.ms",
+        ge=0,
+        description="How long a removed segment's files stay on disk under their .deleted names.",
+    )
+    cleanup_policy: Literal["delete", "compact", "compact,delete"] = Field(
+        alias="cleanup.policy",
+        description="Delete old segments, compact them to the last value per key, or both.",
+    )
+    delete_retention_ms: Milliseconds = Field(
+        alias="delete.retention.ms",
+        ge=0,
+        description="How long a tombstone stays in a compacted log after its first cleaning.",
+    )
+    min_cleanable_dirty_ratio: float = Field(
+        alias="min.cleanable.dirty.ratio",
+        ge=0,
+        le=1,
+        description="The log is compacted when at least this share of it has not been compacted yet.",
+    )
+    min_compaction_lag_ms: Milliseconds = Field(
+        alias="min.compaction.lag.ms",
+        ge=0,
+        description="Records younger than this are not compacted.",
+    )
+    max_compaction_lag_ms: Milliseconds = Field(
+        alias="max.compaction.lag.ms",
+        ge=1,
+        le=MAX_LONG,
+        description="A log with uncompacted records older than this is compacted whatever its ratio.",
+    )
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = Field(
+        alias="message.timestamp.type",
+        description="Whether records keep the producer's timestamp or get the time of their arrival.",
+    )
+    message_timestamp_before_max_ms: Milliseconds = Field(
+        alias="message.timestamp.before.max.ms",
+        ge=0,
+        le=MAX_LONG,
+        description="A record whose timestamp lies further back than this is refused.",
+    )
+    message_timestamp_after_max_ms: Milliseconds = Field(
+        alias="message.timestamp.after.max.ms",
+        ge=0,
+        le=MAX_LONG,
+        description="A record whose timestamp lies further ahead than this is refused.",
+    )
+    validate_records: Literal["header", "full"] = Field(
+        alias="validate",
+        description="How a produced batch is checked: its header and checksum, or every record in it as well.",
+    )
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+
+# topic config -> the node's field that gives its default
+_FROM_NODE = {
+    "segment.bytes": "segment_bytes",
+    "segment.ms": "roll_ms",
+    "index.interval.bytes": "index_interval_bytes",
+    "segment.index.bytes": "index_size_max_bytes",
+    "max.message.bytes": "message_max_bytes",
+    "flush.messages": "flush_interval_messages",
+    "flush.ms": "flush_interval_ms",
+    "retention.ms": "retention_ms",
+    "retention.bytes": "retention_bytes",
+    "file.delete.delay.ms": "segment_delete_delay_ms",
+    "cleanup.policy": "cleanup_policy",
+    "delete.retention.ms": "cleaner_delete_retention_ms",
+    "min.cleanable.dirty.ratio": "cleaner_min_cleanable_ratio",
+    "min.compaction.lag.ms": "cleaner_min_compaction_lag_ms",
+    "max.compaction.lag.ms": "cleaner_max_compaction_lag_ms",
+    "message.timestamp.type": "message_timestamp_type",
+    "message.timestamp.before.max.ms": "message_timestamp_before_max_ms",
+    "message.timestamp.after.max.ms": "message_timestamp_after_max_ms",
+    "validate": "validate_records",
+}
+
+
+def sentence(error: ValidationError) -> str:
+    """What is wrong with each setting, as one sentence each."""
+    parts = []
+    for fault in error.errors():
+        name = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            parts.append(f"'{name}' is no setting of a log. Check its spelling.")
+        else:
+            parts.append(f"'{name}' is {fault['input']!r}: {fault['msg']}.")
+    return " ".join(parts)

@@ -1,0 +1,128 @@
+"""Whose a data directory is: lock, identity and the mark of a clean shutdown.
+
+Nothing is written into a directory before it is known to be ours or empty.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from storage.catalog import CATALOG, format_id
+from storage.errors import DataDirectoryError
+from storage.files import Files, Lock, LockHeld, read_file, replace_file
+
+META = "meta.properties"
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEANER_POINTS = "cleaner-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+
+# What a first start that was cut short may leave behind.
+_BEGINNINGS = {LOCK, META, META + ".tmp", CATALOG + ".tmp", "lost+found"}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who writes here: the cluster's 22 characters and the node's number."""
+
+    cluster_id: str
+    node_id: int
+
+
+def take_directory(
+    files: Files, path: str, node_id: int, random_bytes: Callable[[int], bytes]
+) -> tuple[Lock, Identity, bool]:
+    """Lock the directory for this process; its identity, and whether it was new.
+
+    DataDirectoryError when it is foreign, unreadable, of another node, or held by another process.
+    """
+    try:
+        fresh = _is_fresh(files, path)
+        _make_durable(files, path)
+        lock = files.lock(f"{path}/{LOCK}")
+    except LockHeld as error:
+        raise DataDirectoryError(
+            f"The data directory {path} is in use by process {error.holder or 'unknown'}. Stop that process, "
+            "or choose another directory.",
+            error.holder,
+        ) from None
+    except OSError as error:
+        raise DataDirectoryError(
+            f"The data directory {path} cannot be used: {error.strerror or error}. Check that it exists, is a "
+            "directory and may be written to."
+        ) from error
+    try:
+        return lock, _identity(files, path, node_id, random_bytes), fresh
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _make_durable(files: Files, path: str) -> None:
+    """Make the directory and those above it, each with its entry on disk."""
+    missing = []
+    while path not in ("", "/") and not files.exists(path):
+        missing.append(path)
+        path = path.rsplit("/", 1)[0]
+    for directory in reversed(missing):
+        files.make_dir(directory)
+        files.sync_dir(directory.rsplit("/", 1)[0] or "/")
+
+
+def _is_fresh(files: Files, path: str) -> bool:
+    if not files.exists(path):
+        return True
+    names = set(files.names(path))
+    if META in names and CATALOG in names:
+        return False
+    if names <= _BEGINNINGS:
+        return True
+    foreign = sorted(names - _BEGINNINGS)
+    raise DataDirectoryError(
+        f"The directory {path} is not empty and is no Muster data directory (it holds '{foreign[0]}'"
+        f"{f' and {len(foreign) - 1} more' if len(foreign) > 1 else ''}). Nothing was changed. "
+        "Choose an empty directory."
+    )
+
+
+def _identity(files: Files, path: str, node_id: int, random_bytes: Callable[[int], bytes]) -> Identity:
+    meta = f"{path}/{META}"
+    try:
+        if not files.exists(meta):
+            made = Identity(format_id(random_bytes(16)), node_id)
+            text = f"version=1\ncluster.id={made.cluster_id}\nnode.id={made.node_id}\n"
+            replace_file(files, meta, text.encode())
+            return made
+        lines = read_file(files, meta).decode().splitlines()
+        found = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+        known = Identity(found["cluster.id"], int(found["node.id"]))
+    except (OSError, KeyError, ValueError) as error:
+        raise DataDirectoryError(
+            f"{meta} cannot be read ({error!r}); expected lines cluster.id=... and node.id=.... Restore it from a copy."
+        ) from None
+    if known.node_id != node_id:
+        raise DataDirectoryError(
+            f"{meta} belongs to node {known.node_id}, this is node {node_id}. Start with "
+            f"--set node.id={known.node_id}, or choose another directory."
+        )
+    return known
+
+
+def take_clean_mark(files: Files, path: str) -> bool:
+    """Whether the last process shut down in order. The mark is gone afterwards: it counts once."""
+    mark = f"{path}/{CLEAN_SHUTDOWN}"
+    if not files.exists(mark):
+        return False
+    try:
+        clean: bool = json.loads(read_file(files, mark)) == {"version": 0, "brokerEpoch": 0}
+    except (OSError, ValueError):
+        clean = False
+    files.remove(mark)
+    files.sync_dir(path)
+    return clean
+
+
+def leave_clean_mark(files: Files, path: str) -> None:
+    replace_file(files, f"{path}/{CLEAN_SHUTDOWN}", b'{"version":0,"brokerEpoch":0}')

@@ -1,0 +1,201 @@
+"""Every refusal and failure of the log, with Kafka's numeric code.
+
+A message names the value, what was expected and what to do. Codes and names are those of Kafka's
+`Errors` table, so that an edge can pass `error.code` on as it is.
+"""
+
+from typing import ClassVar
+
+
+class StorageError(Exception):
+    """The log cannot do its work (disk, directory, an earlier failure); also the base of all below."""
+
+    code: ClassVar[int] = 56
+    name: ClassVar[str] = "KAFKA_STORAGE_ERROR"
+
+
+class OffsetOutOfRange(StorageError):
+    """The offset lies before the log's start or past its end."""
+
+    code = 1
+    name = "OFFSET_OUT_OF_RANGE"
+
+
+class CorruptMessage(StorageError):
+    """Bytes that are no intact record batch."""
+
+    code = 2
+    name = "CORRUPT_MESSAGE"
+
+
+class LogDamaged(CorruptMessage):
+    """Records known to be durable are gone or wrong on disk.
+
+    `file`, `position` and `size` say which bytes cannot be read; `first_offset` and `last_offset`
+    (exclusive; -1 when unknown) say which records they held.
+    """
+
+    def __init__(self, file: str, position: int, size: int, first_offset: int, last_offset: int, why: str) -> None:
+        until = f"up to {last_offset}" if last_offset >= 0 else "up to an unknown offset"
+        super().__init__(
+            f"{file} is damaged at byte {position} ({size} bytes): {why}. Records from offset {first_offset} "
+            f"{until} cannot be read. Restore the file from a copy, or cut the log there with "
+            "'muster log recover'."
+        )
+        self.file = file
+        self.position = position
+        self.size = size
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.why = why
+
+
+class UnknownTopicOrPartition(StorageError):
+    """No such topic, or the topic has fewer partitions."""
+
+    code = 3
+    name = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+class InvalidFetchSize(StorageError):
+    """A fetch asked for a negative number of bytes."""
+
+    code = 4
+    name = "INVALID_FETCH_SIZE"
+
+
+class RequestTimedOut(StorageError):
+    """The records are written, but were not known to be durable in the time the client gave."""
+
+    code = 7
+    name = "REQUEST_TIMED_OUT"
+
+
+class MessageTooLarge(StorageError):
+    """A batch is larger than the topic's max.message.bytes."""
+
+    code = 10
+    name = "MESSAGE_TOO_LARGE"
+
+
+class InvalidTopic(StorageError):
+    """A topic's name breaks the rules, or clients may not write to it."""
+
+    code = 17
+    name = "INVALID_TOPIC_EXCEPTION"
+
+
+class RecordListTooLarge(StorageError):
+    """The batches of one append do not fit into one segment."""
+
+    code = 18
+    name = "RECORD_LIST_TOO_LARGE"
+
+
+class InvalidRequiredAcks(StorageError):
+    """acks is none of -1, 0, 1."""
+
+    code = 21
+    name = "INVALID_REQUIRED_ACKS"
+
+
+class InvalidTimestamp(StorageError):
+    """A record's timestamp is too far from the broker's clock."""
+
+    code = 32
+    name = "INVALID_TIMESTAMP"
+
+
+class TopicAlreadyExists(StorageError):
+    """The name is taken."""
+
+    code = 36
+    name = "TOPIC_ALREADY_EXISTS"
+
+
+class InvalidPartitions(StorageError):
+    """A number of partitions that cannot be."""
+
+    code = 37
+    name = "INVALID_PARTITIONS"
+
+
+class InvalidConfig(StorageError):
+    """An unknown setting or a value that it does not take."""
+
+    code = 40
+    name = "INVALID_CONFIG"
+
+
+class InvalidRequest(StorageError):
+    """A request that contradicts itself."""
+
+    code = 42
+    name = "INVALID_REQUEST"
+
+
+class OutOfOrderSequence(StorageError):
+    """An idempotent producer skipped a sequence number."""
+
+    code = 45
+    name = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+
+
+class InvalidProducerEpoch(StorageError):
+    """A producer with a newer epoch has taken over."""
+
+    code = 47
+    name = "INVALID_PRODUCER_EPOCH"
+
+
+class InvalidTxnState(StorageError):
+    """A transaction marker or a transactional batch where the log has no place for it."""
+
+    code = 48
+    name = "INVALID_TXN_STATE"
+
+
+class TransactionCoordinatorFenced(StorageError):
+    """A marker from a transaction coordinator that has been replaced."""
+
+    code = 52
+    name = "TRANSACTION_COORDINATOR_FENCED"
+
+
+class FencedLeaderEpoch(StorageError):
+    """The caller's leader epoch is older than the log's."""
+
+    code = 74
+    name = "FENCED_LEADER_EPOCH"
+
+
+class UnsupportedCompressionType(StorageError):
+    """A compression codec that is unknown, or whose library is not installed."""
+
+    code = 76
+    name = "UNSUPPORTED_COMPRESSION_TYPE"
+
+
+class InvalidRecord(StorageError):
+    """An intact batch whose content the topic does not take."""
+
+    code = 87
+    name = "INVALID_RECORD"
+
+
+class UnexpectedAppendOffset(StorageError):
+    """A follower was given records whose offsets lie before its log's end."""
+
+    code = 56
+    name = "KAFKA_STORAGE_ERROR"
+
+
+class DataDirectoryError(StorageError):
+    """The data directory is unreadable, not ours, or in use by another process.
+
+    `holder` is the process id of whoever holds it, where that is the reason.
+    """
+
+    def __init__(self, message: str, holder: int | None = None) -> None:
+        super().__init__(message)
+        self.holder = holder

@@ -1,0 +1,311 @@
+"""One file of batches with its two sparse indexes.
+
+What lies in memory for a sealed segment is what `segments-checkpoint` says of it; files and indexes are opened
+when somebody reads. An index is believed only if its checksum matches that checkpoint, else it is rebuilt.
+Bytes that this process did not write itself are checked the first time they are read.
+"""
+
+import os
+from collections import OrderedDict
+
+from crc32c import crc32c
+
+from storage.errors import LogDamaged
+from storage.files import Buffer, File, Files, read_file
+from storage.index import OffsetIndex, TimeIndex
+from storage.scan import BatchFault, Head, Order, check_view, walk_headers
+from storage.summaries import Summary
+
+
+class OpenSegments:
+    """Which segments hold an open file or loaded indexes; the longest unused ones let go first."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._used: OrderedDict[Segment, None] = OrderedDict()
+
+    def touch(self, segment: "Segment") -> None:
+        self._used[segment] = None
+        self._used.move_to_end(segment)
+        if len(self._used) > self.limit:
+            for other in list(self._used):
+                if len(self._used) <= self.limit:
+                    break
+                if other is not segment and other.let_go():
+                    del self._used[other]
+
+    def forget(self, segment: "Segment") -> None:
+        self._used.pop(segment, None)
+
+
+class Segment:
+    """Batches with offsets in [base_offset, next_offset), `size` bytes of them."""
+
+    __slots__ = (
+        "_file",
+        "_index",
+        "_times",
+        "active",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "files",
+        "first_timestamp",
+        "gaps",
+        "interval",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "opened",
+        "producers",
+        "size",
+        "summary",
+        "unindexed",
+        "verified_from",
+        "verified_next",
+        "verified_to",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, opened: OpenSegments, interval: int) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.opened = opened
+        self.interval = interval
+        self.next_offset = base_offset
+        self.size = 0
+        self.first_timestamp = -1
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.created_ms = 0
+        self.active = False
+        self.gaps = False
+        self.producers = False
+        self.summary: Summary | None = None
+        self.unindexed = 0
+        # Bytes [verified_from, verified_to) were written or checked by this process.
+        self.verified_from = 0
+        self.verified_to = 0
+        self.verified_next = base_offset
+        self._file: File | None = None
+        self._index: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+
+    def path(self, suffix: str = ".log") -> str:
+        return segment_path(self.directory, self.base_offset, suffix)
+
+    def file(self, *, create: bool = False) -> File:
+        """The open file. A reader keeps its own reference, so that the segment may close meanwhile."""
+        file = self._file
+        if file is None:
+            file = self._file = self.files.open(self.path(), create=create)
+            self.opened.touch(self)
+        return file
+
+    def let_go(self) -> bool:
+        """Close file and indexes if they can be had again from disk."""
+        if self.active:
+            return False
+        self._file = self._index = self._times = None
+        return True
+
+    def close(self) -> None:
+        self.opened.forget(self)
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    # -- writing ------------------------------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> None:
+        """Create the file; the caller makes the directory entry durable."""
+        self.file(create=True)
+        self.created_ms = now_ms
+        self.active = True
+        self._index = OffsetIndex()
+        self._times = TimeIndex()
+
+    def note(self, last_offset: int, max_timestamp: int, size: int) -> None:
+        """Take into account a batch just written at the end."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if not self.size:
+            self.first_timestamp = max_timestamp
+        if self.unindexed > self.interval:
+            assert self._index is not None
+            assert self._times is not None
+            self._index.append(last_offset - self.base_offset, self.size)
+            self._times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self.unindexed = 0
+        self.unindexed += size
+        if self.verified_to == self.size:
+            self.verified_to += size
+            self.verified_next = last_offset + 1
+        self.size += size
+        self.next_offset = last_offset + 1
+
+    def index_room(self, limit: int) -> bool:
+        """Whether both indexes can take another entry; one time entry is kept for the roll."""
+        assert self._index is not None
+        assert self._times is not None
+        return len(self._index.data) + 8 <= limit and len(self._times.data) + 24 <= limit
+
+    def seal(self) -> Summary:
+        """Write the indexes of the flushed records and say what to remember."""
+        index, times = self.index(), self.times()
+        if self.max_timestamp >= 0:
+            times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self._write_side(".index", index.data)
+        self._write_side(".timeindex", times.data)
+        self.summary = Summary(
+            self.base_offset, self.next_offset, self.size,
+            self.first_timestamp, self.max_timestamp, self.max_timestamp_offset,
+            crc32c(index.data), crc32c(times.data), self.producers,
+        )  # fmt: skip
+        return self.summary
+
+    def _write_side(self, suffix: str, data: Buffer) -> None:
+        file = self.files.open(self.path(suffix), create=True)
+        try:
+            file.truncate(len(data))
+            file.write([data], len(data), 0)
+            file.sync()
+        finally:
+            file.close()
+
+    # -- loading ------------------------------------------------------------------------------------------
+
+    def believe(self, summary: Summary) -> None:
+        """Take over what a former process knew of the segment."""
+        self.next_offset = summary.next_offset
+        self.size = summary.size
+        self.first_timestamp = summary.first_timestamp
+        self.max_timestamp = summary.max_timestamp
+        self.max_timestamp_offset = summary.max_timestamp_offset
+        self.producers = summary.producers
+        self.summary = summary
+        self.verified_to = 0
+        self.unindexed = self.interval + 1
+
+    def restart(self) -> None:
+        """Forget everything derived, before the batches are noted anew."""
+        self.next_offset = self.max_timestamp_offset = self.verified_next = self.base_offset
+        self.size = self.unindexed = self.verified_from = self.verified_to = 0
+        self.first_timestamp = self.max_timestamp = -1
+        self.summary = None
+        self._index = OffsetIndex()
+        self._times = TimeIndex()
+
+    def index(self) -> OffsetIndex:
+        if self._index is None:
+            self._load_indexes()
+        assert self._index is not None
+        return self._index
+
+    def times(self) -> TimeIndex:
+        if self._times is None:
+            self._load_indexes()
+        assert self._times is not None
+        return self._times
+
+    def _load_indexes(self) -> None:
+        index, times = self._read_side(".index"), self._read_side(".timeindex")
+        known = self.summary
+        if known is None or crc32c(index) != known.index_crc or crc32c(times) != known.times_crc:
+            self._rebuild_indexes()
+        else:
+            self._index, self._times = OffsetIndex(index), TimeIndex(times)
+        self.opened.touch(self)
+
+    def _read_side(self, suffix: str) -> bytes:
+        try:
+            return read_file(self.files, self.path(suffix))
+        except OSError:
+            return b""  # Missing or unreadable: the checksum will not match, and it is rebuilt.
+
+    def _rebuild_indexes(self) -> None:
+        index, times = OffsetIndex(), TimeIndex()
+        largest, largest_at, unindexed = -1, 0, 0
+        try:
+            for head in walk_headers(self.file(), 0, self.size):
+                if head.max_timestamp > largest:
+                    largest, largest_at = head.max_timestamp, head.last_offset - self.base_offset
+                if unindexed > self.interval:
+                    index.append(head.last_offset - self.base_offset, head.position)
+                    times.append(largest, largest_at)
+                    unindexed = 0
+                unindexed += head.size
+        except BatchFault as fault:
+            raise self.damaged(fault, self.base_offset) from None
+        if largest >= 0:
+            times.append(largest, largest_at)
+        self._index, self._times = index, times
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def locate(self, offset: int) -> Head | None:
+        """The first batch whose last offset is not below `offset`; None when all lie before."""
+        if offset >= self.next_offset:
+            return None
+        file = self.file()
+        entry = self.index().floor(offset - self.base_offset) if offset > self.base_offset else None
+        start = entry[1] if entry else 0
+        order = Order(self.base_offset, self.base_offset, gaps=True)
+        try:
+            for head in walk_headers(file, start, self.size, order):
+                order.gaps = self.gaps
+                if entry and head.position == start and head.last_offset != self.base_offset + entry[0]:
+                    why = f"its last offset is {head.last_offset}, the index says {self.base_offset + entry[0]}"
+                    raise BatchFault(start, why)
+                if head.last_offset >= offset:
+                    return head
+        except BatchFault as fault:
+            raise self.damaged(fault, order.next_offset) from None
+        return None
+
+    def read(self, position: int, size: int) -> bytes:
+        """`size` bytes at a batch's start, checked unless this process knows them to be good."""
+        data = self.file().read(size, position)
+        if len(data) < size:
+            fault = BatchFault(position + len(data), "the file is shorter than it was")
+            raise self.damaged(fault, self.base_offset)
+        if position < self.verified_from or position + size > self.verified_to:
+            self._verify(memoryview(data), position)
+        return data
+
+    def _verify(self, view: memoryview, position: int) -> None:
+        follows_on = self.verified_from <= position <= self.verified_to
+        known = follows_on and position == self.verified_to
+        order = Order(self.base_offset, self.base_offset, gaps=True)
+        if known or position == 0:
+            order = Order(self.base_offset, self.verified_next if known else self.base_offset, self.gaps)
+        start = position
+        if not known and position and len(view):
+            order.next_offset = int.from_bytes(view[:8], "big", signed=True)
+            order.gaps = self.gaps
+        try:
+            end = check_view(view, start, order)
+            last = position + len(view) >= self.size
+            if last and end < self.size:
+                raise BatchFault(end, f"{self.size - end} bytes are left, too few for a batch")
+            if last and not self.gaps and order.next_offset != self.next_offset:
+                raise BatchFault(end, f"it ends before offset {order.next_offset}, expected {self.next_offset}")
+        except BatchFault as fault:
+            raise self.damaged(fault, order.next_offset) from None
+        if not follows_on:
+            self.verified_from = position
+        if end > self.verified_to or not follows_on:
+            self.verified_to, self.verified_next = end, order.next_offset
+
+    def damaged(self, fault: BatchFault, first_offset: int) -> LogDamaged:
+        size = max(self.size - fault.position, 0)
+        return LogDamaged(self.path(), fault.position, size, first_offset, self.next_offset, fault.why)
+
+
+def segment_path(directory: str, base_offset: int, suffix: str) -> str:
+    """
+    >>> segment_path("d", 7, ".log")
+    'd/00000000000000000007.log'
+    """
+    return os.path.join(directory, f"{base_offset:020d}{suffix}")

@@ -1,0 +1,403 @@
+"""The Broker service without its transport: one coroutine per RPC, protobuf in, protobuf out.
+
+Refusals travel in the answer, per topic or partition, with Kafka's numbers. A request that breaks its own shape
+raises `MalformedRequest`, which the adapter turns into its transport's word for it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from storage.broker import Broker
+from storage.config import LogSettings, TopicSettings
+from storage.errors import (
+    InvalidRequest,
+    InvalidRequiredAcks,
+    RequestTimedOut,
+    StorageError,
+)
+from storage.group_commit import GroupCommit
+from storage.parking import Parking
+from storage.rpc.v1 import broker_service_pb2 as pb
+from storage.types import Fetched, TopicPartition
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+READ_COMMITTED = 1
+
+
+class MalformedRequest(Exception):
+    """The request breaks its own shape; the text says how, and what was expected."""
+
+
+def _code(error: StorageError) -> Any:
+    """Kafka's number; the generated enum is open, though its type says otherwise."""
+    return error.code
+
+
+def _refused(error: StorageError) -> tuple[Any, str]:
+    return error.code, str(error)
+
+
+class BrokerService:
+    """Handlers named after the RPCs, in snake_case. `call` is the transport's context and is not looked at."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        node_id: int,
+        advertised: Callable[[], tuple[str, int]],
+        commit: GroupCommit | None = None,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._broker = broker
+        self._node_id = node_id
+        self._advertised = advertised
+        self._commit = commit or GroupCommit(broker)
+        self._clock_ms = clock_ms
+        self._parking = Parking(broker, broker.settings.max_parked_fetches)
+
+    @property
+    def commit(self) -> GroupCommit:
+        """The group commit that produces share; the node's own writers may join it."""
+        return self._commit
+
+    async def close(self) -> None:
+        """Answer the parked fetches with what there is and finish the flushes under way."""
+        self._parking.close()
+        await self._commit.close()
+
+    # -- topics -------------------------------------------------------------------------------------------
+
+    async def metadata(self, request: pb.MetadataRequest, call: object) -> pb.MetadataResponse:
+        _bounded("topics", len(request.topics))
+        host, port = self._advertised()
+        topics = self._broker.topics()
+        names = list(request.topics)
+        if request.all_topics:
+            names = [name for name, topic in topics.items() if request.include_internal or not topic.internal]
+        return pb.MetadataResponse(
+            brokers=[pb.NodeMetadata(node_id=self._node_id, host=host, port=port)],
+            cluster_id=self._broker.cluster_id,
+            topics=[self._topic_metadata(name) for name in names],
+        )
+
+    def _topic_metadata(self, name: str) -> pb.TopicMetadata:
+        try:
+            topic = self._broker.topic(name)
+        except StorageError as error:
+            return pb.TopicMetadata(name=name, error_code=_code(error), error_message=str(error))
+        return pb.TopicMetadata(
+            name=name,
+            topic_id=topic.id,
+            is_internal=topic.internal,
+            partitions=[
+                pb.PartitionMetadata(
+                    partition_index=number, leader_id=self._node_id, leader_epoch=self._leader_epoch(name, number)
+                )
+                for number in range(topic.partitions)
+            ],
+        )
+
+    def _leader_epoch(self, name: str, number: int) -> int:
+        try:
+            return self._broker.log(name, number).leader_epoch
+        except StorageError:
+            return -1
+
+    async def create_topics(self, request: pb.CreateTopicsRequest, call: object) -> pb.CreateTopicsResponse:
+        _bounded("topics", len(request.topics))
+        _each_once("topic", [topic.name for topic in request.topics])
+        results = [self._create_topic(topic, request.validate_only) for topic in request.topics]
+        return pb.CreateTopicsResponse(topics=results)
+
+    def _create_topic(self, wanted: pb.NewTopic, validate_only: bool) -> pb.TopicResult:
+        count = wanted.num_partitions
+        if count in (0, -1):
+            count = self._broker.settings.num_partitions
+        configs = dict(wanted.configs)
+        try:
+            if validate_only:
+                self._broker.check_new_topic(wanted.name, count, configs)
+                return pb.TopicResult(name=wanted.name, num_partitions=count)
+            topic = self._broker.create_topic(wanted.name, count, configs)
+        except StorageError as error:
+            return pb.TopicResult(name=wanted.name, error_code=_code(error), error_message=str(error))
+        return pb.TopicResult(name=topic.name, topic_id=topic.id, num_partitions=topic.partitions)
+
+    async def delete_topics(self, request: pb.DeleteTopicsRequest, call: object) -> pb.DeleteTopicsResponse:
+        _bounded("topics", len(request.topic_names))
+        results = []
+        for name in request.topic_names:
+            code, message = pb.ERROR_CODE_NONE, ""
+            try:
+                self._broker.check_writable(name)
+                self._broker.delete_topic(name)
+            except StorageError as error:
+                code, message = _refused(error)
+            results.append(pb.TopicResult(name=name, error_code=code, error_message=message))
+        self._parking.wake_all()
+        return pb.DeleteTopicsResponse(topics=results)
+
+    async def create_partitions(self, request: pb.CreatePartitionsRequest, call: object) -> pb.CreatePartitionsResponse:
+        _bounded("topics", len(request.topics))
+        _each_once("topic", [topic.name for topic in request.topics])
+        results = []
+        for wanted in request.topics:
+            code, message = pb.ERROR_CODE_NONE, ""
+            try:
+                if request.validate_only:
+                    self._broker.check_more_partitions(wanted.name, wanted.count)
+                else:
+                    self._broker.add_partitions(wanted.name, wanted.count)
+            except StorageError as error:
+                code, message = _refused(error)
+            results.append(
+                pb.TopicResult(name=wanted.name, error_code=code, error_message=message, num_partitions=wanted.count)
+            )
+        return pb.CreatePartitionsResponse(results=results)
+
+    async def describe_configs(self, request: pb.DescribeConfigsRequest, call: object) -> pb.DescribeConfigsResponse:
+        _bounded("topics", len(request.topics))
+        if not request.topics:
+            return pb.DescribeConfigsResponse(
+                results=[pb.DescribedConfigs(configs=list(_entries(self._broker.settings)))]
+            )
+        return pb.DescribeConfigsResponse(results=[self._describe(name) for name in request.topics])
+
+    def _describe(self, name: str) -> pb.DescribedConfigs:
+        try:
+            topic = self._broker.topic(name)
+            settings = self._broker.topic_settings(name)
+        except StorageError as error:
+            return pb.DescribedConfigs(topic=name, error_code=_code(error), error_message=str(error))
+        return pb.DescribedConfigs(topic=name, configs=list(_entries(settings, set(topic.configs))))
+
+    # -- produce ------------------------------------------------------------------------------------------
+
+    async def produce(self, request: pb.ProduceRequest, call: object) -> pb.ProduceResponse:
+        """Append all, then wait for durability together: one flush serves many produces."""
+        _bounded("partitions", sum(len(topic.partition_data) for topic in request.topic_data))
+        _each_once(
+            "partition", [(topic.name, data.index) for topic in request.topic_data for data in topic.partition_data]
+        )
+        if request.timeout_ms < 0:
+            raise MalformedRequest(f"timeout_ms is {request.timeout_ms}; expected 0 or more.")
+        response = pb.ProduceResponse()
+        waiting: list[tuple[TopicPartition, pb.ProducePartitionResult]] = []
+        for topic in request.topic_data:
+            answer = response.responses.add(name=topic.name)
+            for data in topic.partition_data:
+                result = answer.partition_responses.add(index=data.index, base_offset=-1, log_append_time_ms=-1)
+                if self._append(topic.name, data, request.acks, result):
+                    waiting.append(((topic.name, data.index), result))
+        if request.acks != 0 and waiting:
+            await self._durable(waiting, request.timeout_ms)
+        return response
+
+    def _append(self, topic: str, data: pb.ProducePartition, acks: int, result: pb.ProducePartitionResult) -> bool:
+        try:
+            if acks not in (-1, 0, 1):
+                raise InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")
+            done = self._broker.append(topic, data.index, data.records, self._clock_ms())
+        except StorageError as error:
+            result.error_code, result.error_message = _code(error), str(error)
+            return False
+        result.base_offset = done.base_offset
+        result.log_append_time_ms = done.log_append_time_ms
+        result.log_start_offset = done.log_start_offset
+        return True
+
+    async def _durable(self, waiting: list[tuple[TopicPartition, pb.ProducePartitionResult]], timeout_ms: int) -> None:
+        flushes = [asyncio.ensure_future(self._commit.flushed(tp)) for tp, _ in waiting]
+        try:
+            await asyncio.wait(flushes, timeout=timeout_ms / 1000 if timeout_ms else None)
+            for flush, (_, result) in zip(flushes, waiting, strict=True):
+                _note_flush(flush, result, timeout_ms)
+        finally:
+            for flush in flushes:
+                flush.cancel()
+
+    async def init_producer_id(self, request: pb.InitProducerIdRequest, call: object) -> pb.InitProducerIdResponse:
+        """A fresh producer id, or the next epoch of a known one. Transactions are not coordinated here."""
+        try:
+            if request.transactional_id:
+                raise InvalidRequest(
+                    f"transactional.id '{request.transactional_id}' needs a transaction coordinator, which this node "
+                    "has none of. Leave it empty for an idempotent producer."
+                )
+            known = request.producer_id if request.HasField("producer_id") else -1
+            epoch = request.producer_epoch if request.HasField("producer_epoch") else -1
+            producer_id, producer_epoch = self._broker.next_producer_id(known, epoch)
+        except StorageError as error:
+            return pb.InitProducerIdResponse(
+                error_code=_code(error), error_message=str(error), producer_id=-1, producer_epoch=-1
+            )
+        return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=producer_epoch)
+
+    # -- fetch --------------------------------------------------------------------------------------------
+
+    async def fetch(self, request: pb.FetchRequest, call: object) -> pb.FetchResponse:
+        """Long poll over partitions by topic."""
+        wanted = [
+            (topic.topic, part.partition, part.fetch_offset, part.partition_max_bytes)
+            for topic in request.topics
+            for part in topic.partitions
+        ]
+        results = await self._long_poll(wanted, request)
+        response = pb.FetchResponse()
+        remaining = iter(results)
+        for topic in request.topics:
+            answer = response.responses.add(topic=topic.topic)
+            answer.partitions.extend(next(remaining) for _ in topic.partitions)
+        return response
+
+    async def multi_fetch(self, request: pb.MultiFetchRequest, call: object) -> pb.MultiFetchResponse:
+        """Long poll over a flat list of partitions, answered in that order."""
+        wanted = [(part.topic, part.partition, part.fetch_offset, part.partition_max_bytes) for part in request.fetches]
+        results = await self._long_poll(wanted, request)
+        return pb.MultiFetchResponse(
+            results=[
+                pb.MultiFetchResult(topic=part[0], result=result) for part, result in zip(wanted, results, strict=True)
+            ]
+        )
+
+    async def _long_poll(
+        self, wanted: list[tuple[str, int, int, int]], request: pb.FetchRequest | pb.MultiFetchRequest
+    ) -> list[pb.FetchPartitionResult]:
+        _bounded("partitions", len(wanted))
+        _each_once("partition", [part[:2] for part in wanted])
+        for name in ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level"):
+            if getattr(request, name) < 0:
+                raise MalformedRequest(f"{name} is {getattr(request, name)}; expected 0 or more.")
+        budget = min(request.max_bytes or self._broker.settings.fetch_max_bytes, self._broker.settings.fetch_max_bytes)
+        committed = request.isolation_level == READ_COMMITTED
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.max_wait_ms / 1000
+        with self._parking.place([part[:2] for part in wanted]) as parked:
+            while True:
+                parked.clear()
+                results, size, failed = self._read_all(wanted, budget, committed)
+                # An error is news as good as records.
+                if failed or not wanted or size >= request.min_bytes or not parked.granted:
+                    return results
+                if not await parked.woken(deadline - loop.time()):
+                    return results
+
+    def _read_all(
+        self, wanted: list[tuple[str, int, int, int]], budget: int, committed: bool
+    ) -> tuple[list[pb.FetchPartitionResult], int, bool]:
+        """Read fairly: each partition gets an equal share of what is left, and what one leaves the next may have.
+
+        The first partition with records yields a whole batch even if it is larger than the budget.
+        """
+        results: list[pb.FetchPartitionResult | None] = [None] * len(wanted)
+        total, failed = 0, False
+        for done, place in enumerate(self._parking.turns(len(wanted))):
+            topic, partition, offset, most = wanted[place]
+            share = max(0, budget - total) // (len(wanted) - done)
+            limit = min(share, most) if most > 0 else share
+            try:
+                log = self._broker.log(topic, partition)
+                found = log.fetch(offset, limit, min_one=total == 0, committed=committed)
+                results[place] = _fetch_result(partition, found)
+                total += len(found.records)
+            except StorageError as error:
+                failed = True
+                results[place] = _fetch_error(partition, error)
+        return [result for result in results if result is not None], total, failed
+
+    # -- offsets ------------------------------------------------------------------------------------------
+
+    async def list_offsets(self, request: pb.ListOffsetsRequest, call: object) -> pb.ListOffsetsResponse:
+        _bounded("partitions", sum(len(topic.partitions) for topic in request.topics))
+        response = pb.ListOffsetsResponse()
+        for topic in request.topics:
+            answer = response.topics.add(name=topic.name)
+            for part in topic.partitions:
+                result = answer.partitions.add(partition_index=part.partition_index, offset=-1, timestamp=-1)
+                try:
+                    log = self._broker.log(topic.name, part.partition_index)
+                    result.offset, result.timestamp = log.list_offset(
+                        part.timestamp, committed=request.isolation_level == READ_COMMITTED
+                    )
+                except StorageError as error:
+                    result.error_code, result.error_message = _code(error), str(error)
+        return response
+
+    async def delete_records(self, request: pb.DeleteRecordsRequest, call: object) -> pb.DeleteRecordsResponse:
+        _bounded("partitions", sum(len(topic.partitions) for topic in request.topics))
+        response = pb.DeleteRecordsResponse()
+        for topic in request.topics:
+            answer = response.topics.add(name=topic.name)
+            for part in topic.partitions:
+                result = answer.partitions.add(partition_index=part.partition_index, low_watermark=-1)
+                try:
+                    self._broker.check_writable(topic.name)
+                    result.low_watermark = self._broker.delete_records(topic.name, part.partition_index, part.offset)
+                except StorageError as error:
+                    result.error_code, result.error_message = _code(error), str(error)
+        return response
+
+
+def _note_flush(flush: "asyncio.Future[None]", result: pb.ProducePartitionResult, timeout_ms: int) -> None:
+    if not flush.done():
+        error: BaseException | None = RequestTimedOut(
+            f"The records are written, but were not flushed within {timeout_ms} ms. They may yet survive; "
+            "an idempotent producer can safely send them again."
+        )
+    else:
+        error = flush.exception()
+    if error is None:
+        return
+    if not isinstance(error, StorageError):
+        raise error
+    result.error_code, result.error_message = _code(error), str(error)
+    result.base_offset = -1
+
+
+def _fetch_result(partition: int, found: Fetched) -> pb.FetchPartitionResult:
+    return pb.FetchPartitionResult(
+        partition_index=partition,
+        high_watermark=found.high_watermark,
+        last_stable_offset=found.last_stable_offset,
+        log_start_offset=found.log_start_offset,
+        records=found.records,
+        aborted_transactions=[
+            pb.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in found.aborted
+        ],
+    )
+
+
+def _fetch_error(partition: int, error: StorageError) -> pb.FetchPartitionResult:
+    return pb.FetchPartitionResult(
+        partition_index=partition,
+        error_code=_code(error),
+        error_message=str(error),
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+    )
+
+
+def _entries(settings: LogSettings | TopicSettings, given: set[str] | None = None) -> Iterator[pb.ConfigEntry]:
+    for name, field in type(settings).model_fields.items():
+        alias = field.alias or name
+        value = getattr(settings, name)
+        standard = alias not in given if given is not None else value == field.default
+        yield pb.ConfigEntry(name=alias, value=str(value), is_default=standard, documentation=field.description or "")
+
+
+def _bounded(what: str, count: int) -> None:
+    if count > MAX_PARTITIONS_PER_REQUEST:
+        raise MalformedRequest(
+            f"The request names {count} {what}; at most {MAX_PARTITIONS_PER_REQUEST} are taken. Split it."
+        )
+
+
+def _each_once(what: str, names: list[str] | list[tuple[str, int]]) -> None:
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)  # type: ignore[arg-type]
+        raise MalformedRequest(f"The request names {what} {twice} twice; expected each once.")

@@ -1,0 +1,56 @@
+"""Offsets, leader epoch and arrival time for the batches of one append, without copying their records."""
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from storage.batch import ATTRIBUTES_AT, LOG_APPEND_TIME_BIT, MAGIC_AT
+from storage.files import Buffer
+from storage.scan import Head, head_of
+from storage.validation import Fields
+
+_OUTSIDE_CRC = struct.Struct(">qii")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_AT = 35
+
+
+class Stamped(NamedTuple):
+    """Ready to be written: the buffers in order, their bytes together, and what the log notes of each batch."""
+
+    buffers: list[Buffer]
+    size: int
+    heads: list[Head]
+    next_offset: int
+
+
+def stamp(batches: list[tuple[Fields, memoryview]], offset: int, epoch: int, append_time_ms: int = -1) -> Stamped:
+    """Number the batches from `offset`; base offset and epoch lie outside the checksum, so it stays.
+
+    With an append time the largest timestamp changes, and the checksum with it.
+    """
+    buffers: list[Buffer] = []
+    heads: list[Head] = []
+    total = 0
+    for fields, data in batches:
+        size = len(data)
+        if append_time_ms >= 0:
+            fields, data = _with_append_time(fields, data, append_time_ms)
+        buffers.append(_OUTSIDE_CRC.pack(offset, fields[1], epoch))
+        buffers.append(data[MAGIC_AT:])
+        heads.append(head_of((offset, fields[1], epoch, *fields[3:]), total))
+        offset += fields[6] + 1
+        total += size
+    return Stamped(buffers, total, heads, offset)
+
+
+def _with_append_time(fields: Fields, data: memoryview, append_time_ms: int) -> tuple[Fields, memoryview]:
+    changed = bytearray(data)
+    _ATTRIBUTES.pack_into(changed, ATTRIBUTES_AT, fields[5] | LOG_APPEND_TIME_BIT)
+    _MAX_TIMESTAMP.pack_into(changed, _MAX_TIMESTAMP_AT, append_time_ms)
+    crc = crc32c(memoryview(changed)[ATTRIBUTES_AT:])
+    _CRC.pack_into(changed, 17, crc)
+    marked = (*fields[:4], crc, fields[5] | LOG_APPEND_TIME_BIT, *fields[6:8], append_time_ms, *fields[9:])
+    return marked, memoryview(changed)

@@ -1,0 +1,54 @@
+"""`segments-checkpoint`: what a log remembers of its segments across a restart."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from storage.checkpoint import read_lines, write_lines
+from storage.errors import DataDirectoryError
+from storage.files import Files
+
+SUMMARIES = "segments-checkpoint"
+
+logger = logging.getLogger("muster.storage")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the log remembers of a segment across a restart: one line of `segments-checkpoint`."""
+
+    base_offset: int
+    next_offset: int
+    size: int
+    first_timestamp: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    index_crc: int
+    times_crc: int
+    producers: bool
+
+    def to_line(self) -> tuple[str, ...]:
+        return tuple(str(int(getattr(self, name))) for name in self.__slots__)
+
+    @classmethod
+    def from_line(cls, line: tuple[str, ...]) -> "Summary":
+        base, following, size, first, largest, largest_at, index_crc, times_crc, producers = map(int, line)
+        return cls(base, following, size, first, largest, largest_at, index_crc, times_crc, producers == 1)
+
+
+_FIELDS = len(Summary.__slots__)
+
+
+def save_summaries(files: Files, directory: str, summaries: Iterable[Summary]) -> None:
+    lines = [summary.to_line() for summary in sorted(summaries, key=lambda summary: summary.base_offset)]
+    write_lines(files, f"{directory}/{SUMMARIES}", lines, _FIELDS)
+
+
+def load_summaries(files: Files, directory: str) -> dict[int, Summary]:
+    """What a former process wrote down; nothing when it is missing or damaged, as it can all be had by a scan."""
+    try:
+        lines = read_lines(files, f"{directory}/{SUMMARIES}", _FIELDS)
+    except DataDirectoryError as error:
+        logger.warning("%s The segments of %s are scanned instead.", error, directory)
+        return {}
+    return {summary.base_offset: summary for summary in map(Summary.from_line, lines)}

@@ -54,7 +54,7 @@ class Driver:
         self._wake_up_ms = 0
         self._idle = asyncio.Event()
         self._closed = False
-        self._arm_timer()
+        self._wake()  # what the replay left: timers, and records to be flushed once more
 
     @property
     def waiting(self) -> int:

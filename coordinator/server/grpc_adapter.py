@@ -19,6 +19,7 @@ from coordinator.server.dispatch import Draining, Kind, Method, Overloaded
 from coordinator.server.metrics import MethodStats
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Served: TypeAlias = Callable[[bytes, Context], Coroutine[Any, Any, bytes | None]]
 Answer: TypeAlias = Callable[[Message, Context], Coroutine[Any, Any, bytes | None]]
 
@@ -66,7 +67,7 @@ class Methods(grpc.GenericRpcHandler):
     def in_flight(self) -> int:
         return self._in_flight
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
         """One look into a dict, however many methods there are; None makes grpcio answer UNIMPLEMENTED."""
         return self._handlers.get(handler_call_details.method)
 
@@ -78,7 +79,7 @@ class Methods(grpc.GenericRpcHandler):
         """Return once no call is under way."""
         await self._quiet.wait()
 
-    def _handler_of(self, method: Method) -> grpc.RpcMethodHandler[Any, Any]:
+    def _handler_of(self, method: Method) -> Handler:
         match method.kind:
             case Kind.UNARY:
                 return grpc.unary_unary_rpc_method_handler(self._served(method, unary(method)))

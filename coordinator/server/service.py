@@ -15,7 +15,7 @@ from coordinator.server.watch import Watchers
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class Endpoint:
     """Where clients reach this node."""
 
     node_id: int
@@ -24,7 +24,7 @@ class Address:
 
 
 class GroupCoordinator:
-    """The handlers. `partitions` gives the catalog's partition counts, `address` what FindCoordinator answers."""
+    """The handlers. `partitions` gives the catalog's partition counts, `endpoint` what FindCoordinator answers."""
 
     def __init__(
         self,
@@ -32,21 +32,21 @@ class GroupCoordinator:
         watchers: Watchers,
         *,
         shards: int,
-        address: Callable[[], Address],
+        endpoint: Callable[[], Endpoint],
         partitions: Callable[[], Mapping[str, int]],
     ) -> None:
         self._driver = driver
         self._watchers = watchers
         self._shards = shards
-        self._address = address
+        self._endpoint = endpoint
         self._partitions = partitions
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
-        address = self._address()
+        endpoint = self._endpoint()
         return pb.FindCoordinatorResponse(
-            node_id=address.node_id,
-            host=address.host,
-            port=address.port,
+            node_id=endpoint.node_id,
+            host=endpoint.host,
+            port=endpoint.port,
             partition=self._shard_of(shape.name("key", request.key)),
         )
 

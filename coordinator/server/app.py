@@ -1,0 +1,189 @@
+"""The composition root: one node made of settings, started and stopped in order."""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from coordinator.config import Address, Settings
+from coordinator.core.events import TopicsChanged
+from coordinator.core.shard import Shard
+from coordinator.rpc.v1 import coordinator_service_pb2
+from coordinator.runtime.engine import Engine
+from coordinator.runtime.group_log import BrokerGroupLog
+from coordinator.runtime.limits import limits_of
+from coordinator.runtime.slot import ShardStatus
+from coordinator.server.clock import Clock
+from coordinator.server.dispatch import Method, methods_of
+from coordinator.server.drive import Driver
+from coordinator.server.grpc_adapter import Methods
+from coordinator.server.listener import Listener, TransportLimits
+from coordinator.server.service import Endpoint, GroupCoordinator
+from coordinator.server.shape import MalformedRequest
+from coordinator.server.watch import Watchers
+from storage.broker import Broker
+from storage.rpc.v1 import broker_service_pb2
+from storage.service import BrokerService
+from storage.service import MalformedRequest as MalformedStorageRequest
+
+GROUP_SERVICE = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
+BROKER_SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["Broker"]
+EVERYTHING = ""
+"""The name under which the health service reports the whole node."""
+
+LAST_WORDS_S = 0.5
+"""How long the closing port waits for answers that are being sent."""
+
+log = structlog.get_logger("muster.node")
+
+
+class Node:
+    """One node: log, shards, and the gRPC services over them. It lives on the event loop that makes it.
+
+    `failed` is done when the node can keep its promises no longer: stop it then. Its log holds all that was promised.
+    """
+
+    driver: Driver
+    engine: Engine
+    broker: Broker
+    methods: Methods
+
+    def __init__(self, settings: Settings) -> None:
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._settings = settings
+        self._clock = Clock()
+        self._watchers = Watchers(settings.max_watchers)
+        self._partitions: Mapping[str, int] = {}
+        self._bound = Address(settings.listen_host, settings.listen_port)
+
+    @property
+    def bound(self) -> Address:
+        """Where the node listens; the port is known once it has started."""
+        return self._bound
+
+    @property
+    def advertised(self) -> Address:
+        """Where clients are told to connect."""
+        return self._settings.advertised_address(self._bound.port)
+
+    async def start(self) -> Address:
+        """Take the port, open the data directory, replay the groups, then answer; return where.
+
+        Raises AddressTaken before anything on disk is touched, and the log's own errors (a data directory that is in
+        use, foreign or unreadable) with the port given back.
+        """
+        names = (EVERYTHING, GROUP_SERVICE.full_name, BROKER_SERVICE.full_name)
+        self._listener = Listener(transport_limits(self._settings), names)
+        self._bound = self._bound._replace(port=self._listener.bind(self._bound.host, self._bound.port))
+        try:
+            self._open_log()
+        except BaseException:
+            await self._listener.stop(0)
+            raise
+        self._start_driver()
+        self.methods = Methods(self._table(), (MalformedRequest, MalformedStorageRequest))
+        await self._listener.start(self.methods)
+        log.info("listening", host=self._bound.host, port=self._bound.port, node_id=self._settings.node_id)
+        return self._bound
+
+    async def stop(self) -> None:
+        """Drain: refuse new calls, answer parked ones, flush and close the log, then close the port."""
+        log.info("draining", parked=self.driver.parked, in_flight=self.methods.in_flight)
+        await self._listener.announce_shutdown()
+        self.methods.drain()
+        self._watchers.close()
+        await self._answer_everyone()
+        self.broker.close()
+        await self._listener.stop(LAST_WORDS_S)
+        log.info("stopped")
+
+    def _open_log(self) -> None:
+        settings = self._settings
+        self.broker = Broker(settings.data_dir, settings, node_id=settings.node_id)
+        try:
+            group_log = BrokerGroupLog(
+                self.broker, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
+            )
+            self.engine = Engine(
+                group_log,
+                settings.offsets_topic_num_partitions,
+                limits_of(settings),
+                Shard,
+                on_bug=report_bug,
+                on_status=report_status,
+                inbox_limit=settings.queued_max_requests,
+            )
+            self._partitions = partition_counts(self.broker)
+            self.engine.submit_all(TopicsChanged(self._partitions))
+            self.engine.load(self._clock.now_ms())
+        except BaseException:
+            self.broker.close()
+            raise
+
+    def _start_driver(self) -> None:
+        self.driver = Driver(
+            self.engine,
+            self._clock,
+            max_parked=self._settings.max_parked_requests,
+            on_notice=self._watchers.publish,
+            on_fatal=self._fail,
+        )
+        self.broker.on_topics_changed(self._topics_changed)
+
+    def _table(self) -> dict[str, Method]:
+        groups = GroupCoordinator(
+            self.driver,
+            self._watchers,
+            shards=self.engine.shards,
+            endpoint=lambda: Endpoint(self._settings.node_id, *self.advertised),
+            partitions=lambda: self._partitions,
+        )
+        self._broker_service = BrokerService(
+            self.broker, node_id=self._settings.node_id, advertised=lambda: self.advertised
+        )
+        return methods_of(GROUP_SERVICE, groups) | methods_of(BROKER_SERVICE, self._broker_service)
+
+    def _topics_changed(self) -> None:
+        before, self._partitions = self._partitions, partition_counts(self.broker)
+        gone = tuple(sorted(before.keys() - self._partitions.keys()))
+        self.driver.tell_all(TopicsChanged(self._partitions, gone))
+
+    async def _answer_everyone(self) -> None:
+        timeout_s = self._settings.shutdown_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._broker_service.close()
+                await self.driver.close(timeout_s)
+                await self.methods.quiet()
+        except TimeoutError:
+            log.warning("not everyone was answered in time", in_flight=self.methods.in_flight)
+
+    def _fail(self, bug: BaseException) -> None:
+        log.error("the node cannot go on", exc_info=bug)
+        if not self.failed.done():
+            self.failed.set_result(bug)
+
+
+def transport_limits(settings: Settings) -> TransportLimits:
+    return TransportLimits(
+        max_message_bytes=settings.grpc_max_message_bytes,
+        max_pending_calls=settings.grpc_max_pending_calls,
+        max_streams_per_connection=settings.grpc_max_streams_per_connection,
+        keepalive_time_ms=settings.grpc_keepalive_time_ms,
+        keepalive_timeout_ms=settings.grpc_keepalive_timeout_ms,
+        min_ping_interval_ms=settings.grpc_min_ping_interval_ms,
+    )
+
+
+def partition_counts(broker: Broker) -> dict[str, int]:
+    return {name: topic.partitions for name, topic in broker.topics().items()}
+
+
+def report_bug(event: str, error: Exception) -> None:
+    """The event that broke a shard, as a line that a test can repeat."""
+    log.error("a bug stopped a shard; it is reloaded from its log", script=event, exc_info=error)
+
+
+def report_status(shard: int, status: ShardStatus, why: str) -> None:
+    tell = log.warning if status is ShardStatus.FAILED else log.debug
+    tell("shard", number=shard, status=status.value, why=why)

@@ -1,0 +1,89 @@
+"""A node as a process: logs, event loop, signals, exit code."""
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+import structlog
+
+from coordinator.config import Settings
+from coordinator.server.app import Node
+from coordinator.server.listener import AddressTaken
+from coordinator.server.logs import configure_logs
+from storage.errors import StorageError
+
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_CONFLICT = 5
+
+YOUNG_OBJECTS = 10_000
+"""Objects between two collections of the youngest generation: requests make many and keep none."""
+
+log = structlog.get_logger("muster.node")
+
+
+def run(settings: Settings, announce: TextIO | None = None) -> int:
+    """Serve until SIGTERM or SIGINT, drain, and return the exit code: 0, 1 (failure) or 5 (port or directory in use).
+
+    Once the node answers, `announce` (such as standard output) gets one line, so that a parent process can wait for
+    it: {"event": "listening", "host": ..., "port": ..., "pid": ...}. A second signal ends the process at once; the log
+    bears that.
+    """
+    configure_logs(settings.logging_level, settings.logging_format)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(serve(settings, announce))
+
+
+async def serve(settings: Settings, announce: TextIO | None) -> int:
+    stop = asyncio.Event()
+    catch_signals(stop)
+    node = Node(settings)
+    try:
+        await node.start()
+    except (AddressTaken, StorageError) as error:
+        print(f"muster: {error}", file=sys.stderr)
+        return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+    if announce is not None:
+        line = {"event": "listening", "host": node.bound.host, "port": node.bound.port, "pid": os.getpid()}
+        print(json.dumps(line), file=announce, flush=True)
+    asked = asyncio.create_task(stop.wait())
+    await asyncio.wait({asked, node.failed}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    await node.stop()
+    return EXIT_FAILURE if node.failed.done() else EXIT_OK
+
+
+def catch_signals(stop: asyncio.Event) -> None:
+    """The first signal drains; the next one has its default effect."""
+    loop = asyncio.get_running_loop()
+
+    def first(number: signal.Signals) -> None:
+        log.info("signal", name=number.name)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, first, number)
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed; None stands for asyncio's own loop."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def is_conflict(error: Exception) -> bool:
+    """Another process holds what this one needs."""
+    return isinstance(error, AddressTaken)

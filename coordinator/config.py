@@ -255,10 +255,11 @@ class Settings(LogSettings):
 
     @model_validator(mode="after")
     def fits_together(self) -> Self:
-        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+        low, high = self.group_min_session_timeout_ms, self.group_max_session_timeout_ms
+        if low > high:
             raise ValueError(
-                f"group.min.session.timeout.ms is {self.group_min_session_timeout_ms}, but group.max.session.timeout.ms "
-                f"is {self.group_max_session_timeout_ms}; lower the first or raise the second"
+                f"group.min.session.timeout.ms is {low}, but group.max.session.timeout.ms is only {high}; "
+                "lower the first or raise the second"
             )
         if not self.listeners:
             raise ValueError("listeners is empty; expected HOST:PORT, such as 127.0.0.1:9290")

@@ -79,6 +79,8 @@ class BrokerGroupLog:
 
     def _read(self, topic: str, shard: int) -> Iterator[KeyValue]:
         try:
+            # What is not durable cannot be fetched, and after a failure in this process there may be such records.
+            self._broker.flush([(topic, shard)])
             offset = self._broker.start_offset(topic, shard)
             end = self._broker.end_offset(topic, shard)
             while offset < end:

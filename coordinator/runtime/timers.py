@@ -26,6 +26,11 @@ class Timers(Generic[K]):
     def __len__(self) -> int:
         return len(self._deadlines)
 
+    @property
+    def entries(self) -> int:
+        """How many entries the heap holds, dead ones included: at most twice the timers, plus SPARE_ENTRIES."""
+        return len(self._heap)
+
     def set(self, key: K, at_ms: int) -> None:
         self._deadlines[key] = at_ms
         entry = self._entries.get(key)

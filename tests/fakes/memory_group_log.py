@@ -1,0 +1,79 @@
+"""A group log in memory that forgets what was not flushed when it crashes, and fails when told to."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from coordinator.runtime.ports import KeyValue, LogFailed
+
+
+@dataclass
+class MemoryPartition:
+    """Batches in order; the first `durable` of them survive a crash for certain."""
+
+    batches: list[tuple[KeyValue, ...]] = field(default_factory=list)
+    durable: int = 0
+
+    def append(self, records: Sequence[KeyValue]) -> None:
+        start = sum(len(batch) for batch in self.batches)
+        self.batches.append(tuple(replace(record, offset=start + at) for at, record in enumerate(records)))
+
+    def read(self) -> Iterator[KeyValue]:
+        return iter([record for batch in self.batches for record in batch])
+
+
+def nothing_more(unflushed: int) -> int:
+    """The harshest crash: no batch survives that was not flushed."""
+    return 0
+
+
+class MemoryGroupLog:
+    """`coordinator.runtime.ports.GroupLog` for tests and the simulator.
+
+    Calls are counted from 1 since the log was made. `failing_appends`, `failing_flushes` and `failing_reads` hold the
+    numbers of the calls that raise LogFailed; a failing call keeps nothing. `broken_shards` fail every flush.
+    """
+
+    def __init__(self, shards: int) -> None:
+        self.groups = [MemoryPartition() for _ in range(shards)]
+        self.ledger = [MemoryPartition() for _ in range(shards)]
+        self.appends = 0
+        self.flushes = 0
+        self.reads = 0
+        self.failing_appends: set[int] = set()
+        self.failing_flushes: set[int] = set()
+        self.failing_reads: set[int] = set()
+        self.broken_shards: set[int] = set()
+
+    def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
+        self.appends += 1
+        if self.appends in self.failing_appends:
+            raise LogFailed(f"append {self.appends} was told to fail")
+        for partition, records in ((self.ledger[shard], ledger), (self.groups[shard], groups)):
+            if records:
+                partition.append(records)
+
+    def flush(self, shards: Sequence[int]) -> None:
+        self.flushes += 1
+        if self.flushes in self.failing_flushes:
+            raise LogFailed(f"flush {self.flushes} was told to fail")
+        for shard in set(shards) - self.broken_shards:
+            for partition in (self.groups[shard], self.ledger[shard]):
+                partition.durable = len(partition.batches)
+        if broken := self.broken_shards & set(shards):
+            raise LogFailed(f"shards {sorted(broken)} cannot be flushed", broken)
+
+    def read_groups(self, shard: int) -> Iterator[KeyValue]:
+        self.reads += 1
+        if self.reads in self.failing_reads:
+            raise LogFailed(f"read {self.reads} was told to fail")
+        return self.groups[shard].read()
+
+    def read_ledger(self, shard: int) -> Iterator[KeyValue]:
+        return self.ledger[shard].read()
+
+    def crash(self, survivors: Callable[[int], int] = nothing_more) -> None:
+        """The machine stops. Of each partition's unflushed batches the first `survivors(count)` live on by luck."""
+        for partition in (*self.groups, *self.ledger):
+            kept = partition.durable + survivors(len(partition.batches) - partition.durable)
+            del partition.batches[kept:]
+            partition.durable = len(partition.batches)

@@ -1,0 +1,133 @@
+"""A core that fits on a page: enough behaviour to see what the engine does with effects, and a bug on demand."""
+
+from coordinator.core.effects import (
+    Effects,
+    GroupChanged,
+    HeartbeatReply,
+    JoinReply,
+    OffsetCommitReply,
+    OffsetFetchReply,
+)
+from coordinator.core.events import (
+    DeleteGroup,
+    Event,
+    Forget,
+    Heartbeat,
+    JoinGroup,
+    Loaded,
+    OffsetCommit,
+    OffsetFetch,
+    TimerFired,
+    TopicsChanged,
+)
+from coordinator.core.records import OffsetStored, RebalanceDecided, Record
+from coordinator.core.types import (
+    Cause,
+    CommittedOffset,
+    Limits,
+    Outcome,
+    Protocol,
+    RebalanceEntry,
+    StoredOffset,
+)
+
+JOIN_WAIT_MS = 1_000
+SESSION_MS = 5_000
+
+
+class TinyShard:
+    """Keeps offsets, parks joins until their timer answers them together, and breaks over DeleteGroup.
+
+    It takes no interest in Unload: whoever is parked then is the engine's business.
+    """
+
+    def __init__(self, limits: Limits, index: int) -> None:
+        self.index = index
+        self.offsets: dict[tuple[str, str, int], int] = {}
+        self.parked: dict[str, list[int]] = {}
+        self.rounds: dict[str, int] = {}
+        self.seen: list[Event] = []
+
+    def apply(self, record: Record) -> None:
+        match record:
+            case OffsetStored(group_id, topic, partition, value):
+                self.offsets[group_id, topic, partition] = value.offset
+            case RebalanceDecided(group_id, entry):
+                self.rounds[group_id] = entry.number
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        self.seen.append(event)
+        out = Effects()
+        match event:
+            case Heartbeat():
+                out.set_timer(("session", event.group_id, event.member_id), now_ms + SESSION_MS)
+                out.reply(event.request_id, HeartbeatReply())
+            case OffsetCommit():
+                self.commit(event, now_ms, out)
+            case OffsetFetch(request_id, group_id):
+                out.reply(request_id, OffsetFetchReply(offsets=self.fetch(group_id)))
+            case JoinGroup():
+                self.parked.setdefault(event.group_id, []).append(event.request_id)
+                out.set_timer(("join", event.group_id), now_ms + JOIN_WAIT_MS)
+            case TimerFired(("join", group_id), _):
+                self.answer_joins(group_id, now_ms, out)
+            case Forget(group_id, request_id):
+                waiting = self.parked.get(group_id, [])
+                self.parked[group_id] = [parked for parked in waiting if parked != request_id]
+            case DeleteGroup():
+                raise RuntimeError("the tiny shard breaks here")
+        return out
+
+    def commit(self, event: OffsetCommit, now_ms: int, out: Effects) -> None:
+        for topic, partition, committed in event.offsets:
+            value = StoredOffset(committed.offset, -1, "", now_ms)
+            self.keep(OffsetStored(event.group_id, topic, partition, value), out)
+        out.reply(event.request_id, OffsetCommitReply())
+
+    def fetch(self, group_id: str) -> dict[tuple[str, int], StoredOffset | None]:
+        return {
+            (topic, partition): StoredOffset(offset, -1, "", 0)
+            for (owner, topic, partition), offset in self.offsets.items()
+            if owner == group_id
+        }
+
+    def answer_joins(self, group_id: str, now_ms: int, out: Effects) -> None:
+        self.keep(RebalanceDecided(group_id, entry(self.rounds.get(group_id, 0) + 1, now_ms)), out)
+        for request_id in self.parked.pop(group_id, []):
+            out.reply(request_id, JoinReply(generation=self.rounds[group_id]))
+        out.notices.append(GroupChanged(group_id, "Stable", self.rounds[group_id]))
+
+    def keep(self, record: Record, out: Effects) -> None:
+        self.apply(record)
+        out.records.append(record)
+
+    def lifecycle(self) -> list[Event]:
+        """The events that the engine itself made on loading."""
+        return [event for event in self.seen if isinstance(event, TopicsChanged | Loaded)]
+
+
+def entry(number: int, now_ms: int) -> RebalanceEntry:
+    return RebalanceEntry(
+        number, number - 1, number, "", "", Cause.MEMBER_JOINED, "", "", "", "", "", Outcome.COMPLETED, now_ms, now_ms
+    )
+
+
+def heartbeat(request_id: int, group_id: str = "g", member_id: str = "m") -> Heartbeat:
+    return Heartbeat(request_id, group_id, member_id, None, 1)
+
+
+def commit(request_id: int, offset: int, group_id: str = "g") -> OffsetCommit:
+    return OffsetCommit(request_id, group_id, "", None, -1, (("t", 0, CommittedOffset(offset)),))
+
+
+def fetch(request_id: int, group_id: str = "g") -> OffsetFetch:
+    return OffsetFetch(request_id, group_id, None)
+
+
+def join(request_id: int, group_id: str = "g") -> JoinGroup:
+    protocols = (Protocol("range", b""),)
+    return JoinGroup(request_id, group_id, "", None, "c", "/h", 10_000, 10_000, "consumer", protocols, "fresh")
+
+
+def break_it(request_id: int, group_id: str = "g") -> DeleteGroup:
+    return DeleteGroup(request_id, group_id)

@@ -1,0 +1,86 @@
+"""The ledger's JSON: stable bytes, readable by eye, and never a crash."""
+
+import json
+
+import pytest
+
+from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
+from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
+from coordinator.runtime.codec import encode
+from coordinator.runtime.fields import MalformedRecord, Skipped
+from coordinator.runtime.ledger_codec import decode_ledger
+from coordinator.runtime.ports import KeyValue
+
+ENTRY = RebalanceEntry(
+    number=7,
+    previous_generation=3,
+    generation=4,
+    protocol_type="consumer",
+    protocol_name="range",
+    cause=Cause.SESSION_EXPIRED,
+    culprit="m2",
+    culprit_client_id="c",
+    culprit_client_host="/h",
+    detail="m2 was not heard for 10 s",
+    client_reason="",
+    outcome=Outcome.COMPLETED,
+    started_at_ms=100,
+    ended_at_ms=250,
+    phases=(Phase("join", 120, ("m1",)), Phase("plan", 30)),
+    members=(MemberPlan("m1", "c", "/h", None, (("t", (0, 1)),)),),
+    moves=(Move("t", 1, "m2", "m1", -1, "m2 expired"),),
+    snapshot_json='{"topics":{"t":2}}',
+    snapshot_source="leader",
+    also=("m3 joined",),
+)
+DECIDED = RebalanceDecided("g", ENTRY)
+SETTLED = RebalanceSettled("g", Settlement(7, 300, ("m1",), (("t", 1, 50),), 50))
+KEY = b'{"group":"g","kind":"decided","number":7}'
+SETTLED_KEY = b'{"group":"g","kind":"settled","number":7}'
+
+
+def test_an_entry_comes_back_and_its_bytes_are_sorted_json() -> None:
+    (stored,) = encode([DECIDED]).ledger
+    assert stored.key == KEY
+    assert stored.value is not None
+    value = json.loads(stored.value)
+    assert value["version"] == 1
+    assert value["entry"]["cause"] == Cause.SESSION_EXPIRED
+    assert stored.value == json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    assert decode_ledger(stored) == DECIDED
+
+
+def test_a_settlement_comes_back() -> None:
+    (stored,) = encode([SETTLED]).ledger
+    assert stored.key == SETTLED_KEY
+    assert decode_ledger(stored) == SETTLED
+
+
+def test_forgetting_leaves_a_tombstone_for_each_half_and_counts_once() -> None:
+    record = RebalanceForgotten("g", 7)
+    stored = encode([record]).ledger
+    assert stored == [KeyValue(SETTLED_KEY, None), KeyValue(KEY, None)]
+    assert [decode_ledger(half) for half in stored] == [Skipped("settlement tombstone"), record]
+
+
+def test_a_field_of_a_later_release_is_passed_over() -> None:
+    value = json.loads(encode([DECIDED]).ledger[0].value or b"")
+    value["entry"]["mood"] = "calm"
+    assert decode_ledger(KeyValue(KEY, json.dumps(value).encode())) == DECIDED
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        (b"\xff", None, "JSON"),
+        (b'{"group":"g","kind":"invented","number":7}', None, "kind: Input should be 'decided' or 'settled'"),
+        (b'{"group":"g","kind":"decided","number":"7"}', None, "number: Input should be a valid integer"),
+        (KEY, b"", "JSON"),
+        (KEY, b'{"version":2,"entry":{}}', "version: Input should be 1"),
+        (KEY, b'{"version":1,"entry":{}}', "entry.number: Field required"),
+        (SETTLED_KEY, b'{"version":1}', "settlement: Field required"),
+    ],
+)
+def test_damage_is_one_error_that_says_where(key: bytes, value: bytes | None, complaint: str) -> None:
+    with pytest.raises(MalformedRecord, match=complaint):
+        decode_ledger(KeyValue(key, value))

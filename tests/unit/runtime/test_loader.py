@@ -1,0 +1,72 @@
+"""Replay takes what it understands, and names what it does not."""
+
+from coordinator.core.records import (
+    GroupDeleted,
+    OffsetDeleted,
+    OffsetStored,
+    RebalanceDecided,
+    RebalanceForgotten,
+    Record,
+)
+from coordinator.core.shard import Shard
+from coordinator.core.types import Limits, StoredOffset
+from coordinator.runtime.codec import encode
+from coordinator.runtime.loader import MAX_COMPLAINTS, replay
+from coordinator.runtime.ports import KeyValue
+from tests.fakes.memory_group_log import MemoryGroupLog
+from tests.fakes.tiny_shard import TinyShard, entry
+
+AT_10 = OffsetStored("g", "t", 0, StoredOffset(10, -1, "", 5))
+
+
+def log_of(*records: Record) -> MemoryGroupLog:
+    log = MemoryGroupLog(1)
+    encoded = encode(records)
+    log.append(0, encoded.groups, encoded.ledger, 0)
+    return log
+
+
+def test_facts_are_applied_and_counted() -> None:
+    core = TinyShard(Limits(), 0)
+    report = replay(log_of(AT_10, RebalanceDecided("g", entry(3, 0)), AT_10), 0, core)
+    assert core.offsets == {("g", "t", 0): 10}
+    assert core.rounds == {"g": 3}
+    assert (report.groups, report.ledger, report.tombstones, report.malformed) == (2, 1, 0, 0)
+    assert report.records == 3
+
+
+def test_tombstones_of_unknown_things_are_normal() -> None:
+    shard = Shard(Limits(), 0)
+    report = replay(log_of(GroupDeleted("g"), OffsetDeleted("g", "t", 0), RebalanceForgotten("g", 1)), 0, shard)
+    assert report.tombstones == 3
+    assert report.skipped == {"__rebalances settlement tombstone": 1}
+    assert shard.groups == {}
+
+
+def test_a_malformed_record_is_named_and_the_others_count() -> None:
+    log = log_of(AT_10)
+    log.append(0, [KeyValue(b"\x00\x01\x00", b"")], [KeyValue(b"{}", b"")], 0)
+    log.append(0, encode([OffsetStored("g", "t", 1, StoredOffset(20, -1, "", 5))]).groups, [], 0)
+    core = TinyShard(Limits(), 0)
+    report = replay(log, 0, core)
+    assert core.offsets == {("g", "t", 0): 10, ("g", "t", 1): 20}
+    assert report.malformed == 2
+    assert report.complaints == [
+        "__consumer_offsets-0 offset 1: field of 2 bytes at byte 2 with 1 bytes left; the record is passed over",
+        "__rebalances-0 offset 0: group: Field required; the record is passed over",
+    ]
+
+
+def test_kinds_of_records_that_are_not_kept_are_counted_by_kind() -> None:
+    log = log_of(AT_10)
+    log.append(0, [KeyValue(b"\x00\x03g", b""), KeyValue(b"\x00\x03h", b""), KeyValue(b"\x00\x08", None)], [], 0)
+    report = replay(log, 0, TinyShard(Limits(), 0))
+    assert report.skipped == {"__consumer_offsets key type 3": 2, "__consumer_offsets key type 8": 1}
+
+
+def test_a_log_full_of_damage_gives_a_short_report() -> None:
+    log = MemoryGroupLog(1)
+    log.append(0, [KeyValue(b"", b"")] * 1_000, [], 0)
+    report = replay(log, 0, TinyShard(Limits(), 0))
+    assert report.malformed == 1_000
+    assert len(report.complaints) == MAX_COMPLAINTS

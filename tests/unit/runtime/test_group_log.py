@@ -79,7 +79,7 @@ def test_another_partition_count_than_the_data_has_is_refused_and_changes_nothin
 
 def test_a_storage_failure_becomes_a_log_failure_that_names_the_partition(broker: Broker) -> None:
     log = BrokerGroupLog(broker, 1, SEGMENT)
-    with pytest.raises(LogFailed, match=r"__consumer_offsets-0: .* max\.message\.bytes"):
+    with pytest.raises(LogFailed, match=r"__consumer_offsets-0: .*\(max\.message\.bytes\)"):
         log.append(0, [KeyValue(b"k", bytes(2 * SEGMENT))], [], 0)
     with pytest.raises(LogFailed, match=r"__rebalances-4: .*no partition 4"):
         log.append(4, [], [KeyValue(b"k", b"")], 0)

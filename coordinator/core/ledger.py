@@ -91,6 +91,15 @@ class Settling:
     gaps: tuple[Gap, ...]
     fetched: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def late(self) -> list[str]:
+        """Those who were given something that they still have to fetch."""
+        return sorted({gap.target for gap in self.gaps} - self.fetched.keys())
+
+    def renamed(self, old_id: str, new_id: str) -> None:
+        if old_id not in self.fetched:
+            self.gaps = tuple(replace(gap, target=new_id) if gap.target == old_id else gap for gap in self.gaps)
+
     def settlement(self, now_ms: int) -> Settlement:
         """What can be said now; a member that never fetched its share leaves its partitions out."""
         unowned = [
@@ -160,13 +169,13 @@ def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> 
     for tp in sorted(old_owner.keys() | new_owner.keys() | before.carried.keys()):
         source, owner = old_owner.get(tp, ""), new_owner.get(tp, "")
         holder = source or before.carried.get(tp, "")
+        still_held = tp[1] in before.still_held.get(holder, {}).get(tp[0], frozenset())
         if not owner:
-            if holder:
+            if still_held or (not source and holder in target):
                 withheld[tp] = holder
             if source:
-                moves.append(Move(*tp, source, "", -1, why_unowned(source, target, rebalance)))
+                moves.append(Move(*tp, source, "", -1, why_unowned(source, still_held, rebalance)))
             continue
-        still_held = tp[1] in before.still_held.get(source, {}).get(tp[0], frozenset())
         if source == owner and still_held:
             continue
         free_since = None if still_held else since(holder, rebalance)
@@ -202,12 +211,12 @@ def since(member: str, rebalance: RebalanceInProgress) -> int:
     return rebalance.released.get(member, rebalance.started_at_ms)
 
 
-def why_unowned(source: str, target: Plan, rebalance: RebalanceInProgress) -> str:
-    if source in rebalance.gone:
-        return f"{rebalance.gone[source]}; no member subscribes to it"
-    if source in target:
+def why_unowned(source: str, still_held: bool, rebalance: RebalanceInProgress) -> str:
+    if still_held:
         return "withheld until its owner has let go (cooperative)"
-    return "nobody is there to own it"
+    if source in rebalance.gone:
+        return f"{rebalance.gone[source]}; the plan gives it to nobody"
+    return "the plan gives it to nobody"
 
 
 def why_moved(holder: str, source: str, owner: str, rebalance: RebalanceInProgress) -> str:

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from coordinator.core.classic.checks import known_member, not_dead, same_generation
+from coordinator.core.classic.checks import group_id_given, known_member, not_dead, same_generation
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
 from coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
@@ -86,6 +86,7 @@ def fetch_offsets(request: OffsetFetch, step: Step) -> None:
 
 def delete_offsets(request: OffsetDelete, step: Step) -> None:
     """Forget positions of topics that no member reads."""
+    group_id_given(request.group_id)
     group = step.state.groups.get(request.group_id)
     if group is None or group.state is GroupState.DEAD:
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
@@ -121,7 +122,8 @@ def expired(group: ClassicGroup, topic: str, value: StoredOffset, step: Step) ->
     since_ms = value.commit_timestamp_ms
     if group.protocol_type:
         if group.state is GroupState.EMPTY:
-            since_ms = group.state_timestamp_ms or value.commit_timestamp_ms
+            if group.state_timestamp_ms is not None:
+                since_ms = group.state_timestamp_ms
         elif group.protocol_type != CONSUMER or group.state is not GroupState.STABLE or is_subscribed(group, topic):
             return False
     if value.expire_timestamp_ms is not None:

@@ -123,8 +123,9 @@ def on_forget(event: Forget, step: Step) -> None:
     """Its client is gone. The member lives on until its session ends: one that had joined still counts as joined."""
     group = step.state.groups.get(event.group_id)
     for member in group.members.values() if group else ():
-        if member.sync_request == event.request_id:
+        if group is not None and member.sync_request == event.request_id:
             member.sync_request = None
+            liveness.watch_again(group, member, step)
 
 
 def on_timer(event: TimerFired, step: Step) -> None:

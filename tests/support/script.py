@@ -7,6 +7,7 @@ After every command the records so far are replayed into a second shard, whose h
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,6 @@ from coordinator.core.shard import Shard
 from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol, TimerKey
 from tests.support.trace import describe_record, describe_reply
 
-COOPERATIVE = ("cooperative-sticky",)
 NO_REPLY = "parked"
 
 
@@ -64,7 +64,6 @@ class Client:
     name: str
     member_id: str = ""
     generation: int = -1
-    joins: int = 0
     instance: str | None = None
     protocols: tuple[Protocol, ...] = ()
 
@@ -79,6 +78,7 @@ class Stage:
     timers: dict[TimerKey, int] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     clients: dict[tuple[str, str], Client] = field(default_factory=dict)
+    drawn: Counter[str] = field(default_factory=Counter)
     requests: dict[int, tuple[str, Client]] = field(default_factory=dict)
     answered: set[int] = field(default_factory=set)
     next_request: int = 0
@@ -95,8 +95,9 @@ class Stage:
     # -- time, settings, life of the shard
 
     def do_limits(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """Settings of the shard: give them first, or just before a reload."""
         self.limits = replace(self.limits, **{key: int(value) for key, value in pairs(words).items()})
-        self.shard = Shard(self.limits, 0)
+        self.shard = self.replayed()
         yield "ok"
 
     def do_topics(self, words: list[str], _lines: list[str]) -> Iterator[str]:
@@ -106,7 +107,8 @@ class Stage:
         yield from self.step(event) or ["ok"]
 
     def do_advance(self, words: list[str], _lines: list[str]) -> Iterator[str]:
-        until_ms = self.now_ms + int(words[0].removesuffix("ms"))
+        """Let time pass: 500ms, 7d. What comes due fires; a retention check that finds nothing is silent."""
+        until_ms = self.now_ms + milliseconds(words[0])
         quiet = True
         while due := sorted((at, key) for key, at in self.timers.items() if at <= until_ms):
             at_ms, key = due[0]
@@ -136,6 +138,31 @@ class Stage:
 
     # -- members
 
+    def do_given(self, words: list[str], lines: list[str]) -> Iterator[str]:
+        """given GROUP [options]; then NAME: PARTITION... [options] for each member, the leader first.
+
+        The group as it is once all of them have joined together and fetched their shares.
+        """
+        group, *options = words
+        shares = {}
+        for name, _, rest in (line.partition(":") for line in lines):
+            own = [word for word in rest.split() if "=" in word]
+            shares[name] = " ".join(word for word in rest.split() if "=" not in word)
+            list(self.do_join([group, name, *options, *own], []))
+        while ("join", group) in self.timers:
+            list(self.do_advance([f"{self.timers['join', group] - self.now_ms}ms"], []))
+        plan = [f"{name}: {share}" for name, share in shares.items()]
+        for name in shares:
+            list(self.do_sync([group, name], plan))
+        described = list(self.do_describe([group], []))
+        yield from (line.replace("reply describe:", f"{self.now_ms}ms") for line in described)
+
+    def do_restart(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """The client's process is started anew: it forgets its member id and generation, not its instance id."""
+        client = self.client(*words)
+        client.member_id, client.generation = "", -1
+        yield "ok"
+
     def do_join(self, words: list[str], lines: list[str]) -> Iterator[str]:
         """Both steps of a join: a client that is sent back with an id comes again with it."""
         group, name, *rest = words
@@ -152,9 +179,10 @@ class Stage:
         group, name, *rest = words
         options = pairs(rest)
         client = self.client(group, name)
-        client.instance = options.get("instance", client.instance)
+        client.instance = instance_from(options, client)
         client.protocols = protocols_from(options) or client.protocols or protocols_from({"protocols": "range"})
-        client.joins += 1
+        prefix = client.instance or name
+        self.drawn[prefix] += 1
         session = int(options.get("session", 10_000))
         event = events.JoinGroup(
             request_id=self.request("join", client),
@@ -167,7 +195,7 @@ class Stage:
             rebalance_timeout_ms=int(options.get("rebalance", 60_000)),
             protocol_type=options.get("type", "consumer"),
             protocols=client.protocols,
-            fresh_id=str(client.joins),
+            fresh_id=str(self.drawn[prefix]),
             reason=options.get("reason", ""),
             require_known_member_id=int(options.get("v", 9)) >= 4,
             supports_skip_assignment=int(options.get("v", 9)) >= 9,
@@ -183,15 +211,15 @@ class Stage:
             request_id=self.request("sync", client),
             group_id=group,
             member_id=options.get("id", client.member_id),
-            group_instance_id=options.get("instance", client.instance),
+            group_instance_id=instance_from(options, client),
             generation=int(options.get("generation", client.generation)),
-            protocol_type=options.get("type", "consumer"),
+            protocol_type=options.get("type"),
             protocol_name=options.get("protocol"),
             assignments=tuple(
                 (self.client(group, who.strip()).member_id, encode_assignment(topic_map(share.split())))
                 for who, share in plan.items()
             ),
-            snapshot=options.get("snapshot", "").encode(),
+            snapshot=repeated(options.get("snapshot", "")).encode(),
         )
         yield from self.asked(event)
 
@@ -204,7 +232,7 @@ class Stage:
                 self.request("heartbeat", client),
                 group,
                 options.get("id", client.member_id),
-                options.get("instance", client.instance),
+                instance_from(options, client),
                 int(options.get("generation", client.generation)),
             )
         )
@@ -250,17 +278,15 @@ class Stage:
         for word in positions:
             where, _, what = word.partition("=")
             offset, _, metadata = what.partition(":")
-            if metadata.startswith("x*"):
-                metadata = "x" * int(metadata[2:])
-            offsets.append((*topic_partition(where), CommittedOffset(int(offset), -1, metadata)))
+            offsets.append((*topic_partition(where), CommittedOffset(int(offset), -1, repeated(metadata))))
         event = events.OffsetCommit(
             self.request("commit", client),
             group,
             "" if simple else options.get("id", client.member_id),
-            None if simple else options.get("instance", client.instance),
+            None if simple else instance_from(options, client),
             int(options.get("generation", -1 if simple else client.generation)),
             tuple(offsets),
-            retention_ms=int(options["retention"]) if "retention" in options else None,
+            retention_ms=milliseconds(options["retention"]) if "retention" in options else None,
             missing_group_code_is_illegal_generation=int(options.get("v", 9)) < 9,
         )
         yield from self.asked(event)
@@ -339,7 +365,9 @@ class Stage:
                 if reply.code == 0:
                     client.generation = reply.generation
             name = "" if client.name == "*" else f" {client.name}"
-            yield f"reply {kind}{name}: {describe_reply(reply)}"
+            first, *more = describe_reply(reply).split("\n")
+            yield f"reply {kind}{name}: {first.strip()}"
+            yield from more
 
     def replayed(self) -> Shard:
         shard = Shard(self.limits, 0)
@@ -361,6 +389,26 @@ def hard_state(shard: Shard) -> object:
 
 def pairs(words: list[str]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
+
+
+UNITS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def milliseconds(word: str) -> int:
+    number = word.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return int(number) * UNITS[word[len(number) :]]
+
+
+def repeated(word: str) -> str:
+    """x*5 stands for xxxxx."""
+    letter, star, times = word.partition("*")
+    return letter * int(times) if star else word
+
+
+def instance_from(options: dict[str, str], client: Client) -> str | None:
+    """instance=NAME, or instance=none for a request that does not name it; else what the client was started with."""
+    instance = options.get("instance", client.instance)
+    return None if instance == "none" else instance
 
 
 def topic_partition(word: str) -> tuple[str, int]:

@@ -10,7 +10,8 @@ def describe_record(record: records.Record) -> str:
     match record:
         case records.GroupStored():
             shares = "".join(f" {member.member_id}={share(member.assignment)}" for member in record.members)
-            return f"append GroupStored {record.group_id} generation={record.generation}{shares or ' empty'}"
+            leader = f" leader={record.leader}" if record.leader else ""
+            return f"append GroupStored {record.group_id} generation={record.generation}{leader}{shares or ' empty'}"
         case records.GroupDeleted():
             return f"append GroupDeleted {record.group_id}"
         case records.OffsetStored():
@@ -30,14 +31,15 @@ def describe_record(record: records.Record) -> str:
 
 
 def describe_entry(entry: RebalanceEntry) -> str:
-    culprit = f" by {entry.culprit}" if entry.culprit else ""
-    moves = "".join(
+    return headline(entry) + "".join(
         f" {move.topic}-{move.partition}:{move.source or 'nobody'}>{move.target or 'nobody'}" for move in entry.moves
     )
-    return (
-        f"#{entry.number} {entry.cause.name}{culprit} generation {entry.previous_generation}>{entry.generation} "
-        f"{entry.outcome.name.lower()}{moves}"
-    )
+
+
+def headline(entry: RebalanceEntry) -> str:
+    culprit = f" by {entry.culprit}" if entry.culprit else ""
+    generations = f"generation {entry.previous_generation}>{entry.generation}"
+    return f"#{entry.number} {entry.cause.name}{culprit} {generations} {entry.outcome.name.lower()}"
 
 
 def share(blob: bytes) -> str:
@@ -68,7 +70,7 @@ def describe_reply(reply: effects.Reply) -> str:
             return ", ".join(f"{g.group_id} {g.state} {g.group_type}" for g in reply.groups) or "no groups"
         case effects.ExplainReply():
             return (
-                code(reply.code) if reply.code else "; ".join(explained(entry) for entry in reply.entries) or "nothing"
+                code(reply.code) if reply.code else "\n".join(explained(entry) for entry in reply.entries) or "nothing"
             )
         case _:
             return code(reply.code)
@@ -92,12 +94,24 @@ def describe_group(reply: effects.DescribeReply) -> str:
         f" waiting for {','.join(reply.waiting_for)} until {reply.waiting_until_ms}ms" if reply.waiting_for else ""
     )
     shares = "".join(f" {member.member_id}={share(member.assignment)}" for member in reply.members)
-    return f"{reply.state} generation={reply.generation}{waiting}{shares}"
+    protocol = "".join(f" {word}" for word in (reply.protocol_type, reply.protocol_name) if word)
+    leader = f" leader={reply.leader}" if reply.leader else ""
+    return f"{reply.state} generation={reply.generation}{protocol}{leader}{waiting}{shares}"
 
 
 def explained(entry: RebalanceEntry) -> str:
-    phases = " ".join(f"{phase.name}={phase.duration_ms}ms" for phase in entry.phases)
-    return f"{describe_entry(entry)} [{phases}] {entry.unowned_partition_ms} partition-ms unowned"
+    """A paragraph: the head line, then one line for each thing the entry knows."""
+    lines = [f"  {headline(entry)}", f"    {entry.detail}"]
+    lines += [f"    also: {detail}" for detail in entry.also]
+    lines += [f"    {phase.name} {phase.duration_ms}ms ({','.join(phase.waited_for)})" for phase in entry.phases]
+    lines += [
+        f"    {move.topic}-{move.partition} {move.source or 'nobody'}>{move.target or 'nobody'} "
+        f"{move.unowned_ms}ms: {move.why}"
+        for move in entry.moves
+    ]
+    if entry.snapshot_source:
+        lines.append(f"    snapshot from {entry.snapshot_source}")
+    return "\n".join([*lines, f"    {entry.unowned_partition_ms} partition-ms unowned"])
 
 
 def code(value: ErrorCode) -> str:

@@ -50,7 +50,7 @@ def by_member(cause: Cause, member: Member, what: str, reason: str = "") -> Trig
 
 def begin(group: ClassicGroup, trigger: Trigger, arriving: Member | None, step: Step) -> None:
     """A rebalance starts. One that had not got its plan yet ends here and leaves its own entry."""
-    close_settling(group, step)
+    late = close_settling(group, step)
     unfinished = group.rebalance
     if unfinished is not None:
         write(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, Diff((), (), {}), step)
@@ -61,7 +61,8 @@ def begin(group: ClassicGroup, trigger: Trigger, arriving: Member | None, step: 
         previous_generation=group.generation,
         started_at_ms=step.now_ms,
         # Whoever let go in the round that failed has been without its partitions since then.
-        released=dict(unfinished.released) if unfinished else {},
+        # Whoever never fetched its share never owned it: the settlement counts up to now, this rebalance goes on.
+        released={**dict.fromkeys(late, step.now_ms), **(unfinished.released if unfinished else {})},
         gone=dict(unfinished.gone) if unfinished else {},
     )
     for member_id, departure in group.departures.items():
@@ -69,6 +70,12 @@ def begin(group: ClassicGroup, trigger: Trigger, arriving: Member | None, step: 
     group.departures.clear()
     if arriving is not None:
         arrived(group, arriving, step)
+
+
+def noted(group: ClassicGroup, trigger: Trigger) -> None:
+    """Something more happened while a rebalance was under way; without one there is nothing to add to."""
+    if group.rebalance is not None:
+        group.rebalance.note(trigger)
 
 
 def arrived(group: ClassicGroup, member: Member, step: Step) -> None:
@@ -83,6 +90,23 @@ def departed(group: ClassicGroup, member_id: str, departure: Departure) -> None:
         group.rebalance.left(member_id, departure)
     else:
         group.departures[member_id] = departure
+
+
+def renamed(group: ClassicGroup, old_id: str, new_id: str) -> None:
+    """A static member goes on under a new id, its partitions with it."""
+    group.carried = {tp: new_id if holder == old_id else holder for tp, holder in group.carried.items()}
+    if group.settling is not None:
+        group.settling.renamed(old_id, new_id)
+
+
+def restored(group: ClassicGroup, step: Step) -> None:
+    """What the last plan withheld is still waited for after a reload; the ledger remembers from whom."""
+    ledger = step.state.ledgers.get(group.id)
+    plans = [entry for entry in ledger.entries.values() if entry.outcome is Outcome.COMPLETED] if ledger else []
+    last = max(plans, key=lambda entry: entry.number, default=None)
+    for move in last.moves if last else ():
+        if not move.target and move.source in group.members:
+            group.carried[move.topic, move.partition] = move.source
 
 
 def joined(group: ClassicGroup, step: Step) -> None:
@@ -125,16 +149,19 @@ def fetched_share(group: ClassicGroup, member_id: str, step: Step) -> None:
     settling.fetched[member_id] = step.now_ms
 
 
-def close_settling(group: ClassicGroup, step: Step) -> None:
+def close_settling(group: ClassicGroup, step: Step) -> list[str]:
+    """Complete the last entry. Returns the members that have not fetched what it gave them."""
     settling = group.settling
     if settling is None:
-        return
+        return []
     group.settling = None
-    settlement = settling.settlement(step.now_ms)
-    step.keep(RebalanceSettled(group.id, settlement))
-    entry = step.state.ledgers[group.id].entries.get(settlement.number)
+    ledger = step.state.ledgers.get(group.id)
+    entry = ledger.entries.get(settling.number) if ledger else None
     if entry is not None:
+        settlement = settling.settlement(step.now_ms)
+        step.keep(RebalanceSettled(group.id, settlement))
         step.announce(group, entry=settled(entry, settlement))
+    return settling.late
 
 
 def write(
@@ -183,7 +210,7 @@ def chosen_snapshot(group: ClassicGroup, snapshot: bytes, step: Step) -> tuple[s
     limit = step.limits.ledger_max_snapshot_bytes
     if snapshot:
         if len(snapshot) > limit:
-            return "", f"left out: {len(snapshot)} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
+            return "", left_out(len(snapshot), limit)
         return snapshot.decode("utf-8", "replace"), "leader"
     if group.protocol_type != CONSUMER:
         return "", ""
@@ -191,8 +218,14 @@ def chosen_snapshot(group: ClassicGroup, snapshot: bytes, step: Step) -> tuple[s
         member.id: (member.group_instance_id, member.metadata(group.protocol_name)) for member in group.members.values()
     }
     rebuilt = rebuilt_snapshot(group.protocol_name or "", subscriptions, step.state.partitions)
-    text = rebuilt.to_json() if rebuilt else ""
-    return (text, "coordinator") if text and len(text) <= limit else ("", "")
+    if rebuilt is None:
+        return "", ""
+    text = rebuilt.to_json()
+    return (text, "coordinator") if len(text) <= limit else ("", left_out(len(text), limit))
+
+
+def left_out(size: int, limit: int) -> str:
+    return f"left out: {size} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
 
 
 def member_plans(group: ClassicGroup) -> tuple[MemberPlan, ...]:

@@ -71,13 +71,16 @@ def join_checked(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
 
 def turn_away(group: ClassicGroup, request: JoinGroup, full: CoordinatorError, step: Step) -> None:
     """The group is full: whoever asked loses the place it had, too."""
+    known = request.member_id in group.members or request.member_id in group.pending_joins
     group.pending_joins.discard(request.member_id)
     step.disarm(group.session_timer(request.member_id))
     member = group.members.get(request.member_id)
     if member is not None:
+        history.noted(group, history.by_member(Cause.GROUP_OVER_SIZE, member, "was turned away: the group is full"))
         remove_member(group, member, Departure("its owner lost its place: the group is full", step.now_ms), step)
     step.reply(request.request_id, JoinReply(full.code, full.message))
-    if member is not None:
+    if known:
+        # One less to wait for.
         maybe_complete_join(group, step)
 
 

@@ -43,6 +43,12 @@ def renew_session(group: ClassicGroup, member: Member, step: Step) -> None:
     step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
 
+def watch_again(group: ClassicGroup, member: Member, step: Step) -> None:
+    """It no longer waits for us. Its session may have run out meanwhile and been let pass: start it afresh then."""
+    if group.session_timer(member.id) not in step.state.deadlines:
+        step.arm(group.session_timer(member.id), member.session_timeout_ms)
+
+
 def session_expired(group: ClassicGroup, member_id: str, step: Step) -> None:
     """Nothing was heard of the member for its session timeout: take it out, static or not."""
     if member_id in group.pending_joins:

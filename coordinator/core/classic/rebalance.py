@@ -45,8 +45,7 @@ def rebalance_or_wait(group: ClassicGroup, trigger: Trigger, step: Step, arrivin
     if group.can_rebalance:
         prepare_rebalance(group, trigger, step, arriving)
         return
-    if group.rebalance is not None:
-        group.rebalance.note(trigger)
+    history.noted(group, trigger)
     if arriving is not None:
         history.arrived(group, arriving, step)
     maybe_complete_join(group, step)
@@ -96,6 +95,7 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
 def drop_absent_members(group: ClassicGroup, step: Step) -> None:
     """Dynamic members that did not rejoin in time are out; static ones keep their place (KIP-345)."""
     for member in [m for m in group.members.values() if not m.joining and m.group_instance_id is None]:
+        history.noted(group, history.by_member(Cause.REBALANCE_TIMEOUT, member, "did not rejoin in time"))
         departure = Departure("its owner did not rejoin within the rebalance timeout", member.last_seen_ms)
         remove_member(group, member, departure, step)
 
@@ -117,6 +117,7 @@ def empty_group(group: ClassicGroup, step: Step) -> None:
     group.protocol_name = None
     group.leader = None
     group.subscribed_topics = frozenset()
+    group.restored = False
     group.become(GroupState.EMPTY, step.now_ms)
     history.emptied(group, step)
     step.keep(group.record(step.now_ms))

@@ -5,7 +5,7 @@ from typing import assert_never
 from coordinator.core.classic import history
 from coordinator.core.classic.checks import suitable_protocols
 from coordinator.core.classic.group import ClassicGroup, Member
-from coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, roster, vote
+from coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, roster, subscribed_topics, vote
 from coordinator.core.effects import JoinReply, SyncReply
 from coordinator.core.events import JoinGroup
 from coordinator.core.ledger import Departure
@@ -29,6 +29,7 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
     match group.state:
         case GroupState.STABLE if vote(group) == group.protocol_name:
             member.join_request = None
+            group.subscribed_topics = subscribed_topics(group)
             step.keep(group.record(step.now_ms))
             step.reply(request.request_id, calm_reply(group, member, old_id, was_leader, request))
 
@@ -62,6 +63,7 @@ def rename(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> Member:
         group.pending_syncs = (group.pending_syncs - {old_id}) | {new_id}
     if group.leader == old_id:
         group.leader = new_id
+    history.renamed(group, old_id, new_id)
     return old
 
 
@@ -83,6 +85,7 @@ def update(member: Member, request: JoinGroup, step: Step) -> None:
     member.client_host = request.client_host
     member.protocols = request.protocols
     member.join_request = request.request_id
+    member.is_new = False  # it has a session from the start: only a newcomer is given five minutes
     member.last_seen_ms = step.now_ms
 
 

@@ -20,11 +20,11 @@ def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     member = known_member(group, request.member_id, request.group_instance_id)
     same_generation(group, request.generation)
     same_protocol(group, request)
-    member.last_seen_ms = step.now_ms
 
     match group.state:
         case GroupState.STABLE:
             # The first answer was lost, or the leader was faster. The plan stands, so say it.
+            member.last_seen_ms = step.now_ms
             answer_sync(group, member, request.request_id, step)
             group.pending_syncs.discard(member.id)
             disarm_when_complete(group, step)
@@ -64,6 +64,7 @@ def park_sync(member: Member, request: SyncGroup, step: Step) -> None:
     if member.sync_request is not None:
         step.reply(member.sync_request, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_request = request.request_id
+    member.last_seen_ms = step.now_ms
 
 
 def accept_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> None:

@@ -7,7 +7,7 @@ PROTOS := $(wildcard proto/*/rpc/v1/*.proto)
 SERVICES := $(wildcard proto/*/rpc/v1/*_service.proto)
 SEEDS ?= 500
 
-.PHONY: demo test check fmt proto proto-check sim bench clean
+.PHONY: demo test check fmt proto proto-check properties sim bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
@@ -33,6 +33,11 @@ proto: $(VENV)/.installed-dev
 
 proto-check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/unit/test_generated_code.py
+
+# Every setting at its default, written from the model; a test holds the file against it.
+properties: $(VENV)/.installed
+	$(BIN)/python -c 'from coordinator.config import render_properties; print(render_properties(), end="")' \
+		> deploy/coordinator.properties
 
 # Thousands of seeds: make sim SEEDS=5000
 sim: $(VENV)/.installed-dev

@@ -2,8 +2,9 @@
 
 Each line is answered before the next one is read, and the answer is flushed: a program may hold a conversation. A line
 that cannot be answered is named on standard error by its number and leaves an empty line on standard output, so that
-answers stay in step with problems; the others are answered, and the exit code at the end is 2 (1 when the only failures
-were those of an assignor on a good problem). An assignor that exceeds --deadline is stopped and reported like one that raises.
+answers stay in step with problems. The others are answered all the same, and the exit code at the end is 2, or 1 when
+only assignors failed, on good problems. An assignor that exceeds --deadline is stopped and reported like one that
+raises.
 """
 
 import json

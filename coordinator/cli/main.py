@@ -18,6 +18,7 @@ COMMANDS = {
     "consume": Lazy("coordinator.cli.consume:consume", "Print a topic's values, alone or as member of a group."),
     "groups": Lazy("coordinator.cli.groups:groups", "Look into consumer groups, and explain their rebalances."),
     "assign": Lazy("coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
+    "health": Lazy("coordinator.cli.health:health", "Ask a node whether it serves."),
     "demo-worker": Lazy("coordinator.cli.demo.worker:demo_worker", ""),
 }
 
@@ -50,4 +51,4 @@ def flush() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None

@@ -1,0 +1,114 @@
+"""The ledger's entry of one rebalance, told to people: cause, who, phases, moves, the time partitions were unowned."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.text import Text
+
+from coordinator.cli.words import Names, duration, moment, plural, spans
+from coordinator.rpc.v1 import ledger_pb2
+
+MAX_MOVE_LINES = 12
+"""Per rebalance, for people; json and yaml show every move."""
+
+OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow"}
+PHASE_WORDS = {"join": "last to join", "plan": "planned by", "settle": "last to fetch its share"}
+
+
+def names_of(rebalances: Iterable[ledger_pb2.Rebalance], *, full: bool = False) -> Names:
+    """Short names over all members that the entries mention."""
+    ids: set[str] = set()
+    for entry in rebalances:
+        ids.add(entry.culprit)
+        ids.update(member.member_id for member in entry.members)
+        ids.update(end for move in entry.moves for end in (move.source, move.target))
+        ids.update(member for phase in entry.phases for member in phase.waited_for)
+    return Names(ids, full=full)
+
+
+def cause_word(entry: ledger_pb2.Rebalance) -> str:
+    name = ledger_pb2.RebalanceCause.Name(entry.cause)
+    return name.removeprefix("REBALANCE_CAUSE_").replace("_", " ").lower()
+
+
+def outcome_word(entry: ledger_pb2.Rebalance) -> str:
+    return ledger_pb2.RebalanceOutcome.Name(entry.outcome).removeprefix("REBALANCE_OUTCOME_").lower()
+
+
+def told(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
+    """The lines of one rebalance."""
+    yield heading(entry)
+    for label, lines in sections(entry, names):
+        for at, line in enumerate(lines):
+            text = Text(f"  {label if at == 0 else '':<8} ", style="dim")
+            yield text.append_text(line)
+
+
+def heading(entry: ledger_pb2.Rebalance) -> Text:
+    outcome = outcome_word(entry)
+    text = Text(f"Rebalance {entry.number}", style="bold")
+    text.append(f"   generation {entry.previous_generation} -> {entry.generation}", style="not bold")
+    text.append(f"   {moment(entry.started_at_ms)}", style="not bold dim")
+    text.append(f"   took {duration(took_ms(entry))}   ", style="not bold")
+    return text.append(outcome, style=f"not bold {OUTCOME_STYLES.get(outcome, '')}".strip())
+
+
+def took_ms(entry: ledger_pb2.Rebalance) -> int:
+    """The phases' sum, which goes on after the plan until every member has its share; else the entry's own ends."""
+    return sum(phase.duration_ms for phase in entry.phases) or max(0, entry.ended_at_ms - entry.started_at_ms)
+
+
+def sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[str, Sequence[Text]]]:
+    yield "cause", [cause_line(entry, names)]
+    if entry.detail:
+        yield "why", [Text(names.in_text(entry.detail))]
+    if entry.client_reason and entry.client_reason not in entry.detail:
+        yield "said", [Text(f'"{entry.client_reason}"')]
+    if entry.phases:
+        yield "phases", [Text("   ").join(phase_text(phase, names) for phase in entry.phases)]
+    if entry.protocol_name:
+        yield "assignor", [Text(entry.protocol_name)]
+    yield "moved", list(move_lines(entry, names))
+    if entry.also:
+        yield "also", [Text(names.in_text(line)) for line in entry.also]
+
+
+def cause_line(entry: ledger_pb2.Rebalance, names: Names) -> Text:
+    text = Text(cause_word(entry), style="bold yellow")
+    if entry.culprit:
+        at = f" at {entry.culprit_client_host}" if entry.culprit_client_host else ""
+        text.append(f"   by {names[entry.culprit]}{at}", style="not bold default")
+    return text
+
+
+def phase_text(phase: ledger_pb2.RebalancePhase, names: Names) -> Text:
+    text = Text(f"{phase.name} {duration(phase.duration_ms)}")
+    waited = [names[member] for member in phase.waited_for if member]
+    if waited:
+        text.append(f" ({PHASE_WORDS.get(phase.name, 'waited for')} {waited[-1]})", style="dim")
+    return text
+
+
+def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
+    total = f"{entry.unowned_partition_seconds:.2f} partition-seconds unowned"
+    yield Text(f"{plural(len(entry.moves), 'partition')}, {total}" if entry.moves else f"nothing; {total}")
+    grouped: dict[tuple[str, str, str, str], list[ledger_pb2.PartitionMove]] = defaultdict(list)
+    for move in entry.moves:
+        grouped[move.topic, move.source, move.target, move.why].append(move)
+    for number, ((topic, source, target, why), moves) in enumerate(grouped.items()):
+        if number == MAX_MOVE_LINES:
+            yield Text(f"... and {len(grouped) - MAX_MOVE_LINES} lines more; -o json shows them all", style="dim")
+            return
+        text = Text(f"{topic} {spans(move.partition for move in moves)}", style="cyan")
+        text.append(f"   {names[source] or 'nobody'} -> {names[target] or 'nobody'}", style="default")
+        text.append(f"   {unowned(moves)}", style="default")
+        yield text.append(f"   {names.in_text(why)}" if why else "", style="dim")
+
+
+def unowned(moves: Sequence[ledger_pb2.PartitionMove]) -> str:
+    """How long these partitions had no owner, at least and at most."""
+    known = [move.unowned_ms for move in moves if move.unowned_ms >= 0]
+    if not known:
+        return "still unowned"
+    low, high = duration(min(known)), duration(max(known))
+    return f"unowned {low}" if low == high else f"unowned {low} to {high}"

@@ -1,0 +1,81 @@
+"""How numbers, times and member ids are written for people."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+MEMBER_ID = re.compile(r"^(?P<client>.*)-(?P<start>[0-9a-f]{4})[0-9a-f]{4}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""A client id or group instance id, and the UUID that the coordinator added."""
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Partition numbers, neighbours joined.
+
+    >>> spans([7, 0, 1, 2, 4])
+    '0-2,4,7'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+
+
+def duration(ms: float) -> str:
+    """A length of time that is read at a glance.
+
+    >>> duration(4), duration(3412), duration(95_000)
+    ('4 ms', '3.41 s', '1 min 35 s')
+    """
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.2f} s"
+    return f"{ms // 60_000:.0f} min {ms % 60_000 / 1000:.0f} s"
+
+
+def moment(epoch_ms: int) -> str:
+    """Local time with milliseconds."""
+    return datetime.fromtimestamp(epoch_ms / 1000).isoformat(" ", "milliseconds")
+
+
+def plural(count: int, noun: str) -> str:
+    """
+    >>> plural(1, "line"), plural(1200, "line")
+    ('1 line', '1,200 lines')
+    """
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+class Names:
+    """Short names of members: the client id where only one member bears it, otherwise with the start of the UUID."""
+
+    def __init__(self, member_ids: Iterable[str], *, full: bool = False) -> None:
+        ids = sorted(set(member_ids) - {""})
+        self._short = {member: member if full else short for member, short in shortened(ids).items()}
+        self._longest_first = sorted(self._short, key=len, reverse=True)
+
+    def __getitem__(self, member_id: str) -> str:
+        return self._short.get(member_id, member_id)
+
+    def in_text(self, text: str) -> str:
+        """A sentence with each member id replaced by its short name."""
+        for member_id in self._longest_first:
+            text = text.replace(member_id, self._short[member_id])
+        return text
+
+
+def shortened(member_ids: Iterable[str]) -> Mapping[str, str]:
+    matches = {member: MEMBER_ID.match(member) for member in member_ids}
+    clients = [match["client"] for match in matches.values() if match]
+    short: dict[str, str] = {}
+    for member, match in matches.items():
+        if match is None:
+            short[member] = member
+        elif match["client"] and clients.count(match["client"]) == 1:
+            short[member] = match["client"]
+        else:
+            short[member] = f"{match['client'] or 'member'}-{match['start']}"
+    return short

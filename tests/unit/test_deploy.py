@@ -1,0 +1,182 @@
+"""What lies in deploy/ agrees with the code: settings, ports, commands, and how long a drain may take."""
+
+import configparser
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from coordinator.cli.main import cli
+from coordinator.config import Settings, load_settings, parse_address, render_properties
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PROPERTIES = DEPLOY / "coordinator.properties"
+PORT = Settings().listen_port
+DRAIN_S = Settings().shutdown_timeout_ms / 1000
+USER = 10001
+
+
+def dockerfile() -> list[tuple[str, str]]:
+    """(INSTRUCTION, rest) pairs, with continued lines joined and comments left out."""
+    text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in lines]
+
+
+def instruction(name: str) -> str:
+    return [rest for instruction, rest in dockerfile() if instruction == name][-1]
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    documents = yaml.safe_load_all((DEPLOY / "kubernetes/muster.yaml").read_text())
+    return {document["kind"]: document for document in documents}
+
+
+def container() -> dict[str, Any]:
+    pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]
+    assert len(pod["containers"]) == 1
+    found: dict[str, Any] = pod["containers"][0]
+    return found
+
+
+def node_of_compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["node"]
+    return found
+
+
+def unit() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string((DEPLOY / "muster.service").read_text())
+    return parser
+
+
+def command_lines() -> Iterator[tuple[str, list[str]]]:
+    """Every `muster` command line that these files run, without the word itself."""
+    assert json.loads(instruction("ENTRYPOINT")) == ["muster"]
+    yield "Dockerfile CMD", json.loads(instruction("CMD"))
+    yield "Dockerfile HEALTHCHECK", json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])[1:]
+    yield "compose command", node_of_compose()["command"]
+    yield "compose healthcheck", node_of_compose()["healthcheck"]["test"][2:]
+    yield "kubernetes args", container()["args"]
+    yield "systemd ExecStart", shlex.split(unit()["Service"]["ExecStart"])[1:]
+
+
+def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
+    """The sub-command and its parameters, as click reads them; unknown ones raise."""
+    context = click.Context(cli)
+    name, command, rest = cli.resolve_command(context, list(arguments))
+    assert name is not None
+    assert command is not None
+    return name, command.make_context(name, rest, parent=context).params
+
+
+def settings_of(arguments: list[str], file: Path) -> Settings:
+    name, params = parsed([argument.replace("$(POD_NAME)", "muster-0") for argument in arguments])
+    assert name == "serve"
+    given = dict(params["overrides"])
+    given |= {"log.dirs": params["data"]} if params["data"] else {}
+    given |= {"listeners": params["listen"]} if params["listen"] else {}
+    return load_settings(file, given)
+
+
+@pytest.mark.parametrize(("where", "arguments"), list(command_lines()), ids=lambda value: str(value)[:30])
+def test_every_command_line_is_one_that_muster_understands(where: str, arguments: list[str]) -> None:
+    name, _ = parsed(arguments)
+    assert name in ("serve", "health"), where
+
+
+def test_the_properties_file_is_current() -> None:
+    assert PROPERTIES.read_text() == render_properties(), "run: make properties"
+
+
+def test_the_properties_file_sets_every_setting_to_its_default() -> None:
+    assert load_settings(PROPERTIES, {}) == Settings()
+
+
+@pytest.mark.parametrize("arguments", [json.loads(instruction("CMD")), node_of_compose()["command"]])
+def test_a_container_listens_everywhere_on_the_default_port_and_keeps_data_in_its_volume(arguments: list[str]) -> None:
+    settings = settings_of(arguments, PROPERTIES)
+    assert (settings.listen_host, settings.listen_port) == ("0.0.0.0", PORT)
+    assert settings.advertised_address(0).port == PORT
+    assert settings.data_dir == Path(instruction("VOLUME"))
+
+
+def test_the_image_exposes_the_port_and_drains_on_sigterm_as_an_ordinary_user() -> None:
+    assert instruction("EXPOSE") == str(PORT)
+    assert instruction("STOPSIGNAL") == "SIGTERM"
+    assert instruction("USER") == f"{USER}:{USER}"
+    assert f"--uid {USER}" in " ".join(rest for name, rest in dockerfile() if name == "RUN")
+    assert instruction("ENTRYPOINT").startswith("["), "a shell in between would keep SIGTERM from the node"
+
+
+def test_the_image_builds_from_files_that_exist_and_the_build_context_lets_through() -> None:
+    allowed = {line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line[0] == "!"}
+    sources = {
+        source
+        for name, rest in dockerfile()
+        if name == "COPY" and not rest.startswith("--from")
+        for source in rest.split()[:-1]
+    }
+    packages = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+    assert {name.rstrip("*") for name in packages["include"]} <= sources
+    assert sources <= allowed
+    assert [source for source in sources if not (DEPLOY.parent / source).exists()] == []
+
+
+def test_compose_publishes_the_port_and_waits_for_the_drain() -> None:
+    node = node_of_compose()
+    assert node["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
+    assert int(node["stop_grace_period"].rstrip("s")) > DRAIN_S
+    assert (DEPLOY / node["build"]["context"] / node["build"]["dockerfile"]).is_file()
+
+
+def test_the_unit_keeps_its_data_where_the_command_says_and_waits_for_the_drain() -> None:
+    service = unit()["Service"]
+    _, params = parsed(shlex.split(service["ExecStart"])[1:])
+    assert params["data"] == f"/var/lib/{service['StateDirectory']}"
+    assert int(service["TimeoutStopSec"]) > DRAIN_S
+    assert service["KillSignal"] == "SIGTERM"
+    assert service["RestartPreventExitStatus"].split() == ["2", "5"]
+
+
+def test_kubernetes_settings_ports_and_probes_agree_with_the_node(tmp_path: Path) -> None:
+    node, service = container(), manifests()["Service"]["spec"]
+    file = tmp_path / "coordinator.properties"
+    file.write_text(manifests()["ConfigMap"]["data"]["coordinator.properties"])
+    settings = settings_of(node["args"], file)
+    assert settings.listen_port == PORT
+    assert [port["containerPort"] for port in node["ports"]] == [PORT]
+    assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [(PORT, node["ports"][0]["name"])]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert node[probe]["grpc"] == {"port": PORT}
+    assert {"name": "data", "mountPath": str(settings.data_dir)} in node["volumeMounts"]
+
+
+def test_kubernetes_tells_clients_the_pods_own_name(tmp_path: Path) -> None:
+    stateful = manifests()["StatefulSet"]
+    given = parsed(container()["args"])[1]["overrides"]["advertised.listeners"]
+    told = given.replace("$(POD_NAME)", "muster-0").replace("$(POD_NAMESPACE)", "default")
+    assert parse_address(told) == (f"muster-0.{stateful['spec']['serviceName']}.default.svc", PORT)
+    assert set(re.findall(r"\$\((\w+)\)", given)) <= {variable["name"] for variable in container()["env"]}
+
+
+def test_the_pod_is_one_ordinary_user_that_may_drain_before_it_is_killed() -> None:
+    spec = manifests()["StatefulSet"]["spec"]
+    pod = spec["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == USER
+    assert pod["terminationGracePeriodSeconds"] > DRAIN_S
+    assert spec["serviceName"] == manifests()["Service"]["metadata"]["name"]
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+    assert manifests()["Service"]["spec"]["selector"] == spec["template"]["metadata"]["labels"]
+    claimed = {claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"]}
+    provided = claimed | {volume["name"] for volume in pod["volumes"]}
+    assert {mount["name"] for mount in container()["volumeMounts"]} <= provided

@@ -9,25 +9,27 @@ partitions or through the hub of all members with the same subscription and rack
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assignors.claims import NOBODY
 from assignors.flow import UNLIMITED, Network
 from assignors.levels import Carrying, fairest
 
-Share = dict[str, list[int]]
+Share = dict[int, list[int]]
+
+
+MemberLevel = tuple[list[int], int, int]  # members, floor, how many carry one more
 
 
 @dataclass
 class Pool:
     """Partitions of one topic that are alike: same topic, same replica racks."""
 
-    topic: str
+    topic: int
     racks: frozenset[str] | None
-    free: list[int] = field(default_factory=list)
-    kept: dict[int, list[int]] = field(default_factory=dict)  # owner -> partitions
     size: int = 0
+    kept: dict[int, int] = field(default_factory=dict)  # rightful owner -> how many
 
     def far_from(self, rack: str | None) -> bool:
         return self.racks is not None and rack is not None and rack not in self.racks
@@ -35,32 +37,46 @@ class Pool:
 
 @dataclass(frozen=True)
 class Group:
-    """Members that are alike: same subscription and, where racks count, same rack."""
+    """Members that are alike: same subscription (`kind`, counted from 0) and, where racks count, same rack."""
 
-    topics: tuple[str, ...]
+    kind: int
+    topics: tuple[int, ...]
     rack: str | None
     members: list[int]
 
 
 def balance(
-    counts: Mapping[str, int],
-    subscriptions: Sequence[tuple[str, ...]],
-    held: Mapping[str, Sequence[int]],
-    racks: Mapping[str, Sequence[frozenset[str]]] | None = None,
+    counts: Sequence[int],
+    subscriptions: Sequence[tuple[int, ...]],
+    held: Sequence[Sequence[int] | None],
+    racks: Sequence[Sequence[frozenset[str]]] | None = None,
     member_racks: Sequence[str | None] = (),
 ) -> list[Share]:
-    """A share for each member.
+    """A share for each member: {topic: partitions}, topics by number.
 
-    `counts`: partitions of each topic with a subscriber. `subscriptions`: each member's topics, sorted,
-    all in `counts`. `held`: rightful owner by partition. `racks` is None when racks do not count.
+    `counts`: partitions of each topic; each has a subscriber. `subscriptions`: each member's topics,
+    sorted. `held`: rightful owner by partition, or None. `racks` is None when racks do not count.
     """
-    pools = make_pools(counts, held, racks)
+    pools, members_of = make_pools(counts, held, racks)
     groups = make_groups(subscriptions, member_racks if racks is not None else ())
-    exchange = Exchange(pools, groups, len(subscriptions))
+    levels, guide = member_levels(pools, groups, lying(pools, groups))
+    exchange = Exchange(pools, groups, len(subscriptions), levels, guide)
     exchange.net.run()
-    shares: list[Share] = [{} for _ in subscriptions]
-    exchange.keep(shares)
-    exchange.gain(shares)
+    return _hand_out(exchange, members_of, len(subscriptions))
+
+
+def _hand_out(exchange: Exchange, members_of: Sequence[dict[int, list[int]]], members: int) -> list[Share]:
+    shares: list[Share] = [{} for _ in range(members)]
+    free = [owned.pop(NOBODY, []) for owned in members_of]
+    for number, member, stay in exchange.staying():
+        partitions = members_of[number][member]
+        if stay:
+            shares[member].setdefault(exchange.pools[number].topic, []).extend(partitions[:stay])
+        free[number].extend(partitions[stay:])
+    for partitions in free:
+        partitions.sort(reverse=True)
+    for number, member in exchange.gains():
+        shares[member].setdefault(exchange.pools[number].topic, []).append(free[number].pop())
     for share in shares:
         for partitions in share.values():
             partitions.sort()
@@ -68,35 +84,34 @@ def balance(
 
 
 def make_pools(
-    counts: Mapping[str, int],
-    held: Mapping[str, Sequence[int]],
-    racks: Mapping[str, Sequence[frozenset[str]]] | None,
-) -> list[Pool]:
+    counts: Sequence[int],
+    held: Sequence[Sequence[int] | None],
+    racks: Sequence[Sequence[frozenset[str]]] | None,
+) -> tuple[list[Pool], list[dict[int, list[int]]]]:
+    """The pools, and for each of them its partitions by owner."""
     pools: list[Pool] = []
-    for topic, count in counts.items():
-        owners = held.get(topic) or (NOBODY,) * count
-        alike: dict[frozenset[str] | None, Pool] = {}
+    members_of: list[dict[int, list[int]]] = []
+    for topic, (count, holders) in enumerate(zip(counts, held, strict=True)):
+        owners = holders or (NOBODY,) * count
+        alike: dict[frozenset[str] | None, dict[int, list[int]]] = {}
         for partition in range(count):
             near = racks[topic][partition] if racks is not None else None
-            if near not in alike:
-                alike[near] = Pool(topic, near)
-            pool = alike[near]
-            pool.size += 1
-            owner = owners[partition]
-            if owner == NOBODY:
-                pool.free.append(partition)
-            else:
-                pool.kept.setdefault(owner, []).append(partition)
-        pools.extend(alike.values())
-    return pools
+            alike.setdefault(near, {}).setdefault(owners[partition], []).append(partition)
+        for near, owned in alike.items():
+            kept = {member: len(partitions) for member, partitions in owned.items() if member != NOBODY}
+            pools.append(Pool(topic, near, sum(map(len, owned.values())), kept))
+            members_of.append(owned)
+    return pools, members_of
 
 
-def make_groups(subscriptions: Sequence[tuple[str, ...]], member_racks: Sequence[str | None]) -> list[Group]:
-    groups: dict[tuple[tuple[str, ...], str | None], Group] = {}
+def make_groups(subscriptions: Sequence[tuple[int, ...]], member_racks: Sequence[str | None]) -> list[Group]:
+    kinds: dict[tuple[int, ...], int] = {}
+    groups: dict[tuple[int, str | None], Group] = {}
     for index, topics in enumerate(subscriptions):
         rack = (member_racks[index] or None) if member_racks else None
         if topics:
-            groups.setdefault((topics, rack), Group(topics, rack, [])).members.append(index)
+            kind = kinds.setdefault(topics, len(kinds))
+            groups.setdefault((kind, rack), Group(kind, topics, rack, [])).members.append(index)
     return list(groups.values())
 
 
@@ -106,15 +121,26 @@ class Exchange:
     It starts from "everybody keeps what is near"; what is too much flows to where there is too little.
     """
 
-    def __init__(self, pools: list[Pool], groups: list[Group], members: int) -> None:
-        self.pools, self.groups = pools, groups
+    def __init__(
+        self,
+        pools: Sequence[Pool],
+        groups: Sequence[Group],
+        members: int,
+        levels: Sequence[MemberLevel],
+        guide: list[dict[int, int]],
+        givers: frozenset[int] | None = None,
+    ) -> None:
+        """`givers` limits who may lose what it owns; None means anybody."""
+        self.pools, self.groups, self.guide = pools, groups, guide
         self.first_member = len(pools) + len(groups)
-        levels, self.guide = _levels(pools, groups)
         self.net = Network(self.first_member + members + len(levels))
         self.far = sum(pool.size for pool in pools) + 1  # One mismatch outweighs all moves.
         self.loads = [0] * members
         self.into = [self.net.add(self.net.source, number, pool.size) for number, pool in enumerate(pools)]
-        self.kept = self._add_kept()
+        self.kept = self._add_kept(givers)
+        self.by_topic: dict[int, list[int]] = {}
+        for number, pool in enumerate(pools):
+            self.by_topic.setdefault(pool.topic, []).append(number)
         self.pool_hub = [self._add_hub(place) for place in range(len(groups))]
         self.hub_member = [
             {member: self._add(len(pools) + place, member) for member in group.members}
@@ -128,32 +154,30 @@ class Exchange:
     def _add(self, hub: int, member: int) -> int:
         return self.net.add(hub, self.first_member + member, UNLIMITED)
 
-    def _add_kept(self) -> list[tuple[int, int, int]]:
+    def _add_kept(self, givers: frozenset[int] | None) -> list[tuple[int, int, int]]:
         """(pool, member, arc): what members own stays theirs for a start, unless it lies far away."""
         rack_of = {member: group.rack for group in self.groups for member in group.members}
         arcs: list[tuple[int, int, int]] = []
+        net = self.net
         for number, pool in enumerate(self.pools):
-            for member, partitions in pool.kept.items():
-                count, node = len(partitions), self.first_member + member
+            for member, count in pool.kept.items():
                 if pool.far_from(rack_of[member]):
-                    arc = self.net.add(number, node, count, self.far - 1)
-                else:
-                    arc = self.net.add(number, node, 0, -1, flow=count)
-                    self.net.room[self.into[number]] -= count
-                    self.loads[member] += count
-                arcs.append((number, member, arc))
+                    arc = net.add(number, self.first_member + member, count, self.far - 1)
+                    arcs.append((number, member, arc))
+                    continue
+                net.room[self.into[number]] -= count
+                self.loads[member] += count
+                if givers is None or member in givers:
+                    arcs.append((number, member, net.add(number, self.first_member + member, 0, -1, count)))
         return arcs
 
     def _add_hub(self, place: int) -> dict[int, int]:
         """{pool: arc} into the hub of a group."""
-        group = self.groups[place]
-        wanted = set(group.topics)
+        group, hub = self.groups[place], len(self.pools) + place
         return {
-            number: self.net.add(
-                number, len(self.pools) + place, UNLIMITED, self.far if pool.far_from(group.rack) else 0
-            )
-            for number, pool in enumerate(self.pools)
-            if pool.topic in wanted
+            number: self.net.add(number, hub, UNLIMITED, self.far if self.pools[number].far_from(group.rack) else 0)
+            for topic in group.topics
+            for number in self.by_topic[topic]
         }
 
     def _add_level(self, node: int, members: list[int], floor: int, extras: int) -> None:
@@ -181,75 +205,76 @@ class Exchange:
             ways.sort(key=len)
             ways.reverse()
             for number, arc in self.pool_hub[place].items():
-                left = self.guide[number].get(group.topics, 0) if not net.cost[arc] else 0
+                left = self.guide[number].get(group.kind, 0) if not net.cost[arc] else 0
                 while left and ways and net.room[self.into[number]]:
                     path = [self.into[number], arc, *ways[-1]]
                     amount = min(left, min(net.room[step] for step in path))
                     net.send(path, amount)
                     left -= amount
-                    self.guide[number][group.topics] -= amount
+                    self.guide[number][group.kind] -= amount
                     if not min(net.room[step] for step in ways[-1]):
                         ways.pop()
 
-    def keep(self, shares: list[Share]) -> None:
-        """Hand over what is kept; what is not goes back to its pool."""
-        for number, member, arc in self.kept:
-            pool = self.pools[number]
-            partitions, stay = pool.kept[member], self.net.flow(arc)
-            if stay:
-                shares[member].setdefault(pool.topic, []).extend(partitions[:stay])
-            pool.free.extend(partitions[stay:])
+    def done(self) -> bool:
+        """Whether everything found its place."""
+        return not any(self.net.room[arc] for arc in self.net.out[self.net.source])
 
-    def gain(self, shares: list[Share]) -> None:
-        """Deal what flows through each hub to its members in turn, so that topics spread."""
-        for pool in self.pools:
-            pool.free.sort(reverse=True)
+    def staying(self) -> Iterator[tuple[int, int, int]]:
+        """(pool, member, how many it keeps) for every pool and owner that may lose some."""
+        for number, member, arc in self.kept:
+            yield number, member, self.net.flow(arc)
+
+    def gains(self) -> Iterator[tuple[int, int]]:
+        """(pool, member) for every unit from a hub, dealt to its members in turn so that topics spread."""
         for pool_arcs, member_arcs in zip(self.pool_hub, self.hub_member, strict=True):
             needs = {member: self.net.flow(arc) for member, arc in member_arcs.items()}
             turn = deque(member for member, need in needs.items() if need)
             for number, arc in pool_arcs.items():
-                pool = self.pools[number]
                 for _ in range(self.net.flow(arc)):
                     member = turn.popleft()
-                    shares[member].setdefault(pool.topic, []).append(pool.free.pop())
+                    yield number, member
                     needs[member] -= 1
                     if needs[member]:
                         turn.append(member)
 
 
-_MemberLevel = tuple[list[int], int, int]
-
-
-def _levels(pools: list[Pool], groups: list[Group]) -> tuple[list[_MemberLevel], list[dict[tuple[str, ...], int]]]:
-    """Levels of members, and by pool how many units beyond those kept go to each subscription."""
-    kinds: dict[tuple[str, ...], list[int]] = {}
-    for group in groups:
-        kinds.setdefault(group.topics, []).extend(group.members)
-    words = list(kinds)
-    kind_of = {member: kind for kind, word in enumerate(words) for member in kinds[word]}
-    readers: dict[str, list[int]] = {}
-    for kind, word in enumerate(words):
-        for topic in word:
-            readers.setdefault(topic, []).append(kind)
-    start: list[dict[int, int]] = []
+def lying(pools: Sequence[Pool], groups: Sequence[Group]) -> list[dict[int, int]]:
+    """Units that each kind of subscription holds of each pool."""
+    kind_of = {member: group.kind for group in groups for member in group.members}
+    out: list[dict[int, int]] = []
     for pool in pools:
-        lying: dict[int, int] = {}
-        for member, partitions in pool.kept.items():
-            lying[kind_of[member]] = lying.get(kind_of[member], 0) + len(partitions)
-        start.append(lying)
+        held: dict[int, int] = {}
+        for member, count in pool.kept.items():
+            held[kind_of[member]] = held.get(kind_of[member], 0) + count
+        out.append(held)
+    return out
+
+
+def member_levels(
+    pools: Sequence[Pool], groups: Sequence[Group], start: Sequence[Mapping[int, int]]
+) -> tuple[list[MemberLevel], list[dict[int, int]]]:
+    """Levels of members, and by pool how many units beyond those held go to each kind of subscription."""
+    kinds: dict[int, list[int]] = {}
+    readers: dict[int, list[int]] = {}
+    for group in groups:
+        if group.kind not in kinds:
+            for topic in group.topics:
+                readers.setdefault(topic, []).append(group.kind)
+        kinds.setdefault(group.kind, []).extend(group.members)
     levels, flows = fairest(
         Carrying(
             supplies=[pool.size for pool in pools],
             takers=[readers[pool.topic] for pool in pools],
-            sizes=[len(kinds[word]) for word in words],
+            sizes=[len(kinds[kind]) for kind in range(len(kinds))],
             start=start,
         )
     )
     guide = [
-        {words[kind]: units - lying.get(kind, 0) for kind, units in flow.items() if units > lying.get(kind, 0)}
-        for flow, lying in zip(flows, start, strict=True)
+        {kind: units - held.get(kind, 0) for kind, units in flow.items() if units > held.get(kind, 0)}
+        for flow, held in zip(flows, start, strict=True)
     ]
     members = [
-        (sorted(m for kind in level.groups for m in kinds[words[kind]]), level.floor, level.extras) for level in levels
+        (sorted(member for kind in level.groups for member in kinds[kind]), level.floor, level.extras)
+        for level in levels
     ]
     return members, guide

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
 
 
@@ -28,14 +30,14 @@ class RoundRobinAssignor:
         members = snapshot.ordered_members()
         topics = snapshot.subscribed_topics()
         if len({frozenset(topics).intersection(member.topics) for member in members}) == 1:
-            return deal_alike(snapshot, members, topics)
+            return deal_alike(snapshot, [member.id for member in members], topics)
         return deal_in_turn(snapshot, members, topics)
 
 
-def deal_alike(snapshot: Snapshot, members: list[Member], topics: list[str]) -> Plan:
+def deal_alike(snapshot: Snapshot, members: Sequence[str], topics: Sequence[str]) -> dict[str, dict[str, range]]:
     """Equal subscriptions: every member's share of a topic is a range with the stride of the group."""
     among = len(members)
-    plan: dict[str, dict[str, range]] = {member.id: {} for member in members}
+    plan: dict[str, dict[str, range]] = {member: {} for member in members}
     shares = list(plan.values())
     turn = 0
     for topic in topics:

@@ -8,6 +8,7 @@ from assignors import fair
 from assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
 from assignors.claims import NOBODY, owner_table
 from assignors.range_racks import partition_racks
+from assignors.roundrobin import deal_alike
 
 Share = dict[str, list[int]]
 
@@ -33,54 +34,58 @@ class StickyAssignor:
 def sticky_plan(snapshot: Snapshot) -> Plan | Assignment:
     """The plan that every sticky kind shares."""
     if snapshot.large and not snapshot.racks:
-        columns = snapshot.columns
-        if columns.alike:
-            from assignors import fast
+        from assignors import fair_columns
 
-            return Assignment(columns.table(fast.sticky_owner_alike(columns)))
+        return Assignment(snapshot.columns.table(fair_columns.sticky_owner(snapshot.columns)))
     members = snapshot.ordered_members()
     topics = snapshot.subscribed_topics()
+    subscriptions = interned_subscriptions(members, topics)
     counts = {topic: snapshot.topics[topic] for topic in topics}
     held = owner_table(counts, members)
-    subscriptions = interned_subscriptions(members, topics)
     racks = racks_that_count(snapshot, members, topics)
-    plan: dict[str, Share] = {member.id: {} for member in members}
     readers = [index for index, subscription in enumerate(subscriptions) if subscription]
+    plan: dict[str, Mapping[str, Sequence[int]]] = {member.id: {} for member in members}
     if racks is None and len({subscriptions[index] for index in readers}) == 1:
-        shares = share_alike(counts, held, readers)
-        for index, share in zip(readers, shares, strict=True):
+        if not held:
+            return {**plan, **deal_alike(snapshot, [members[index].id for index in readers], topics)}
+        for index, share in zip(readers, share_alike(counts, held, readers), strict=True):
             plan[members[index].id] = share
-        return plan
-    member_racks = [member.rack or None for member in members]
-    if readers:
-        for member, share in zip(members, fair.balance(counts, subscriptions, held, racks, member_racks), strict=True):
-            plan[member.id] = share
+    elif readers:
+        shares = fair.balance(
+            list(counts.values()),
+            subscriptions,
+            [held.get(topic) for topic in topics],
+            racks,
+            [member.rack or None for member in members],
+        )
+        for member, numbered in zip(members, shares, strict=True):
+            plan[member.id] = {topics[number]: partitions for number, partitions in numbered.items()}
     return plan
 
 
-def interned_subscriptions(members: Sequence[Member], topics: Sequence[str]) -> list[tuple[str, ...]]:
-    """Each member's topics, those of the group only, in the group's order; equal ones are one object."""
+def interned_subscriptions(members: Sequence[Member], topics: Sequence[str]) -> list[tuple[int, ...]]:
+    """Each member's topics as sorted places in `topics`; equal ones are one object."""
     place = {topic: number for number, topic in enumerate(topics)}
-    known: dict[tuple[str, ...], tuple[str, ...]] = {}
-    out: list[tuple[str, ...]] = []
+    known: dict[tuple[str, ...], tuple[int, ...]] = {}
+    out: list[tuple[int, ...]] = []
     for member in members:
         if member.topics not in known:
-            known[member.topics] = tuple(sorted(place.keys() & set(member.topics), key=place.__getitem__))
+            known[member.topics] = tuple(sorted({place[topic] for topic in member.topics if topic in place}))
         out.append(known[member.topics])
     return out
 
 
 def racks_that_count(
     snapshot: Snapshot, members: Sequence[Member], topics: Sequence[str]
-) -> dict[str, list[frozenset[str]]] | None:
-    """Racks by partition, or None when they cannot matter (KIP-881): no rack in common with a member,
-    or every partition in every rack."""
+) -> list[list[frozenset[str]]] | None:
+    """Racks by topic and partition, or None when they cannot matter (KIP-881): no rack in common with a
+    member, or every partition in every rack."""
     asked = {member.rack for member in members if member.rack}
     if not asked or not snapshot.racks:
         return None
-    racks = {topic: partition_racks(snapshot, topic) for topic in topics}
-    offered = frozenset(rack for by in racks.values() for near in by for rack in near)
-    if not asked & offered or all(near == offered for by in racks.values() for near in by):
+    racks = [partition_racks(snapshot, topic) for topic in topics]
+    offered = frozenset(rack for by in racks for near in by for rack in near)
+    if not asked & offered or all(near == offered for by in racks for near in by):
         return None
     return racks
 

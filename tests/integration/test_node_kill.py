@@ -1,0 +1,16 @@
+"""The short form of `python -m tests.torture.node_kill`."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.torture.node_kill import torture
+
+pytestmark = pytest.mark.integration
+
+
+def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    promises = asyncio.run(torture(rounds=5, seed=7, data=tmp_path / "data"))
+    assert promises.commits > 0
+    assert promises.rebalances > 0

@@ -1,0 +1,76 @@
+"""A real node in a process of its own, for tests that stop, kill and restart it."""
+
+import json
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+START_TIMEOUT_S = 60.0
+
+SMALL = {
+    # Few shards and short timeouts: a test node should start at once and decide soon.
+    "offsets.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+}
+
+
+class NodeProcess:
+    """`muster serve` on loopback. The port is free at the first start and stays the same afterwards."""
+
+    def __init__(self, data: Path, settings: dict[str, str] | None = None) -> None:
+        self.data = data
+        self.settings = SMALL | (settings or {})
+        self.address = "127.0.0.1:0"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start and wait until it answers; its own announcement says where."""
+        command = [str(Path(sys.executable).with_name("muster")), "serve", "--announce"]
+        command += ["--data", str(self.data), "--listen", self.address]
+        for key, value in self.settings.items():
+            command += ["--set", f"{key}={value}"]
+        log = (self.data.parent / f"{self.data.name}.log").open("ab")
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        log.close()
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], START_TIMEOUT_S)
+        line = self._process.stdout.readline() if ready else b""
+        assert line, f"the node did not start: {self.log_tail()}"
+        told = json.loads(line)
+        self.address = f"{told['host']}:{told['port']}"
+
+    def kill(self) -> None:
+        """SIGKILL: whatever was not written is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM: drain. Returns the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def log_tail(self) -> str:
+        return (self.data.parent / f"{self.data.name}.log").read_text(errors="replace")[-2000:]
+
+    def _end(self, how: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(how)
+        code = process.wait(timeout=30)
+        assert process.stdout is not None
+        process.stdout.close()
+        return code
+
+
+@contextmanager
+def running_node(data: Path, settings: dict[str, str] | None = None) -> Iterator[NodeProcess]:
+    node = NodeProcess(data, settings)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop()

@@ -171,10 +171,12 @@ class Engine:
         return True
 
     def submit_all(self, event: Event) -> None:
-        """Queue an event for every shard. The last TopicsChanged is also the first event after each load."""
+        """Queue an event for every shard. A shard that is not active hears of the topics when it is loaded."""
         if isinstance(event, TopicsChanged):
             self._topics = TopicsChanged(event.partitions)
-        self._inbox.extend((slot, slot.life, event) for slot in self._slots)
+        for slot in self._slots:
+            if slot.status is ShardStatus.ACTIVE or not isinstance(event, TopicsChanged):
+                self._inbox.append((slot, slot.life, event))
 
     def turn(self, now_ms: int) -> None:
         """Reload what fell, fire due timers, step all that is queued, and append once for each shard with records."""

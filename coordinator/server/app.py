@@ -22,6 +22,7 @@ from coordinator.server.service import Endpoint, GroupCoordinator
 from coordinator.server.shape import MalformedRequest
 from coordinator.server.watch import Watchers
 from storage.broker import Broker
+from storage.errors import StorageError
 from storage.rpc.v1 import broker_service_pb2
 from storage.service import BrokerService
 from storage.service import MalformedRequest as MalformedStorageRequest
@@ -33,6 +34,9 @@ EVERYTHING = ""
 
 LAST_WORDS_S = 0.5
 """How long the closing port waits for answers that are being sent."""
+
+TICK_S = 1.0
+"""How often the log does its periodic work."""
 
 log = structlog.get_logger("muster.node")
 
@@ -78,10 +82,11 @@ class Node:
         try:
             self._open_log()
         except BaseException:
-            await self._listener.stop(0)
+            await self._listener.give_back()
             raise
         self._start_driver()
         self.methods = Methods(self._table(), (MalformedRequest, MalformedStorageRequest))
+        self._ticking = asyncio.create_task(self._tick())
         await self._listener.start(self.methods)
         log.info("listening", host=self._bound.host, port=self._bound.port, node_id=self._settings.node_id)
         return self._bound
@@ -93,6 +98,7 @@ class Node:
         self.methods.drain()
         self._watchers.close()
         await self._answer_everyone()
+        self._ticking.cancel()
         self.broker.close()
         await self._listener.stop(LAST_WORDS_S)
         log.info("stopped")
@@ -147,6 +153,15 @@ class Node:
         before, self._partitions = self._partitions, partition_counts(self.broker)
         gone = tuple(sorted(before.keys() - self._partitions.keys()))
         self.driver.tell_all(TopicsChanged(self._partitions, gone))
+
+    async def _tick(self) -> None:
+        """Flushes by age and checkpoints, on the loop: one thread only may change the log."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                self.broker.tick(self._clock.now_ms())
+            except (OSError, StorageError) as error:
+                log.error("the log's periodic work failed", why=str(error))
 
     async def _answer_everyone(self) -> None:
         timeout_s = self._settings.shutdown_timeout_ms / 1000

@@ -1,5 +1,7 @@
 """The gRPC server of a node: its options, its port, health and reflection."""
 
+import errno
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,15 +79,18 @@ class Listener:
 
     def bind(self, host: str, port: int) -> int:
         """Take the port (0: any free one) and return it; nobody is answered yet. Raises AddressTaken."""
+        probe(host, port)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            bound = self._server.add_insecure_port(address)
+            return self._server.add_insecure_port(address)
         except RuntimeError as error:
-            raise AddressTaken(
-                f"cannot listen on {address}: the port is taken by another process, or the host is none of this "
-                "machine's; stop the other process, or choose another address in 'listeners' (port 0 takes a free one)"
-            ) from error
-        return bound
+            raise AddressTaken(f"cannot listen on {address}: {error}") from error
+
+    async def give_back(self) -> None:
+        """Free a port that was bound but never served."""
+        # grpcio closes the ports of started servers only.
+        await self._server.start()
+        await self._server.stop(0)
 
     async def start(self, methods: Methods) -> None:
         """Answer calls, and report SERVING."""
@@ -107,3 +112,30 @@ class Listener:
     async def stop(self, grace_s: float) -> None:
         """Close the port; calls still under way after the grace are cancelled."""
         await self._server.stop(grace_s)
+
+
+def probe(host: str, port: int) -> None:
+    """Find out why an address cannot be listened on, which grpcio does not tell. Raises AddressTaken."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            attempt.bind(address)
+    except OSError as error:
+        raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error)}") from error
+
+
+def cure_of(error: OSError) -> str:
+    """What is wrong with the address, and what to do."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                "another process listens there; stop it, or choose another port in 'listeners' (0 takes any free one)"
+            )
+        case errno.EACCES:
+            return "this user may not use the port; choose one above 1023 in 'listeners'"
+        case errno.EADDRNOTAVAIL:
+            return "the host is none of this machine's addresses; name one of them in 'listeners', or 0.0.0.0 for all"
+    return f"{error.strerror}; expected a host and port of this machine in 'listeners'"

@@ -1,39 +1,51 @@
-"""Structured logs on standard error: one line of text or one JSON object per event."""
+"""Structured logs on standard error: one line of text or one JSON object per event, ours and the libraries' alike."""
 
 import logging
 import sys
-from typing import Any, Literal, TextIO
+from typing import Literal, TextIO
 
 import structlog
+from structlog.typing import Processor
 
 LogFormat = Literal["console", "json"]
 
 
 def configure_logs(level: str, log_format: LogFormat, stream: TextIO | None = None) -> None:
-    """Set up structlog, and send what libraries log through the standard library to the same place.
+    """Send structlog's events, and what libraries log through the standard library, to one place in one format.
 
     `level` is a name of the logging module. Colours appear on a terminal only.
     """
     target = stream if stream is not None else sys.stderr
-    number = logging.getLevelNamesMapping()[level.upper()]
+    common: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *endings(log_format, colours=target.isatty()),
+            structlog.stdlib.filter_by_level,
+            *common,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(file=target),
-        cache_logger_on_first_use=False,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
     )
     handler = logging.StreamHandler(target)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=max(number, logging.WARNING), handlers=[handler], force=True)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=common,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *endings(log_format, colours=target.isatty()),
+            ],
+        )
+    )
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-def endings(log_format: LogFormat, *, colours: bool) -> list[Any]:
+def endings(log_format: LogFormat, *, colours: bool) -> list[Processor]:
     """The processors that turn an event into its line."""
     if log_format == "json":
-        return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(sort_keys=True)]
-    return [structlog.dev.ConsoleRenderer(colors=colours)]
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(sort_keys=True)]
+    return [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)]

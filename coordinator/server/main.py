@@ -12,10 +12,11 @@ from typing import TextIO
 import structlog
 
 from coordinator.config import Settings
+from coordinator.runtime.group_log import PartitionCountConflict
 from coordinator.server.app import Node
 from coordinator.server.listener import AddressTaken
 from coordinator.server.logs import configure_logs
-from storage.errors import StorageError
+from storage.errors import DataDirectoryError, StorageError
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -45,7 +46,7 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     node = Node(settings)
     try:
         await node.start()
-    except (AddressTaken, StorageError) as error:
+    except (AddressTaken, PartitionCountConflict, StorageError) as error:
         print(f"muster: {error}", file=sys.stderr)
         return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
     gc.freeze()
@@ -53,9 +54,8 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     if announce is not None:
         line = {"event": "listening", "host": node.bound.host, "port": node.bound.port, "pid": os.getpid()}
         print(json.dumps(line), file=announce, flush=True)
-    asked = asyncio.create_task(stop.wait())
-    await asyncio.wait({asked, node.failed}, return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
+    node.failed.add_done_callback(lambda _: stop.set())
+    await stop.wait()
     await node.stop()
     return EXIT_FAILURE if node.failed.done() else EXIT_OK
 
@@ -86,4 +86,4 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def is_conflict(error: Exception) -> bool:
     """Another process holds what this one needs."""
-    return isinstance(error, AddressTaken)
+    return isinstance(error, AddressTaken) or (isinstance(error, DataDirectoryError) and error.holder is not None)

@@ -20,7 +20,7 @@ from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import coordinator_service_pb2_grpc as pb_grpc
 from coordinator.server.dispatch import Call, Kind, Method, Overloaded
 from coordinator.server.grpc_adapter import Methods
-from coordinator.server.listener import AddressTaken, Listener, TransportLimits
+from coordinator.server.listener import AddressTaken, Listener, TransportLimits, probe
 from coordinator.server.shape import MalformedRequest
 from coordinator.server.status import DETAILS_KEY
 
@@ -61,6 +61,7 @@ class Handlers:
     """Answers each heartbeat as its group id asks; a watch goes on until its client is gone."""
 
     release: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: asyncio.Event = field(default_factory=asyncio.Event)
     watching: asyncio.Event = field(default_factory=asyncio.Event)
     watch_ended: asyncio.Event = field(default_factory=asyncio.Event)
     calls: list[Call] = field(default_factory=list)
@@ -76,6 +77,7 @@ class Handlers:
             case "bug":
                 raise ZeroDivisionError("secret")
             case "wait":
+                self.waiting.set()
                 await self.release.wait()
             case "large":
                 return pb.HeartbeatResponse(error_message="x" * (2 << 20))
@@ -286,7 +288,7 @@ def test_a_second_server_on_the_same_port_is_refused(run: Callable[[Story], None
 
     async def story() -> None:
         async with edge() as served:
-            with pytest.raises(AddressTaken, match=rf"cannot listen on 127\.0\.0\.1:{served.port}: the port is taken"):
+            with pytest.raises(AddressTaken, match=rf"cannot listen on 127\.0\.0\.1:{served.port}: another process"):
                 Listener(QUICK, [""]).bind("127.0.0.1", served.port)
 
     run(story)
@@ -328,8 +330,7 @@ def test_draining_refuses_new_calls_and_lets_the_others_finish(run: Callable[[St
         async with edge() as served, served.channel() as channel:
             stub = pb_grpc.GroupCoordinatorStub(channel)
             under_way = asyncio.ensure_future(stub.Heartbeat(pb.HeartbeatRequest(group_id="wait")))
-            while not served.handlers.arrived:
-                await stub.Heartbeat(pb.HeartbeatRequest())
+            await served.handlers.waiting.wait()
             served.methods.drain()
             error = await refused(channel, "late")
             assert error.code() is grpc.StatusCode.UNAVAILABLE
@@ -357,3 +358,15 @@ def test_health_turns_to_not_serving_before_the_port_closes(run: Callable[[Story
             watch.cancel()
 
     run(story)
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "why"),
+    [
+        ("192.0.2.1", 0, "the host is none of this machine's addresses"),
+        ("no.such.host.invalid", 9290, "expected a host"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_explained(host: str, port: int, why: str) -> None:
+    with pytest.raises(AddressTaken, match=f"cannot listen on {host}:{port}: .*{why}"):
+        probe(host, port)

@@ -1,0 +1,458 @@
+"""A whole node on loopback: groups over gRPC, clients that vanish, ordered shutdown, refused starts."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from coordinator.config import Settings, load_settings
+from coordinator.errors import ErrorCode
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.rpc.v1 import ledger_pb2
+from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from coordinator.runtime.router import partition_for
+from coordinator.server.app import Node
+from coordinator.server.listener import AddressTaken
+from storage.errors import DataDirectoryError
+from storage.rpc.v1 import broker_service_pb2 as storage_pb
+from storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
+
+pytestmark = pytest.mark.integration
+
+PATIENCE_S = 60
+Story = Callable[[], Coroutine[Any, Any, None]]
+Run = Callable[[Story], None]
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    """One event loop for all: several loops in a process share grpcio's poller and disturb each other."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def run(runner: asyncio.Runner) -> Run:
+    async def bounded(story: Story) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await story()
+
+    return lambda story: runner.run(bounded(story))
+
+
+def settings(data: Path, **more: str) -> Settings:
+    """A small node on a free port, whose groups form at once."""
+    given = {
+        "log.dirs": str(data),
+        "listeners": "127.0.0.1:0",
+        "offsets.topic.num.partitions": "4",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    return load_settings(None, given | {key.replace("_", "."): value for key, value in more.items()})
+
+
+@asynccontextmanager
+async def serving(data: Path, **more: str) -> AsyncIterator[Node]:
+    node = Node(settings(data, **more))
+    await node.start()
+    try:
+        yield node
+    finally:
+        await node.stop()
+
+
+@asynccontextmanager
+async def connected(node: Node) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{node.bound.port}") as channel:
+        yield channel
+
+
+@asynccontextmanager
+async def groups(data: Path, **more: str) -> AsyncIterator[tuple[Node, GroupCoordinatorStub]]:
+    async with serving(data, **more) as node, connected(node) as channel:
+        yield node, GroupCoordinatorStub(channel)
+
+
+def join_request(member_id: str = "", group_id: str = "g") -> pb.JoinGroupRequest:
+    return pb.JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[pb.JoinGroupProtocol(name="range", metadata=b"")],
+        client_id="c",
+        reason="test",
+    )
+
+
+async def new_member_id(stub: GroupCoordinatorStub) -> str:
+    """A member id by the two-step join."""
+    first = await stub.JoinGroup(join_request())
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert first.member_id.startswith("c-")
+    return str(first.member_id)
+
+
+async def lone_member(stub: GroupCoordinatorStub) -> str:
+    """The only member, and leader, of a stable group in generation 1."""
+    member_id = await new_member_id(stub)
+    joined = await stub.JoinGroup(join_request(member_id))
+    assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, member_id)
+    synced = await stub.SyncGroup(
+        pb.SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            member_id=member_id,
+            assignments=[pb.SyncGroupAssignment(member_id=member_id, assignment=b"all")],
+        )
+    )
+    assert (synced.error_code, synced.assignment) == (0, b"all")
+    return member_id
+
+
+async def parked_join(node: Node, stub: GroupCoordinatorStub) -> "grpc.aio.UnaryUnaryCall[Any, Any]":
+    """A second member's join, which waits for the first to rejoin."""
+    call = stub.JoinGroup(join_request(await new_member_id(stub)))
+    while not node.driver.parked:
+        await state_of(stub)
+    return call
+
+
+async def state_of(stub: GroupCoordinatorStub) -> str:
+    described = await stub.DescribeGroups(pb.DescribeGroupsRequest(groups=["g"]))
+    return str(described.groups[0].group_state)
+
+
+def commit(offset: int, *partitions: int, topic: str = "t", group_id: str = "s") -> pb.OffsetCommitRequest:
+    positions = [pb.OffsetCommitPartition(partition_index=p, committed_offset=offset) for p in partitions]
+    return pb.OffsetCommitRequest(group_id=group_id, topics=[pb.OffsetCommitTopic(name=topic, partitions=positions)])
+
+
+async def create_topic(channel: grpc.aio.Channel, name: str, partitions: int) -> None:
+    wanted = storage_pb.NewTopic(name=name, num_partitions=partitions)
+    created = await BrokerStub(channel).CreateTopics(storage_pb.CreateTopicsRequest(topics=[wanted]))
+    assert created.topics[0].error_code == 0
+
+
+def test_a_group_forms_and_can_say_why(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d") as (_, stub):
+            member_id = await lone_member(stub)
+            beat = pb.HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
+            assert (await stub.Heartbeat(beat)).error_code == 0
+            beat.generation_id = 2
+            assert (await stub.Heartbeat(beat)).error_code == ErrorCode.ILLEGAL_GENERATION
+            explained = await stub.ExplainGroup(pb.ExplainGroupRequest(group_id="g"))
+            (first,) = explained.rebalances
+            assert (first.number, first.generation, first.culprit) == (1, 1, member_id)
+            assert first.cause == ledger_pb2.REBALANCE_CAUSE_MEMBER_JOINED
+            assert first.culprit_client_host == "127.0.0.1"
+
+    run(story)
+
+
+def test_groups_are_listed_described_and_deleted(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d") as (node, stub):
+            member_id = await lone_member(stub)
+            async with connected(node) as channel:
+                await create_topic(channel, "t", 1)
+            for number in range(6):
+                await stub.OffsetCommit(commit(1, 0, group_id=f"s{number}"))
+            listed = await stub.ListGroups(pb.ListGroupsRequest())
+            assert [group.group_id for group in listed.groups] == ["g", "s0", "s1", "s2", "s3", "s4", "s5"]
+            stable = await stub.ListGroups(pb.ListGroupsRequest(states_filter=["stable"]))
+            assert [group.group_id for group in stable.groups] == ["g"]
+
+            described = await stub.DescribeGroups(pb.DescribeGroupsRequest(groups=["nobody", "g"]))
+            assert [group.error_code for group in described.groups] == [ErrorCode.GROUP_ID_NOT_FOUND, 0]
+            assert [m.member_assignment for m in described.groups[1].members] == [b"all"]
+
+            deleted = await stub.DeleteGroups(pb.DeleteGroupsRequest(groups_names=["g", "s0"]))
+            assert [result.error_code for result in deleted.results] == [ErrorCode.NON_EMPTY_GROUP, 0]
+            removed = await stub.RemoveMembers(pb.RemoveMembersRequest(group_id="g", reason="drill"))
+            assert [(m.member_id, m.error_code) for m in removed.members] == [(member_id, 0)]
+            assert await state_of(stub) == "Empty"
+
+    run(story)
+
+
+def test_offsets_survive_the_node_and_unknown_partitions_are_refused_one_by_one(run: Run, tmp_path: Path) -> None:
+    async def first_life() -> None:
+        async with groups(tmp_path / "d") as (node, stub):
+            assert (await stub.OffsetCommit(commit(7, 0))).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            async with connected(node) as channel:
+                await create_topic(channel, "t", 2)
+            answer = await stub.OffsetCommit(commit(7, 0, 1, 2))
+            codes = {p.partition_index: p.error_code for p in answer.topics[0].partitions}
+            assert codes == {0: 0, 1: 0, 2: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            assert answer.error_code == 0
+
+    async def second_life() -> None:
+        async with groups(tmp_path / "d") as (_, stub):
+            fetched = await stub.OffsetFetch(pb.OffsetFetchRequest(group_id="s", all_topics=True))
+            assert {p.partition_index: p.committed_offset for p in fetched.topics[0].partitions} == {0: 7, 1: 7}
+            assert (await stub.OffsetCommit(commit(8, 1))).error_code == 0, "the catalog is known from the start"
+
+    run(first_life)
+    run(second_life)
+
+
+def test_the_coordinator_is_found_here(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d", node_id="3") as (node, stub):
+            found = await stub.FindCoordinator(pb.FindCoordinatorRequest(key="g"))
+            assert (found.node_id, found.host, found.port) == (3, "127.0.0.1", node.bound.port)
+            assert found.partition == partition_for("g", 4)
+
+    run(story)
+
+
+def test_a_watcher_sees_the_group_change(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d") as (_, stub):
+            watch = stub.WatchGroup(pb.WatchGroupRequest(group_id="g"))
+            assert (await watch.read()).group_state == "Dead"
+            await lone_member(stub)
+            seen = await watch.read()
+            while not seen.HasField("rebalance"):
+                seen = await watch.read()
+            assert (seen.generation_id, seen.rebalance.number, seen.skipped_rebalances) == (1, 1, 0)
+            watch.cancel()
+
+    run(story)
+
+
+def test_a_burst_of_two_thousand_joins_is_answered_whole(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d") as (node, stub):
+            calls = [stub.JoinGroup(join_request(group_id=f"g{number}")) for number in range(2_000)]
+            codes = [answer.error_code for answer in await asyncio.gather(*calls)]
+            assert codes == [ErrorCode.MEMBER_ID_REQUIRED] * 2_000
+            assert (node.driver.parked, node.driver.waiting) == (0, 0)
+
+    run(story)
+
+
+def test_two_thousand_commits_at_once_share_their_flushes(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d") as (node, stub):
+            async with connected(node) as channel:
+                await create_topic(channel, "t", 1)
+            before = node.engine.metrics.flushes
+            calls = [stub.OffsetCommit(commit(number, 0)) for number in range(2_000)]
+            assert {answer.error_code for answer in await asyncio.gather(*calls)} == {0}
+            assert node.engine.metrics.flushes - before < 1_000
+
+    run(story)
+
+
+def test_a_parked_client_that_vanishes_leaves_no_trace(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d") as (node, stub):
+            member_id = await lone_member(stub)
+            async with connected(node) as channel:
+                await parked_join(node, GroupCoordinatorStub(channel))
+            # The channel is closed: as for a killed process, the connection is gone.
+            while node.driver.parked:
+                assert await state_of(stub) == "PreparingRebalance"
+            assert node.driver.waiting == 0
+            beat = pb.HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
+            assert (await stub.Heartbeat(beat)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+    run(story)
+
+
+def test_parked_requests_are_bounded(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d", max_parked_requests="1") as (node, stub):
+            await lone_member(stub)
+            parked = await parked_join(node, stub)
+            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                await stub.JoinGroup(join_request())
+            assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            parked.cancel()
+
+    run(story)
+
+
+def test_watchers_are_bounded(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d", max_watchers="1") as (_, stub):
+            first = stub.WatchGroup(pb.WatchGroupRequest(group_id="g"))
+            await first.read()
+            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                await stub.WatchGroup(pb.WatchGroupRequest(group_id="g")).read()
+            assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            first.cancel()
+
+    run(story)
+
+
+def test_shutdown_answers_everyone_and_then_closes_the_port(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        node = Node(settings(tmp_path / "d"))
+        await node.start()
+        async with connected(node) as channel:
+            stub = GroupCoordinatorStub(channel)
+            await lone_member(stub)
+            await create_topic(channel, "t", 1)
+            parked = await parked_join(node, stub)
+            watch = stub.WatchGroup(pb.WatchGroupRequest(group_id="g"))
+            await watch.read()
+            poll = storage_pb.FetchTopic(topic="t", partitions=[storage_pb.FetchPartition(partition_max_bytes=1000)])
+            fetch = BrokerStub(channel).Fetch(
+                storage_pb.FetchRequest(max_wait_ms=300_000, min_bytes=1, max_bytes=1000, topics=[poll])
+            )
+            last_commit = stub.OffsetCommit(commit(41, 0))
+            while node.methods.stats["/storage.rpc.v1.Broker/Fetch"].in_flight == 0 or not last_commit.done():
+                await state_of(stub)
+            await node.stop()
+            assert (await parked).error_code == ErrorCode.NOT_COORDINATOR
+            assert (await fetch).responses[0].partitions[0].records == b""
+            assert (await last_commit).error_code == 0
+            assert await watch.code() is grpc.StatusCode.UNAVAILABLE
+            with pytest.raises(grpc.aio.AioRpcError) as late:
+                await stub.Heartbeat(pb.HeartbeatRequest())
+            assert late.value.code() is grpc.StatusCode.UNAVAILABLE
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", node.bound.port)
+        assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
+
+    run(story)
+
+
+def test_health_and_reflection_answer(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path / "d") as node, connected(node) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            for service in ("", "coordinator.rpc.v1.GroupCoordinator", "storage.rpc.v1.Broker"):
+                answer = await health.Check(health_pb2.HealthCheckRequest(service=service))
+                assert answer.status == health_pb2.HealthCheckResponse.SERVING
+            questions = [
+                reflection_pb2.ServerReflectionRequest(list_services=""),
+                reflection_pb2.ServerReflectionRequest(file_containing_symbol="storage.rpc.v1.Broker"),
+            ]
+            stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+            services, described = [answer async for answer in stub.ServerReflectionInfo(iter(questions))]
+            assert {service.name for service in services.list_services_response.service} >= {
+                "coordinator.rpc.v1.GroupCoordinator",
+                "storage.rpc.v1.Broker",
+                "grpc.health.v1.Health",
+                "grpc.reflection.v1alpha.ServerReflection",
+            }
+            assert described.file_descriptor_response.file_descriptor_proto
+
+    run(story)
+
+
+def test_a_taken_port_changes_nothing_on_disk(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path / "first") as node:
+            second = Node(settings(tmp_path / "second", listeners=f"127.0.0.1:{node.bound.port}"))
+            with pytest.raises(AddressTaken, match=f"127.0.0.1:{node.bound.port}"):
+                await second.start()
+            assert not (tmp_path / "second").exists()
+
+    run(story)
+
+
+def test_a_directory_in_use_is_refused_and_the_port_given_back(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path / "d"):
+            second = Node(settings(tmp_path / "d"))
+            with pytest.raises(DataDirectoryError, match="in use by process"):
+                await second.start()
+            third = Node(settings(tmp_path / "other", listeners=f"127.0.0.1:{second.bound.port}"))
+            await third.start()
+            await third.stop()
+
+    run(story)
+
+
+CHILD = """
+import sys
+from coordinator.config import load_settings
+from coordinator.server.main import run
+sys.exit(run(load_settings(None, dict(pair.split("=", 1) for pair in sys.argv[1:])), sys.stdout))
+"""
+
+
+def child(*pairs: str) -> "subprocess.Popen[str]":
+    """A node as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, "listeners=127.0.0.1:0", "offsets.topic.num.partitions=2", *pairs],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def announced(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    """The line that says that the node answers."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, f"the node did not start: {process.communicate(timeout=PATIENCE_S)[1]}"
+    return dict(json.loads(line))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_node_process_announces_itself_and_drains_on_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+    with child(f"log.dirs={tmp_path / 'd'}", "logging.format=json") as process:
+        line = announced(process)
+        assert (line["event"], line["host"], line["pid"]) == ("listening", "127.0.0.1", process.pid)
+        assert line["port"] > 0
+        process.send_signal(number)
+        printed, logged = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, printed) == (0, "")
+    assert [json.loads(entry)["event"] for entry in logged.splitlines()] == [
+        "listening",
+        "signal",
+        "draining",
+        "stopped",
+    ]
+    assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
+
+
+def test_what_keeps_a_node_from_starting_is_one_sentence_and_a_code(tmp_path: Path) -> None:
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.txt").write_text("mine")
+    with child(f"log.dirs={tmp_path / 'd'}") as holder:
+        port = announced(holder)["port"]
+        try:
+            in_use = refused_start(f"log.dirs={tmp_path / 'd'}")
+            taken = refused_start(f"log.dirs={tmp_path / 'e'}", f"listeners=127.0.0.1:{port}")
+            foreign = refused_start(f"log.dirs={tmp_path / 'foreign'}")
+        finally:
+            holder.terminate()
+            holder.communicate(timeout=PATIENCE_S)
+    recount = refused_start(f"log.dirs={tmp_path / 'd'}", "offsets.topic.num.partitions=3")
+    assert in_use[0] == 5
+    assert f"in use by process {holder.pid}" in in_use[1]
+    assert taken[0] == 5
+    assert f"cannot listen on 127.0.0.1:{port}" in taken[1]
+    assert foreign[0] == 1
+    assert "thesis.txt" in foreign[1]
+    assert recount[0] == 1
+    assert "offsets.topic.num.partitions is 3" in recount[1]
+    assert sorted(path.name for path in (tmp_path / "foreign").iterdir()) == ["thesis.txt"]
+
+
+def refused_start(*pairs: str) -> tuple[int, str]:
+    """The exit code, and standard error, which must be one line."""
+    with child(*pairs) as process:
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert said.startswith("muster: ")
+    assert said.count("\n") == 1
+    return process.returncode, said

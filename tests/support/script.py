@@ -18,6 +18,7 @@ from coordinator.core.effects import Effects
 from coordinator.core.records import Record
 from coordinator.core.shard import Shard
 from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol, TimerKey
+from coordinator.errors import ErrorCode
 from tests.support.trace import describe_record, describe_reply
 
 NO_REPLY = "parked"
@@ -65,7 +66,8 @@ class Client:
     member_id: str = ""
     generation: int = -1
     instance: str | None = None
-    protocols: tuple[Protocol, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+    """How it joins: what a story said once holds until it says otherwise."""
 
 
 @dataclass
@@ -177,26 +179,26 @@ class Stage:
     def do_ask(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """One JoinGroup request, no more."""
         group, name, *rest = words
-        options = pairs(rest)
         client = self.client(group, name)
-        client.instance = instance_from(options, client)
-        client.protocols = protocols_from(options) or client.protocols or protocols_from({"protocols": "range"})
+        said = pairs(rest)
+        client.instance = instance_from(said, client)
+        options = client.options = {**client.options, **said}
+        once = {word: options.pop(word, "") for word in ("id", "reason")}
         prefix = client.instance or name
         self.drawn[prefix] += 1
-        session = int(options.get("session", 10_000))
         event = events.JoinGroup(
             request_id=self.request("join", client),
             group_id=group,
-            member_id=options.get("id", client.member_id),
+            member_id=once["id"] or client.member_id,
             group_instance_id=client.instance,
             client_id=name,
             client_host="host",
-            session_timeout_ms=session,
+            session_timeout_ms=int(options.get("session", 10_000)),
             rebalance_timeout_ms=int(options.get("rebalance", 60_000)),
             protocol_type=options.get("type", "consumer"),
-            protocols=client.protocols,
+            protocols=protocols_from(options),
             fresh_id=str(self.drawn[prefix]),
-            reason=options.get("reason", ""),
+            reason=once["reason"],
             require_known_member_id=int(options.get("v", 9)) >= 4,
             supports_skip_assignment=int(options.get("v", 9)) >= 9,
         )
@@ -262,7 +264,7 @@ class Stage:
         parked = max(
             request for request, (_, who) in self.requests.items() if who is client and request not in self.answered
         )
-        self.answered.add(parked)
+        del self.requests[parked]  # whatever is said to it now, nobody hears
         yield from self.step(events.Forget(group, parked)) or ["ok"]
 
     # -- offsets
@@ -361,8 +363,9 @@ class Stage:
             self.answered.add(request)
             kind, client = self.requests[request]
             if kind == "join":
-                client.member_id = reply.member_id or client.member_id
-                if reply.code == 0:
+                if reply.code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+                    client.member_id = reply.member_id
+                if reply.code is ErrorCode.NONE:
                     client.generation = reply.generation
             name = "" if client.name == "*" else f" {client.name}"
             first, *more = describe_reply(reply).split("\n")
@@ -424,15 +427,11 @@ def topic_map(words: list[str]) -> dict[str, list[int]]:
 
 
 def protocols_from(options: dict[str, str]) -> tuple[Protocol, ...]:
-    """protocols=a,b topics=t,u owned=t-0,t-1 blob=raw"""
-    if "blob" in options:
-        names = options.get("protocols", "range").split(",")
-        return tuple(Protocol(name, options["blob"].encode()) for name in names)
-    if not options.keys() & {"protocols", "topics", "owned"}:
-        return ()
-    topics = tuple(options.get("topics", "t").split(","))
-    owned = topic_map([word for word in options.get("owned", "").split(",") if word])
+    """protocols=a,b topics=t,u owned=t-0,t-1, or blob=raw for metadata that nobody can read."""
     names = [name for name in options.get("protocols", "range").split(",") if name]
-    return tuple(
-        Protocol(name, encode_subscription(Subscription(version=1, topics=topics, owned=owned))) for name in names
-    )
+    if "blob" in options:
+        return tuple(Protocol(name, options["blob"].encode()) for name in names)
+    topics = tuple(topic for topic in options.get("topics", "t").split(",") if topic)
+    owned = topic_map([word for word in options.get("owned", "").split(",") if word])
+    subscription = encode_subscription(Subscription(version=1, topics=topics, owned=owned))
+    return tuple(Protocol(name, subscription) for name in names)

@@ -108,7 +108,7 @@ class Broker:
         self._finish_deletions()
         points = self._checkpoint(RECOVERY_POINTS)
         starts = self._checkpoint(LOG_STARTS)
-        cleaned = self._checkpoint(CLEANER_POINTS)
+        self._cleaned = self._checkpoint(CLEANER_POINTS)
         for entry in self._catalog.values():
             topic = entry.topic()
             self._topics[topic.name] = topic
@@ -124,7 +124,6 @@ class Broker:
                 log = open_log(
                     files, directory, tp, settings, self._opened,
                     clean=clean, recovery_point=points.get(tp, 0), start_offset=starts.get(tp, 0),
-                    compacted_below=cleaned.get(tp, 0),
                 )  # fmt: skip
                 self._adopt(tp, log)
 

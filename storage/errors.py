@@ -141,6 +141,13 @@ class OutOfOrderSequence(StorageError):
     name = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
+class DuplicateSequence(StorageError):
+    """A batch that is in the log already, where its old offset cannot be the answer."""
+
+    code = 46
+    name = "DUPLICATE_SEQUENCE_NUMBER"
+
+
 class InvalidProducerEpoch(StorageError):
     """A producer with a newer epoch has taken over."""
 

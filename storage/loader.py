@@ -5,17 +5,28 @@ segment, damage at or above the recovery point is the tail that a crash may take
 means that durable records are gone: the log then serves what is intact, says so, and takes no appends.
 """
 
-import itertools
 import logging
+from itertools import pairwise
 
+from crc32c import crc32c
+
+from storage.batch import CONTROL_BIT
 from storage.config import TopicSettings
-from storage.errors import LogDamaged
-from storage.files import Files
+from storage.control import marker_of
+from storage.epochs import LeaderEpochs
+from storage.errors import CorruptMessage, DataDirectoryError, LogDamaged
+from storage.files import Files, read_file
 from storage.log import Log, LogState, Recovered
-from storage.scan import BatchFault, Order, walk_checked
-from storage.segment import OpenSegments, Segment
-from storage.summaries import Summary, load_summaries
+from storage.producer_state import ProducerState
+from storage.reading import read_whole
+from storage.scan import BatchFault, Order, walk_checked, walk_headers
+from storage.segment import OpenSegments, Segment, segment_path
+from storage.summaries import Summary, load_epochs, load_summaries
+from storage.swap import finish_swaps
+from storage.txn_index import AbortedEntry, unpack_aborted
 from storage.types import TopicPartition
+
+_SIDES = (".index", ".timeindex", ".txnindex")
 
 logger = logging.getLogger("muster.storage")
 
@@ -41,25 +52,84 @@ def open_log(
     clean: bool,
     recovery_point: int = 0,
     start_offset: int = 0,
-    compacted_below: int = 0,
 ) -> Log:
     """The log that lies in `directory`. `clean` says that the last process closed it in order."""
-    bases = [int(name[:-4]) for name in files.names(directory) if name.endswith(".log") and name[:-4].isdigit()]
+    tidy(files, directory)
+    state = load_state(
+        files, directory, settings, opened, clean=clean, recovery_point=recovery_point, start_offset=start_offset
+    )
+    return Log(files, directory, partition, settings, opened, state)
+
+
+def tidy(files: Files, directory: str) -> None:
+    """Finish or undo what a crash cut short: removals, compactions, replaced files."""
+    finish_swaps(files, directory)
+    names = files.names(directory)
+    bases = {name[:20] for name in names if name.endswith(".log")}
+    orphans = [
+        name
+        for name in names
+        if name.endswith((".deleted", ".cleaned", ".tmp")) or (name.endswith(_SIDES) and name[:20] not in bases)
+    ]
+    for name in orphans:
+        files.remove(f"{directory}/{name}")
+    if orphans:
+        files.sync_dir(directory)
+
+
+def load_state(
+    files: Files,
+    directory: str,
+    settings: TopicSettings,
+    opened: OpenSegments,
+    *,
+    clean: bool,
+    recovery_point: int,
+    start_offset: int,
+) -> LogState:
+    """Segments, producers and epochs of a tidy directory."""
+    bases = log_bases(files, directory)
     summaries = {base: known for base, known in load_summaries(files, directory).items() if base in bases}
-    segments = []
-    for base in sorted(bases) or [max(start_offset, 0)]:
-        segment = Segment(files, directory, base, opened, settings.index_interval_bytes)
-        segment.gaps = base < compacted_below
-        segments.append(segment)
+    segments = [
+        Segment(files, directory, base, opened, settings.index_interval_bytes)
+        for base in bases or [max(start_offset, 0)]
+    ]
     active = segments[-1]
     active.file(create=not bases)
+    active.created_ms = files.modified_ms(active.path())
     recovered = Recovered()
-    for segment, following in itertools.pairwise(segments):
+    for segment, following in pairwise(segments):
+        # Compaction leaves holes in sealed segments, never in the active one.
+        segment.gaps = settings.compacted
         _load_sealed(segment, following, summaries)
     _load_active(active, summaries, recovered, clean=clean, durable=max(recovery_point, active.base_offset))
-    active.active = True
+    if start_offset > active.next_offset and not recovered.damage:
+        segments = [_start_over(segments, start_offset)]
+        summaries.clear()
     state = LogState(segments, summaries, max(start_offset, segments[0].base_offset), recovered=recovered)
-    return Log(files, directory, partition, settings, opened, state)
+    state.producers = _load_producers(segments)
+    state.epochs = _load_epochs(files, directory, segments, state.start_offset)
+    _remove_snapshots_past(files, directory, segments[-1].next_offset)
+    return state
+
+
+def _start_over(segments: list[Segment], start_offset: int) -> Segment:
+    """All that a crash left lies below the log's start: begin there, so that no offset is used twice."""
+    active = segments[-1]
+    logger.warning("%s ends below the log start %d: beginning there anew.", active.path(), start_offset)
+    for segment in reversed(segments):
+        segment.close()
+        segment.files.remove(segment.path())
+    fresh = Segment(active.files, active.directory, start_offset, active.opened, active.interval)
+    fresh.start(active.created_ms)
+    active.files.sync_dir(active.directory)
+    return fresh
+
+
+def log_bases(files: Files, directory: str) -> list[int]:
+    """The base offsets of the segments in a directory, rising."""
+    names = files.names(directory)
+    return sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdigit())
 
 
 def _load_sealed(segment: Segment, following: Segment, summaries: dict[int, Summary]) -> None:
@@ -72,6 +142,7 @@ def _load_sealed(segment: Segment, following: Segment, summaries: dict[int, Summ
     if fault:
         # Kept as it is: reading there will say what is wrong.
         segment.next_offset, segment.size = following.base_offset, size
+        segment.verified_to = fault.position
         logger.error("%s", segment.damaged(fault, segment.verified_next))
     summaries.pop(segment.base_offset, None)
 
@@ -82,9 +153,9 @@ def _load_active(
     file = active.file()
     size = file.size()
     known = summaries.pop(active.base_offset, None)
+    active.active = True
     if clean and known and known.size == size and known.next_offset >= durable:
         active.believe(known)
-        active.active = True
         active.index()
         return
     fault = _scan(active, size)
@@ -115,3 +186,111 @@ def _scan(segment: Segment, size: int) -> BatchFault | None:
     except BatchFault as fault:
         return fault
     return None
+
+
+# -- producers ----------------------------------------------------------------------------------------------
+
+
+def _load_producers(segments: list[Segment]) -> ProducerState:
+    """The state at the log's end: from the newest snapshot that can be trusted, and the batches after it."""
+    state = ProducerState()
+    first = len(segments)
+    while first > 0:
+        segment = segments[first - 1]
+        known = _snapshot_after(segment) if _load_aborted(segment) else None
+        if known is not None:
+            state = known
+            break
+        first -= 1
+    for segment in segments[first:]:
+        if segment.producers:
+            replay(segment, state)
+    state.undecided.clear()  # All that is in the log now has been flushed.
+    return state
+
+
+def _load_aborted(segment: Segment) -> bool:
+    """Take the aborted index over if it is the one that was written; whether that went well."""
+    if segment.summary is None:
+        return not segment.producers
+    if segment.summary.txn_crc:
+        data = segment.read_side(".txnindex")
+        if crc32c(data) != segment.summary.txn_crc:
+            return False
+        segment.aborted = unpack_aborted(data)
+    return True
+
+
+def _snapshot_after(segment: Segment) -> ProducerState | None:
+    """The producers at the segment's end; None when that takes a replay."""
+    if segment.summary is None:
+        return None
+    if not segment.summary.snapshot_crc:
+        return ProducerState()
+    path = segment_path(segment.directory, segment.next_offset, ".snapshot")
+    try:
+        data = read_file(segment.files, path)
+        if crc32c(data) == segment.summary.snapshot_crc:
+            return ProducerState.restore(data, path)
+    except (OSError, DataDirectoryError) as error:
+        logger.warning("%s: %s", path, error)
+    return None
+
+
+def replay(segment: Segment, state: ProducerState) -> None:
+    """Tell `state` of every batch in the segment, and the segment of the transactions aborted in it."""
+    segment.aborted = []
+    try:
+        for head in walk_headers(segment.file(), 0, segment.size):
+            if head.producer_id < 0:
+                continue
+            marker = marker_of(read_whole(segment, head)) if head.attributes & CONTROL_BIT else None
+            done = state.note(head, marker)
+            if done and done.aborted:
+                segment.aborted.append(AbortedEntry(*done[:3], state.stable_after(done)))
+    except (BatchFault, CorruptMessage) as fault:
+        # Reading there will say so too; what is known of the producers up to here stays true.
+        logger.error("The producers of %s are known in part only: %s", segment.path(), fault)
+
+
+def _remove_snapshots_past(files: Files, directory: str, end_offset: int) -> None:
+    for name in files.names(directory):
+        if name.endswith(".snapshot") and (not name[:-9].isdigit() or int(name[:-9]) > end_offset):
+            files.remove(f"{directory}/{name}")
+
+
+# -- leader epochs ------------------------------------------------------------------------------------------
+
+
+def _load_epochs(files: Files, directory: str, segments: list[Segment], start_offset: int) -> LeaderEpochs:
+    epochs = load_epochs(files, directory)
+    last = _last_epoch(segments)
+    if epochs is not None and not epochs.entries and last == 0:
+        epochs = LeaderEpochs([(0, start_offset)])
+    if epochs is None or epochs.latest != last:
+        epochs = _epochs_from_log(segments)
+    epochs.cut_end(segments[-1].next_offset)
+    epochs.cut_start(start_offset)
+    return epochs
+
+
+def _last_epoch(segments: list[Segment]) -> int:
+    for segment in reversed(segments):
+        try:
+            head = segment.locate(segment.next_offset - 1) if segment.size else None
+        except LogDamaged:
+            return -1
+        if head:
+            return head.leader_epoch
+    return -1
+
+
+def _epochs_from_log(segments: list[Segment]) -> LeaderEpochs:
+    epochs = LeaderEpochs()
+    for segment in segments:
+        try:
+            for head in walk_headers(segment.file(), 0, segment.size):
+                epochs.assign(head.leader_epoch, head.base_offset)
+        except BatchFault as fault:
+            logger.error("The leader epochs of %s are known in part only: %s", segment.path(), fault)
+    return epochs

@@ -9,12 +9,13 @@ topic promises a flush before the answer, and the log's end where it does not.
 
 import logging
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from storage.batch import LENGTH_OVERHEAD, BatchView, decode_batch, view_at
+from crc32c import crc32c
+
 from storage.config import TopicSettings
+from storage.epochs import LeaderEpochs
 from storage.errors import (
     InvalidFetchSize,
     LogDamaged,
@@ -24,16 +25,15 @@ from storage.errors import (
     UnknownTopicOrPartition,
 )
 from storage.files import Buffer, Files
+from storage.producer_state import KnownBatch, Marker, ProducerState
+from storage.reading import EARLIEST, LATEST, MAX_TIMESTAMP, SegmentList
 from storage.scan import Head
 from storage.segment import OpenSegments, Segment
 from storage.stamp import Stamped, stamp
-from storage.summaries import Summary, save_summaries
-from storage.types import Appended, Fetched, TopicPartition
+from storage.summaries import Summary, save_epochs, save_summaries
+from storage.txn_index import AbortedEntry, overlapping
+from storage.types import AbortedTransaction, Appended, Fetched, TopicPartition
 from storage.validation import check_records, check_timestamps, split
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
 
 logger = logging.getLogger("muster.storage")
 
@@ -55,7 +55,8 @@ class LogState:
     segments: list[Segment]
     summaries: dict[int, Summary]
     start_offset: int
-    leader_epoch: int = 0
+    producers: ProducerState = field(default_factory=ProducerState)
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     recovered: Recovered = field(default_factory=Recovered)
 
 
@@ -79,15 +80,17 @@ class Log:
         self.recovered = state.recovered
         self.summaries = state.summaries
         self.start_offset = state.start_offset
-        self.leader_epoch = state.leader_epoch
-        self._segments: tuple[Segment, ...] = tuple(state.segments)
-        self._bases = [segment.base_offset for segment in self._segments]
-        self._active = self._segments[-1]
-        self.end_offset = self._active.next_offset
+        self.leader_epoch = max(state.epochs.latest, 0)
+        self.producers = state.producers
+        self.epochs = state.epochs
+        self.segment_list = SegmentList(state.segments)
+        self.end_offset = self.segment_list.active.next_offset
         # Opening flushes what it found, so all of it is durable.
         self.durable_offset = self.end_offset
         self.unflushed_since_ms: int | None = None
         self.failure: StorageError | None = state.recovered.damage
+        self._told_high_watermark: int | None = None
+        self.doomed: list[tuple[int, str]] = []
         self._lock = threading.Lock()
         self._listeners: list[Callable[[str, int], None]] = []
 
@@ -95,11 +98,11 @@ class Log:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        return self._segments
+        return self.segment_list.all
 
     @property
     def size(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self.segment_list.all)
 
     @property
     def unflushed(self) -> int:
@@ -113,9 +116,25 @@ class Log:
 
     @property
     def high_watermark(self) -> int:
-        if self.settings.flush_messages == 1:
-            return self.durable_offset
-        return self.end_offset
+        """Readers see what lies below. A leader on its own decides it by flushing, a follower is told."""
+        if self._told_high_watermark is not None:
+            return min(self._told_high_watermark, self.end_offset)
+        return self.durable_offset if self.settings.flush_messages == 1 else self.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The high watermark, or the start of the oldest transaction that is still open below it."""
+        high = self.high_watermark
+        if not self.producers.producers:
+            return high
+        with self._lock:
+            unstable = self.producers.first_unstable(high)
+        return high if unstable is None else min(high, unstable)
+
+    def tell_high_watermark(self, offset: int) -> None:
+        """A follower learns from its leader how far the records are safe."""
+        self._told_high_watermark = max(self.start_offset, min(offset, self.end_offset))
+        self._tell()
 
     def on_readable(self, listener: Callable[[str, int], None]) -> None:
         """Call when more can be read; possibly from the thread that flushes."""
@@ -126,7 +145,8 @@ class Log:
     def append(self, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
         """Give offsets to one or more whole batches and write them with one call, all or none.
 
-        Refuses by raising; nothing is written then. Durable after the next `flush`.
+        Refuses by raising; nothing is written then. A batch that an idempotent producer sent before is answered
+        with its old offsets. Durable after the next `flush`.
         """
         if self.failure:
             raise self.failure
@@ -136,37 +156,65 @@ class Log:
             check_timestamps(split_up, settings, now_ms)
             if settings.validate_records == "full" or settings.compacted:
                 check_records(split_up, settings, now_ms)
-        stamped = stamp(split_up, self.end_offset, self.leader_epoch, self._append_time(now_ms))
-        self._write(stamped, now_ms)
-        return Appended(
-            stamped.heads[0].base_offset, stamped.next_offset - 1, self._append_time(now_ms), self.start_offset
-        )
+        append_time = now_ms if settings.message_timestamp_type == "LogAppendTime" else -1
+        stamped = stamp(split_up, self.end_offset, self.leader_epoch, append_time)
+        known = self.write(stamped, now_ms)
+        if known:
+            return Appended(known.first_offset, known.last_offset, append_time, self.start_offset)
+        return Appended(stamped.heads[0].base_offset, stamped.next_offset - 1, append_time, self.start_offset)
 
-    def _append_time(self, now_ms: int) -> int:
-        return now_ms if self.settings.message_timestamp_type == "LogAppendTime" else -1
+    def write(self, stamped: Stamped, now_ms: int, *, check: bool = True) -> KnownBatch | None:
+        """Put numbered batches at the end; a batch known from its producer is returned and not written again.
 
-    def _write(self, stamped: Stamped, now_ms: int) -> None:
-        active = self._active
+        `check` is off for a follower, whose leader has checked.
+        """
         if stamped.size > self.settings.segment_bytes:
             raise RecordListTooLarge(
                 f"An append of {stamped.size} bytes does not fit into a segment of {self.settings.segment_bytes} "
                 "(segment.bytes). Send less at once."
             )
+        markers = stamped.markers()
+        if check and stamped.produced:
+            with self._lock:
+                known = self.producers.check(stamped.heads)
+                for head, marker in markers.items():
+                    self.producers.check_marker(head.producer_id, marker)
+            if known:
+                return known
+        active = self.segment_list.active
         if self._full(active, stamped, now_ms):
             self.roll(now_ms)
-            active = self._active
+            active = self.segment_list.active
         try:
             active.file().write(stamped.buffers, stamped.size, active.size)
         except OSError as error:
             raise self._write_failed(active, error) from error
-        for head in stamped.heads:
-            active.note(head.last_offset, head.max_timestamp, head.size)
-            active.producers |= head.producer_id >= 0
+        self._note(active, stamped, markers)
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
-        self.end_offset = stamped.next_offset
         if self.settings.flush_messages != 1:
             self._tell()
+        return None
+
+    def _note(self, active: Segment, stamped: Stamped, markers: dict[Head, Marker]) -> None:
+        for head in stamped.heads:
+            active.note(head.last_offset, head.max_timestamp, head.size)
+            if head.leader_epoch != self.epochs.latest:
+                self._begin_epoch(head)
+            if head.producer_id >= 0:
+                self._note_producer(active, head, markers.get(head))
+        self.end_offset = stamped.next_offset
+
+    def _note_producer(self, active: Segment, head: Head, marker: Marker | None) -> None:
+        active.producers = True
+        with self._lock:
+            done = self.producers.note(head, marker)
+            if done and done.aborted:
+                active.aborted.append(AbortedEntry(*done[:3], self.producers.stable_after(done)))
+
+    def _begin_epoch(self, head: Head) -> None:
+        if self.epochs.assign(head.leader_epoch, head.base_offset) and head.leader_epoch > 0:
+            save_epochs(self.files, self.directory, self.epochs)
 
     def _full(self, active: Segment, stamped: Stamped, now_ms: int) -> bool:
         if not active.size:
@@ -179,9 +227,8 @@ class Log:
         age = stamped.heads[0].max_timestamp - since if since >= 0 else now_ms - active.created_ms
         if age > self.settings.segment_ms:
             return True
-        # Room for one entry per batch of this append, so that none is lost half-way.
-        entries = 8 * len(stamped.heads)
-        return not active.index_room(self.settings.segment_index_bytes - entries + 8)
+        # Room for an entry per batch of this append, so that the index is never full half-way.
+        return not active.index_room(self.settings.segment_index_bytes, len(stamped.heads))
 
     def _write_failed(self, active: Segment, error: OSError) -> StorageError:
         """Cut off what may have been written in part; if even that fails, take no more appends."""
@@ -195,14 +242,14 @@ class Log:
             self.failure = refusal
         return refusal
 
-    def roll(self, now_ms: int) -> None:
-        """Seal the active segment and begin the next; everything so far is durable then."""
+    def roll(self, now_ms: int, base_offset: int | None = None) -> None:
+        """Seal the active segment and begin the next one; everything so far is durable then."""
         self.flush()
-        sealed = self._active
-        fresh = Segment(self.files, self.directory, self.end_offset, self.opened, self.settings.index_interval_bytes)
+        base = self.end_offset if base_offset is None else base_offset
+        sealed = self.segment_list.active
+        fresh = Segment(self.files, self.directory, base, self.opened, self.settings.index_interval_bytes)
         try:
-            self.summaries[sealed.base_offset] = sealed.seal()
-            self._save_summaries()
+            self.seal(sealed)
             fresh.start(now_ms)
             self.files.sync_dir(self.directory)
         except OSError as error:
@@ -210,13 +257,19 @@ class Log:
                 f"Could not begin a new segment in {self.directory}: {error.strerror or error}. The records are not "
                 "in the log; free some space or mend the disk, then send them again."
             ) from error
-        self._replace((*self._segments, fresh))
+        self.segment_list = SegmentList((*self.segment_list.all, fresh))
+        self.end_offset = base
+        self.durable_offset = max(self.durable_offset, base)
         sealed.active = False
-        self._active = fresh
+        sealed.gaps = self.settings.compacted
 
-    def _replace(self, segments: tuple[Segment, ...]) -> None:
-        self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
+    def seal(self, segment: Segment) -> None:
+        """Write down what a restart needs to know of the last segment, all of it flushed."""
+        snapshot = self.producers.snapshot() if self.producers.producers else b""
+        if snapshot:
+            segment.write_side(".snapshot", snapshot, segment.next_offset)
+        self.summaries[segment.base_offset] = segment.seal(crc32c(snapshot) if snapshot else 0)
+        save_summaries(self.files, self.directory, self.summaries.values())
 
     # -- durability ---------------------------------------------------------------------------------------
 
@@ -232,7 +285,7 @@ class Log:
         if end <= self.durable_offset:
             return
         # Read after `end`: a roll in between has flushed the segment before.
-        active = self._active
+        active = self.segment_list.active
         try:
             active.file().sync()
         except OSError as error:
@@ -260,24 +313,23 @@ class Log:
         logger.error("%s", self.failure)
         return self.failure
 
-    def _save_summaries(self) -> None:
-        save_summaries(self.files, self.directory, self.summaries.values())
-
     def close(self) -> None:
         """Flush and write down what makes the next start quick. Safe to call on a failed log."""
-        if self.failure is None:
-            self.flush()
-            if self._active.size:
-                self.summaries[self._active.base_offset] = self._active.seal()
-                self._save_summaries()
-        for segment in self._segments:
-            segment.close()
+        try:
+            if self.failure is None:
+                self.flush()
+                if self.segment_list.active.size:
+                    self.seal(self.segment_list.active)
+                    self.files.sync_dir(self.directory)
+        finally:
+            for segment in self.segments:
+                segment.close()
 
     def retire(self) -> None:
         """The partition is being removed: refuse everything from now on."""
         topic, partition = self.partition
         self.failure = UnknownTopicOrPartition(f"Partition {topic}-{partition} has been removed.")
-        for segment in self._segments:
+        for segment in self.segments:
             self.opened.forget(segment)
 
     # -- fetch --------------------------------------------------------------------------------------------
@@ -286,98 +338,50 @@ class Log:
         """Batches from the one that holds `offset`, at most `max_bytes` of them, up to the high watermark.
 
         The last one may be cut off. With `min_one` the first comes whole even if it is larger. Records before
-        `offset` in the first batch come too. OffsetOutOfRange outside [start, end].
+        `offset` in the first batch come too. With `committed` nothing of an open transaction comes, and the
+        aborted ones are named. OffsetOutOfRange outside [start, end].
         """
         if max_bytes < 0:
             raise InvalidFetchSize(f"A fetch asked for {max_bytes} bytes; expected 0 or more.")
-        until = self.high_watermark
-        start = self.start_offset
-        if not start <= offset <= self.end_offset:
+        segments = self.segment_list
+        high = self.high_watermark
+        stable = self.last_stable_offset
+        start, end = self.start_offset, self.end_offset
+        if not start <= offset <= end:
             raise OffsetOutOfRange(
-                f"Offset {offset} of {self.partition[0]}-{self.partition[1]} is outside {start} to "
-                f"{self.end_offset}. Start again from the earliest or the latest offset."
+                f"Offset {offset} of {self.partition[0]}-{self.partition[1]} is outside {start} to {end}. "
+                "Start again from the earliest or the latest offset."
             )
-        data = b""
-        if offset < until:
-            data = self._read(offset, until, max_bytes, min_one)
-        elif (damage := self.recovered.damage) and offset >= damage.first_offset:
+        damage = self.recovered.damage
+        if damage and offset >= damage.first_offset:
             raise damage
-        return Fetched(data, until, start, until)
+        until = stable if committed else high
+        if offset >= until:
+            return Fetched(b"", high, start, stable)
+        data = segments.read(offset, until, max_bytes, min_one)
+        aborted = self._aborted(segments, offset, until) if committed else ()
+        return Fetched(data, high, start, stable, aborted)
 
-    def _read(self, offset: int, until: int, max_bytes: int, min_one: bool) -> bytes:
-        for segment in self._from(offset):
-            head = segment.locate(offset)
-            if head is None:
-                continue  # Compaction left nothing from `offset` on in here.
-            end = segment.size
-            if until < segment.next_offset and (beyond := segment.locate(until)):
-                end = beyond.position
-            size = min(max_bytes, end - head.position)
-            if size < head.size:
-                size = min(head.size, end - head.position) if min_one else size
-            return segment.read(head.position, size)
-        return b""
-
-    def _from(self, offset: int) -> Sequence[Segment]:
-        """The segment that holds `offset` and those after it. LogDamaged where a file is missing between."""
-        segments, bases = self._segments, self._bases
-        first = max(bisect_right(bases, offset) - 1, 0)
-        chosen = segments[first:]
-        floor = chosen[0]
-        if offset >= floor.next_offset and len(chosen) > 1 and not floor.gaps:
-            raise LogDamaged(
-                floor.path(), floor.size, 0, floor.next_offset, chosen[1].base_offset, "the records after it are gone"
-            )
-        return chosen
+    @staticmethod
+    def _aborted(segments: SegmentList, offset: int, until: int) -> tuple[AbortedTransaction, ...]:
+        entries = (entry for segment in segments.since(offset) for entry in segment.aborted)
+        return tuple(
+            AbortedTransaction(entry.producer_id, entry.first_offset) for entry in overlapping(entries, offset, until)
+        )
 
     # -- look-up ------------------------------------------------------------------------------------------
 
     def list_offset(self, timestamp: int, *, committed: bool = False) -> tuple[int, int]:
         """(offset, timestamp) of the first record at least as young; (-1, -1) when there is none.
 
-        -1 asks for the high watermark, -2 for the log's start, -3 for the record with the largest timestamp.
+        -1 asks for the high watermark (`committed`: the last stable offset), -2 for the log's start, -3 for the
+        record with the largest timestamp.
         """
         if timestamp == LATEST:
-            return self.high_watermark, -1
+            return self.last_stable_offset if committed else self.high_watermark, -1
         if timestamp == EARLIEST:
             return self.start_offset, -1
+        segments, start, until = self.segment_list, self.start_offset, self.high_watermark
         if timestamp == MAX_TIMESTAMP:
-            return self._largest_timestamp()
-        if timestamp < 0:
-            raise OffsetOutOfRange(f"Timestamp {timestamp} asks for nothing; expected -3 to -1, or 0 and more.")
-        for segment in self._segments:
-            if segment.max_timestamp >= timestamp and segment.next_offset > self.start_offset:
-                found = self._search(segment, timestamp)
-                if found:
-                    return found if found[0] < self.high_watermark else (-1, -1)
-        return -1, -1
-
-    def _largest_timestamp(self) -> tuple[int, int]:
-        until = self.high_watermark
-        readable = [segment for segment in self._segments if segment.base_offset < until and segment.size]
-        if not readable:
-            return -1, -1
-        youngest = max(readable, key=lambda segment: segment.max_timestamp)
-        if youngest.max_timestamp < 0:
-            return -1, -1
-        return self._search(youngest, youngest.max_timestamp) or (-1, -1)
-
-    def _search(self, segment: Segment, timestamp: int) -> tuple[int, int] | None:
-        entry = segment.times().floor(timestamp)
-        # The entry names the last offset of the earliest batch that has its timestamp.
-        offset = max(segment.base_offset + entry[1] if entry else segment.base_offset, self.start_offset)
-        head = segment.locate(offset)
-        while head is not None:
-            if head.max_timestamp >= timestamp:
-                for record in decode_batch(self._whole(segment, head)):
-                    if record.timestamp_ms >= timestamp and record.offset >= self.start_offset:
-                        return record.offset, record.timestamp_ms
-            head = segment.locate(head.last_offset + 1)
-        return None
-
-    def _whole(self, segment: Segment, head: Head) -> BatchView:
-        data = segment.read(head.position, head.size)
-        batch = view_at(memoryview(data), 0, head.position)
-        assert batch is not None
-        assert batch.length + LENGTH_OVERHEAD == head.size
-        return batch
+            return segments.largest_timestamp(start, until)
+        return segments.search(timestamp, start, until)

@@ -15,6 +15,7 @@ from storage.files import Buffer, File, Files, read_file
 from storage.index import OffsetIndex, TimeIndex
 from storage.scan import BatchFault, Head, Order, check_view, walk_headers
 from storage.summaries import Summary
+from storage.txn_index import AbortedEntry, pack_aborted
 
 
 class OpenSegments:
@@ -45,6 +46,7 @@ class Segment:
         "_file",
         "_index",
         "_times",
+        "aborted",
         "active",
         "base_offset",
         "created_ms",
@@ -81,6 +83,7 @@ class Segment:
         self.active = False
         self.gaps = False
         self.producers = False
+        self.aborted: list[AbortedEntry] = []
         self.summary: Summary | None = None
         self.unindexed = 0
         # Bytes [verified_from, verified_to) were written or checked by this process.
@@ -145,28 +148,33 @@ class Segment:
         self.size += size
         self.next_offset = last_offset + 1
 
-    def index_room(self, limit: int) -> bool:
-        """Whether both indexes can take another entry; one time entry is kept for the roll."""
+    def index_room(self, limit: int, entries: int) -> bool:
+        """Whether both indexes can take these many entries more; one time entry is kept for the roll."""
         assert self._index is not None
         assert self._times is not None
-        return len(self._index.data) + 8 <= limit and len(self._times.data) + 24 <= limit
+        return len(self._index.data) + 8 * entries <= limit and len(self._times.data) + 12 * (entries + 1) <= limit
 
-    def seal(self) -> Summary:
+    def seal(self, snapshot_crc: int) -> Summary:
         """Write the indexes of the flushed records and say what to remember."""
         index, times = self.index(), self.times()
         if self.max_timestamp >= 0:
             times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        self._write_side(".index", index.data)
-        self._write_side(".timeindex", times.data)
+        self.write_side(".index", index.data)
+        self.write_side(".timeindex", times.data)
+        aborted = pack_aborted(self.aborted)
+        if aborted:
+            self.write_side(".txnindex", aborted)
         self.summary = Summary(
             self.base_offset, self.next_offset, self.size,
             self.first_timestamp, self.max_timestamp, self.max_timestamp_offset,
-            crc32c(index.data), crc32c(times.data), self.producers,
+            crc32c(index.data), crc32c(times.data), crc32c(aborted) if aborted else 0, snapshot_crc, self.producers,
         )  # fmt: skip
         return self.summary
 
-    def _write_side(self, suffix: str, data: Buffer) -> None:
-        file = self.files.open(self.path(suffix), create=True)
+    def write_side(self, suffix: str, data: Buffer, at_offset: int | None = None) -> None:
+        """Write a file beside the log and flush it; named after `at_offset`, or the segment."""
+        base = self.base_offset if at_offset is None else at_offset
+        file = self.files.open(segment_path(self.directory, base, suffix), create=True)
         try:
             file.truncate(len(data))
             file.write([data], len(data), 0)
@@ -193,6 +201,8 @@ class Segment:
         self.next_offset = self.max_timestamp_offset = self.verified_next = self.base_offset
         self.size = self.unindexed = self.verified_from = self.verified_to = 0
         self.first_timestamp = self.max_timestamp = -1
+        self.producers = False
+        self.aborted = []
         self.summary = None
         self._index = OffsetIndex()
         self._times = TimeIndex()
@@ -210,7 +220,7 @@ class Segment:
         return self._times
 
     def _load_indexes(self) -> None:
-        index, times = self._read_side(".index"), self._read_side(".timeindex")
+        index, times = self.read_side(".index"), self.read_side(".timeindex")
         known = self.summary
         if known is None or crc32c(index) != known.index_crc or crc32c(times) != known.times_crc:
             self._rebuild_indexes()
@@ -218,11 +228,12 @@ class Segment:
             self._index, self._times = OffsetIndex(index), TimeIndex(times)
         self.opened.touch(self)
 
-    def _read_side(self, suffix: str) -> bytes:
+    def read_side(self, suffix: str) -> bytes:
+        """A file beside the log; empty when it is missing or unreadable."""
         try:
             return read_file(self.files, self.path(suffix))
         except OSError:
-            return b""  # Missing or unreadable: the checksum will not match, and it is rebuilt.
+            return b""  # Its checksum will not match, and it is rebuilt.
 
     def _rebuild_indexes(self) -> None:
         index, times = OffsetIndex(), TimeIndex()

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from storage.batch import ATTRIBUTES_AT, LOG_APPEND_TIME_BIT, MAGIC_AT
+from storage.batch import ATTRIBUTES_AT, CONTROL_BIT, HEADER, LOG_APPEND_TIME_BIT, MAGIC_AT, BatchView
+from storage.control import marker_of
 from storage.files import Buffer
+from storage.producer_state import Marker
 from storage.scan import Head, head_of
 from storage.validation import Fields
 
@@ -24,6 +26,23 @@ class Stamped(NamedTuple):
     size: int
     heads: list[Head]
     next_offset: int
+    produced: bool
+    """Whether any batch comes from an idempotent producer."""
+
+    def markers(self) -> dict[Head, Marker]:
+        """What the control batches among them say."""
+        if not self.produced:
+            return {}
+        return {
+            head: marker
+            for head, batch in zip(self.heads, self.buffers[1::2], strict=True)
+            if head.attributes & CONTROL_BIT and (marker := _marker(head, batch))
+        }
+
+
+def _marker(head: Head, behind_magic: Buffer) -> Marker | None:
+    whole = memoryview(bytes(MAGIC_AT) + bytes(behind_magic))
+    return marker_of(BatchView._make((*HEADER.unpack_from(whole), head.position, whole)))
 
 
 def stamp(batches: list[tuple[Fields, memoryview]], offset: int, epoch: int, append_time_ms: int = -1) -> Stamped:
@@ -34,6 +53,7 @@ def stamp(batches: list[tuple[Fields, memoryview]], offset: int, epoch: int, app
     buffers: list[Buffer] = []
     heads: list[Head] = []
     total = 0
+    produced = False
     for fields, data in batches:
         size = len(data)
         if append_time_ms >= 0:
@@ -43,7 +63,8 @@ def stamp(batches: list[tuple[Fields, memoryview]], offset: int, epoch: int, app
         heads.append(head_of((offset, fields[1], epoch, *fields[3:]), total))
         offset += fields[6] + 1
         total += size
-    return Stamped(buffers, total, heads, offset)
+        produced = produced or fields[9] >= 0
+    return Stamped(buffers, total, heads, offset, produced)
 
 
 def _with_append_time(fields: Fields, data: memoryview, append_time_ms: int) -> tuple[Fields, memoryview]:
@@ -54,3 +75,15 @@ def _with_append_time(fields: Fields, data: memoryview, append_time_ms: int) -> 
     _CRC.pack_into(changed, 17, crc)
     marked = (*fields[:4], crc, fields[5] | LOG_APPEND_TIME_BIT, *fields[6:8], append_time_ms, *fields[9:])
     return marked, memoryview(changed)
+
+
+def as_given(batches: list[tuple[Fields, memoryview]]) -> Stamped:
+    """A follower's batches: offsets, epochs and times stay as the leader set them."""
+    buffers: list[Buffer] = []
+    heads: list[Head] = []
+    total = 0
+    for fields, data in batches:
+        buffers += (data[:MAGIC_AT], data[MAGIC_AT:])
+        heads.append(head_of(fields, total))
+        total += len(data)
+    return Stamped(buffers, total, heads, heads[-1].last_offset + 1, any(head.producer_id >= 0 for head in heads))

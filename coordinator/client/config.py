@@ -105,6 +105,9 @@ class GroupConfig(ClientConfig):
     partition_assignment_strategy: str = Field(
         "range,cooperative-sticky", description="Assignors by name, Kafka class, entry point or module:Class."
     )
+    partition_assignment_deadline_ms: int = Field(
+        10_000, ge=1, le=INT_MAX, description="How long the assignor of a leader may think before its plan is replaced."
+    )
     group_protocol: Literal["classic"] = Field("classic", description="classic: JoinGroup and SyncGroup.")
 
     @field_validator("group_id", "group_instance_id")

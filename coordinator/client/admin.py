@@ -1,0 +1,128 @@
+"""The admin client: topics, groups, offsets, and why a group rebalanced."""
+
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from coordinator.client.aio.admin import Admin as AsyncAdmin
+from coordinator.client.described import GroupDescription, GroupListing, PartitionLag, TopicDescription
+from coordinator.client.loop import shared_loop
+from coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from coordinator.rpc.v1.coordinator_service_pb2 import WatchGroupResponse
+from coordinator.rpc.v1.ledger_pb2 import Rebalance
+
+T = TypeVar("T")
+
+
+class Admin:
+    """Everything an operator may ask or change. Refusals are typed errors that name the topic or group.
+
+    Safe to share between threads.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
+        self._admin = AsyncAdmin(config, **properties)
+        self._loop = shared_loop()
+
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, validate_only: bool = False
+    ) -> TopicDescription:
+        """TopicExists when there is one of that name already."""
+        return self._run(self._admin.create_topic(name, partitions, configs, validate_only))
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """UnknownTopic for the first that does not exist; the others are deleted."""
+        self._run(self._admin.delete_topics(names))
+
+    def create_partitions(self, name: str, total: int) -> int:
+        """Grow a topic to `total` partitions; keys go to other partitions from then on."""
+        return self._run(self._admin.create_partitions(name, total))
+
+    def list_topics(self, include_internal: bool = False) -> dict[str, int]:
+        """Partition counts by name."""
+        return self._run(self._admin.list_topics(include_internal))
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """With every setting that applies to it."""
+        return self._run(self._admin.describe_topic(name))
+
+    def describe_configs(self, topic: str) -> dict[str, str]:
+        return self._run(self._admin.describe_configs(topic))
+
+    def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
+        """Drop records below each offset (-1: all there are); the logs' new first offsets."""
+        return self._run(self._admin.delete_records(before))
+
+    def list_offsets(self, times: Mapping[tuple[str, int], int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first offset at or after each time; -1 is the end, -2 the beginning."""
+        return self._run(self._admin.list_offsets(times))
+
+    def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
+        return self._run(self._admin.list_groups(states, types))
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """GroupNotFound when there is none."""
+        return self._run(self._admin.describe_group(group))
+
+    def delete_groups(self, groups: Iterable[str]) -> None:
+        """GroupNotEmpty, GroupNotFound: the first refusal is raised after all were tried."""
+        self._run(self._admin.delete_groups(groups))
+
+    def remove_members(
+        self, group: str, members: Iterable[str] | None = None, instances: Iterable[str] | None = None, reason: str = ""
+    ) -> list[str]:
+        """Remove members by id or by instance id; neither given means all of them. Returns who was removed."""
+        return self._run(self._admin.remove_members(group, members, instances, reason))
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Everything the group has committed."""
+        return self._run(self._admin.group_offsets(group))
+
+    def alter_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Set positions of a group without members; with members, it is refused."""
+        self._run(self._admin.alter_offsets(group, offsets))
+
+    def delete_offsets(self, group: str, partitions: Iterable[tuple[str, int]]) -> None:
+        """Forget positions of topics that no member of the group is subscribed to."""
+        self._run(self._admin.delete_offsets(group, partitions))
+
+    def group_lag(self, group: str) -> list[PartitionLag]:
+        """How far behind the group is, for every partition it reads or has committed."""
+        return self._run(self._admin.group_lag(group))
+
+    def explain(
+        self, group: str, limit: int = 0, generation: int = 0, include_snapshots: bool = False
+    ) -> list[Rebalance]:
+        """What the ledger knows of the group's rebalances, newest first; 0 means all, and any."""
+        return self._run(self._admin.explain(group, limit, generation, include_snapshots))
+
+    def watch(self, group: str) -> Iterator[WatchGroupResponse]:
+        """Every change of state, generation and plan, as it becomes durable; close the iterator to stop."""
+        changes = self._admin.watch(group)
+        try:
+            while True:
+                try:
+                    yield self._run(next_of(changes))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._run(changes.aclose())  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        self._run(self._admin.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run(work)
+
+
+async def next_of(changes: Any) -> Any:
+    """`anext` as a coroutine, which is what another thread can submit."""
+    return await anext(changes)

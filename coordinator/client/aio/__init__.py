@@ -1,0 +1,22 @@
+"""The asyncio twins: the same names, methods that are awaited, callbacks that may be coroutines.
+
+Everything of one client belongs to the loop it is first used on; use one loop per process.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coordinator.client.aio.admin import Admin
+    from coordinator.client.aio.consumer import Consumer
+    from coordinator.client.aio.producer import Producer
+    from coordinator.client.aio.worker import Worker
+
+__all__ = ["Admin", "Consumer", "Producer", "Worker"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{name.lower()}"), name)

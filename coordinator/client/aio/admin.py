@@ -1,0 +1,311 @@
+"""The admin client for asyncio: topics, groups, offsets, and why a group rebalanced."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from assignors.user_data import parse_assignment
+from coordinator.client import methods
+from coordinator.client.catalog import Catalog
+from coordinator.client.config import ClientConfig, load
+from coordinator.client.described import (
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    PartitionLag,
+    TopicDescription,
+)
+from coordinator.client.errors import Refused, UnknownTopic, refusal
+from coordinator.client.group_calls import GroupCalls, check
+from coordinator.client.log_calls import EARLIEST, LATEST, list_offsets
+from coordinator.client.transport import Transport
+from coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from coordinator.member.subscription import by_topic, topics_of
+from coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from coordinator.rpc.v1.ledger_pb2 import Rebalance
+from storage.rpc.v1 import broker_service_pb2 as pb
+
+GROUP_ID_NOT_FOUND = 69
+
+
+class AdminConfig(ClientConfig):
+    kind = "admin client"
+
+
+class Admin:
+    """Everything an operator may ask or change. Refusals are typed errors that name the topic or group."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
+        self._transport = Transport(load(AdminConfig, config, properties))
+        self._catalog = Catalog(self._transport, self._transport.config)
+
+    # Topics
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, validate_only: bool = False
+    ) -> TopicDescription:
+        """TopicExists when there is one of that name already."""
+        request = pb.CreateTopicsRequest(validate_only=validate_only)
+        request.topics.add(name=name, num_partitions=partitions, configs=configs or {})
+        answer = await self._transport.call(methods.CREATE_TOPICS, request, doing=f"creating topic {name!r}")
+        result = only(answer.topics)
+        self._catalog.forget(name)
+        return TopicDescription(result.name, result.num_partitions, result.topic_id.hex(), False, dict(configs or {}))
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """UnknownTopic for the first that does not exist; the others are deleted."""
+        request = pb.DeleteTopicsRequest(topic_names=list(names))
+        answer = await self._transport.call(methods.DELETE_TOPICS, request, doing="deleting topics")
+        raise_first(answer.topics)
+
+    async def create_partitions(self, name: str, total: int) -> int:
+        """Grow a topic to `total` partitions; keys go to other partitions from then on."""
+        request = pb.CreatePartitionsRequest()
+        request.topics.add(name=name, count=total)
+        doing = f"adding partitions to {name!r}"
+        answer = await self._transport.call(methods.CREATE_PARTITIONS, request, doing=doing)
+        self._catalog.forget(name)
+        return only(answer.results).num_partitions
+
+    async def list_topics(self, include_internal: bool = False) -> dict[str, int]:
+        """Partition counts by name."""
+        return dict(sorted((await self._catalog.fetch_all(include_internal)).items()))
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """With every setting that applies to it."""
+        metadata = await self._transport.retried(
+            methods.METADATA, pb.MetadataRequest(topics=[name]), doing=f"looking up topic {name!r}"
+        )
+        for topic in metadata.topics:
+            if topic.error_code:
+                raise refused(topic.error_code, topic.error_message, name)
+            configs = await self.describe_configs(name)
+            return TopicDescription(name, len(topic.partitions), topic.topic_id.hex(), topic.is_internal, configs)
+        raise UnknownTopic(3, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {name!r}")
+
+    async def describe_configs(self, topic: str) -> dict[str, str]:
+        request = pb.DescribeConfigsRequest(topics=[topic])
+        answer = await self._transport.retried(
+            methods.DESCRIBE_CONFIGS, request, doing=f"reading the settings of {topic!r}"
+        )
+        for result in answer.results:
+            if result.error_code:
+                raise refused(result.error_code, result.error_message, topic)
+        return {entry.name: entry.value for result in answer.results for entry in result.configs}
+
+    async def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
+        """Drop records below each offset (-1: all there are); the logs' new first offsets."""
+        request = pb.DeleteRecordsRequest()
+        for topic, numbers in by_topic(before).items():
+            line = request.topics.add(name=topic)
+            for number in numbers:
+                line.partitions.add(partition_index=number, offset=before[TopicPartition(topic, number)])
+        answer = await self._transport.call(methods.DELETE_RECORDS, request, doing="deleting records")
+        marks: dict[TopicPartition, int] = {}
+        for found in answer.topics:
+            for result in found.partitions:
+                if result.error_code:
+                    about = f"{found.name}-{result.partition_index}"
+                    raise refused(result.error_code, result.error_message, about)
+                marks[TopicPartition(found.name, result.partition_index)] = result.low_watermark
+        return marks
+
+    async def list_offsets(self, times: Mapping[tuple[str, int], int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first offset at or after each time; -1 is the end, -2 the beginning."""
+        return await list_offsets(self._transport, {TopicPartition(*tp): at for tp, at in times.items()})
+
+    # Groups
+
+    async def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
+        request = group_pb.ListGroupsRequest(states_filter=states, types_filter=types)
+        answer = await self._transport.retried(methods.LIST_GROUPS, request, doing="listing groups")
+        check(answer.error_code, answer.error_message)
+        found = [GroupListing(g.group_id, g.group_state, g.protocol_type, g.group_type) for g in answer.groups]
+        return sorted(found, key=lambda group: group.group_id)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """GroupNotFound when there is none."""
+        calls = GroupCalls(self._transport, group)
+
+        async def attempt(address: str) -> GroupDescription:
+            answer = await self._transport.call(
+                methods.DESCRIBE_GROUPS,
+                group_pb.DescribeGroupsRequest(groups=[group]),
+                doing=f"describing group {group!r}",
+                address=address,
+            )
+            check(answer.error_code, "", group)
+            found = answer.groups[0]
+            check(found.error_code, found.error_message, group)
+            if found.group_state == "Dead":
+                check(GROUP_ID_NOT_FOUND, "there is no such group", group)
+            return described(found, address)
+
+        return await calls.patiently(attempt)
+
+    async def delete_groups(self, groups: Iterable[str]) -> None:
+        """GroupNotEmpty, GroupNotFound: the first refusal is raised after all were tried."""
+        request = group_pb.DeleteGroupsRequest(groups_names=list(groups))
+        answer = await self._transport.call(methods.DELETE_GROUPS, request, doing="deleting groups")
+        for result in answer.results:
+            check(result.error_code, result.error_message, result.group_id)
+
+    async def remove_members(
+        self, group: str, members: Iterable[str] | None = None, instances: Iterable[str] | None = None, reason: str = ""
+    ) -> list[str]:
+        """Remove members by id or by instance id; neither given means all of them. Returns who was removed."""
+        request = group_pb.RemoveMembersRequest(group_id=group, reason=reason)
+        for member_id in members or ():
+            request.members.add(member_id=member_id, reason=reason)
+        for instance in instances or ():
+            request.members.add(group_instance_id=instance, reason=reason)
+        address = await GroupCalls(self._transport, group).coordinator()
+        answer = await self._transport.call(
+            methods.REMOVE_MEMBERS, request, doing=f"removing members of {group!r}", address=address
+        )
+        check(answer.error_code, answer.error_message, group)
+        for result in answer.members:
+            check(result.error_code, result.error_message, result.member_id or result.group_instance_id)
+        return [result.member_id or result.group_instance_id for result in answer.members]
+
+    # Offsets
+
+    async def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Everything the group has committed."""
+        found = await GroupCalls(self._transport, group).committed(None)
+        return {tp: offset for tp, offset in sorted(found.items()) if offset is not None}
+
+    async def alter_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Set positions of a group without members; with members, it is refused."""
+        given = {TopicPartition(*tp): OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+        await GroupCalls(self._transport, group).commit(given, None)
+
+    async def delete_offsets(self, group: str, partitions: Iterable[tuple[str, int]]) -> None:
+        """Forget positions of topics that no member of the group is subscribed to."""
+        request = group_pb.OffsetDeleteRequest(group_id=group)
+        for topic, numbers in by_topic(list(partitions)).items():
+            request.topics.add(name=topic, partition_indexes=numbers)
+        address = await GroupCalls(self._transport, group).coordinator()
+        doing = f"deleting offsets of {group!r}"
+        answer = await self._transport.call(methods.OFFSET_DELETE, request, doing=doing, address=address)
+        check(answer.error_code, answer.error_message, group)
+        for topic_result in answer.topics:
+            for result in topic_result.partitions:
+                check(result.error_code, result.error_message, f"{topic_result.name}-{result.partition_index}")
+
+    async def group_lag(self, group: str) -> list[PartitionLag]:
+        """How far behind the group is, for every partition it reads or has committed."""
+        committed = await self.group_offsets(group)
+        owners = await self._owners(group)
+        existing = await self._catalog.fetch({tp.topic for tp in {*committed, *owners}})
+        asked = sorted(tp for tp in {*committed, *owners} if tp.partition < existing.get(tp.topic, 0))
+        ends, starts = await asyncio.gather(
+            list_offsets(self._transport, dict.fromkeys(asked, LATEST)),
+            list_offsets(self._transport, dict.fromkeys(asked, EARLIEST)),
+        )
+        lags = []
+        for tp in asked:
+            offset = committed[tp].offset if tp in committed else None
+            start, end = starts[tp].offset, ends[tp].offset
+            behind = max(0, end - (start if offset is None else offset))
+            lags.append(PartitionLag(tp, offset, start, end, behind, owners.get(tp, "")))
+        return lags
+
+    async def _owners(self, group: str) -> dict[TopicPartition, str]:
+        try:
+            found = await self.describe_group(group)
+        except Refused as error:
+            if error.code == GROUP_ID_NOT_FOUND:
+                return {}
+            raise
+        return {tp: member.member_id for member in found.members for tp in member.assignment}
+
+    # Why
+
+    async def explain(
+        self, group: str, limit: int = 0, generation: int = 0, include_snapshots: bool = False
+    ) -> list[Rebalance]:
+        """What the ledger knows of the group's rebalances, newest first; 0 means all, and any."""
+        request = group_pb.ExplainGroupRequest(
+            group_id=group, limit=limit, generation_id=generation, include_snapshots=include_snapshots
+        )
+
+        async def attempt(address: str) -> list[Rebalance]:
+            doing = f"explaining group {group!r}"
+            answer = await self._transport.call(methods.EXPLAIN_GROUP, request, doing=doing, address=address)
+            check(answer.error_code, answer.error_message, group)
+            return list(answer.rebalances)
+
+        return await GroupCalls(self._transport, group).patiently(attempt)
+
+    async def watch(self, group: str) -> AsyncIterator[group_pb.WatchGroupResponse]:
+        """Every change of state, generation and plan, as it becomes durable, until the caller stops listening."""
+        address = await GroupCalls(self._transport, group).coordinator()
+        request = group_pb.WatchGroupRequest(group_id=group)
+        stream = self._transport.stream(
+            methods.WATCH_GROUP, request, doing=f"watching group {group!r}", address=address
+        )
+        async for change in stream:
+            yield change
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def refused(code: pb.ErrorCode, message: str, about: str) -> Refused:
+    return refusal(code, pb.ErrorCode.Name(code), message, about)
+
+
+def raise_first(results: Iterable[pb.TopicResult]) -> None:
+    for result in results:
+        if result.error_code:
+            raise refused(result.error_code, result.error_message, result.name)
+
+
+def only(results: Sequence[pb.TopicResult]) -> pb.TopicResult:
+    raise_first(results)
+    return results[0]
+
+
+def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            m.member_id,
+            m.group_instance_id if m.HasField("group_instance_id") else None,
+            m.client_id,
+            m.client_host,
+            topics_of(m.member_metadata),
+            share_of(m.member_assignment),
+        )
+        for m in group.members
+    )
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        group.generation_id,
+        group.leader,
+        address,
+        members,
+        tuple(group.waiting_for),
+        group.waiting_until_ms,
+    )
+
+
+def share_of(blob: bytes) -> tuple[TopicPartition, ...]:
+    """A share in another protocol's format is shown as none."""
+    try:
+        shares = parse_assignment(blob).partitions
+    except ValueError:
+        return ()
+    return tuple(sorted(TopicPartition(topic, number) for topic, numbers in shares.items() for number in numbers))

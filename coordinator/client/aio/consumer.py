@@ -1,0 +1,167 @@
+"""The consumer for asyncio."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from coordinator.client.config import ConsumerConfig, load
+from coordinator.client.consuming import Consuming
+from coordinator.client.driver import Callback
+from coordinator.client.listener import Listener, OnChange
+from coordinator.client.log_calls import end_offsets, list_offsets, start_offsets
+from coordinator.client.offsets import Offset, offsets_given
+from coordinator.client.types import (
+    FencingToken,
+    GroupMetadata,
+    Message,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    Watermarks,
+)
+
+
+class Consumer:
+    """As `coordinator.client.Consumer`; methods that may wait are coroutines, callbacks may be."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
+        self._core = Consuming(load(ConsumerConfig, config, properties))
+        self._listener = Listener()
+
+    async def subscribe(
+        self,
+        topics: str | Iterable[str],
+        on_assign: OnChange | None = None,
+        on_revoke: OnChange | None = None,
+        on_lost: OnChange | None = None,
+    ) -> None:
+        self._listener = Listener(on_assign, on_revoke, on_lost)
+        await self._core.subscribe([topics] if isinstance(topics, str) else list(topics))
+
+    async def unsubscribe(self) -> None:
+        await self._core.begin_unsubscribe()
+        await self._last_callbacks()
+        await self._core.finish_unsubscribe()
+
+    async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        await self._core.assign([TopicPartition(*tp) for tp in partitions])
+
+    async def unassign(self) -> None:
+        await self.unsubscribe()
+
+    async def poll(self, timeout: float | None = None) -> Message | None:
+        core = self._core
+        core.begin_poll()
+        while True:
+            if not core.attention and (message := core.pop()) is not None:
+                return message
+            callback = await core.fill(timeout)
+            if callback is not None:
+                await self._tell(callback)
+            elif not core.fetcher.ready:
+                return None
+
+    async def consume(self, num_messages: int = 1, timeout: float | None = None) -> list[Message]:
+        """Up to `num_messages` of what is there; waits only for the first."""
+        first = await self.poll(timeout)
+        messages = [] if first is None else [first]
+        while 0 < len(messages) < num_messages and (message := self._core.pop()) is not None:
+            messages.append(message)
+        return messages
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while not self._core.closed:
+            message = await self.poll()
+            if message is not None:
+                yield message
+
+    async def commit(
+        self, message: Message | None = None, offsets: Mapping[tuple[str, int], Offset] | None = None
+    ) -> None:
+        await self._core.commit(offsets_given(self._core, message, offsets))
+
+    def store_offsets(
+        self, message: Message | None = None, offsets: Mapping[tuple[str, int], int] | None = None
+    ) -> None:
+        given = {message.topic_partition: message.offset + 1} if message is not None else {}
+        self._core.store(given | {TopicPartition(*tp): offset for tp, offset in (offsets or {}).items()})
+
+    async def committed(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return await self._core.committed([TopicPartition(*tp) for tp in partitions])
+
+    async def position(self, partition: tuple[str, int]) -> int:
+        return await self._core.position(TopicPartition(*partition))
+
+    async def seek(self, partition: tuple[str, int], offset: int) -> None:
+        await self._core.seek(TopicPartition(*partition), offset)
+
+    async def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        await self._core.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=False)
+
+    async def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        await self._core.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=True)
+
+    async def get_watermark_offsets(self, partition: tuple[str, int]) -> Watermarks:
+        tp = TopicPartition(*partition)
+        low = await start_offsets(self._core.transport, [tp])
+        high = await end_offsets(self._core.transport, [tp])
+        return Watermarks(low[tp], high[tp])
+
+    async def offsets_for_times(
+        self, times: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        found = await list_offsets(self._core.transport, {TopicPartition(*tp): at for tp, at in times.items()})
+        return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
+
+    async def pause(self, *partitions: tuple[str, int]) -> None:
+        await self._core.pause([TopicPartition(*tp) for tp in partitions])
+
+    async def resume(self, *partitions: tuple[str, int]) -> None:
+        await self._core.resume([TopicPartition(*tp) for tp in partitions])
+
+    def paused(self) -> set[TopicPartition]:
+        return self._core.paused()
+
+    def assignment(self) -> set[TopicPartition]:
+        return set(self._core.assigned)
+
+    def memberid(self) -> str:
+        return self._core.group_metadata().member_id
+
+    def consumer_group_metadata(self) -> GroupMetadata:
+        return self._core.group_metadata()
+
+    def fencing_token(self, partition: tuple[str, int]) -> FencingToken:
+        return self._core.fencing_token(TopicPartition(*partition))
+
+    async def close(self, leave: bool | str = True) -> None:
+        await self._close(leave, handed_over_is_done=True)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._close(True, handed_over_is_done=error is None)
+
+    async def _close(self, leave: bool | str, *, handed_over_is_done: bool) -> None:
+        if self._core.closed:
+            return
+        try:
+            await self._core.begin_close(leave, handed_over_is_done=handed_over_is_done)
+            await self._last_callbacks()
+        finally:
+            await self._core.finish_close()
+
+    async def _last_callbacks(self) -> None:
+        while (callback := await self._core.closing_callback()) is not None:
+            await self._tell(callback)
+
+    async def _tell(self, callback: Callback) -> None:
+        try:
+            waiting = self._listener.call(self, callback)
+            if waiting is not None:
+                await waiting
+        finally:
+            self._core.done(callback)

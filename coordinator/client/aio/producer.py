@@ -1,0 +1,112 @@
+"""The producer for asyncio."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from coordinator.client.accumulator import Delivered, Headers
+from coordinator.client.config import ProducerConfig, load
+from coordinator.client.errors import BufferFull, ClientError
+from coordinator.client.producing import ANY, Producing, as_bytes, size_of
+from coordinator.client.types import RecordMetadata
+
+
+class Producer:
+    """As `coordinator.client.Producer`; waits by suspending the task instead of the thread."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
+        self._core = Producing(load(ProducerConfig, config, properties))
+        self._room = asyncio.Event()
+        self._core.accumulator.on_room = self._room.set
+
+    async def produce(
+        self,
+        topic: str,
+        value: bytes | str | None = None,
+        key: bytes | str | None = None,
+        partition: int = ANY,
+        on_delivery: Delivered | None = None,
+        timestamp: int = 0,
+        headers: Headers | Mapping[str, bytes | None] = (),
+    ) -> None:
+        core = self._core
+        core.bind(asyncio.get_running_loop())
+        value, key = as_bytes("value", value), as_bytes("key", key)
+        pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+        partitions = await core.count(topic)
+        await self._room_for(size_of(value, key, pairs))
+        core.add(topic, partitions, value, key, partition, timestamp, pairs, on_delivery, 0)
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | str | None = None,
+        key: bytes | str | None = None,
+        partition: int = ANY,
+        timestamp: int = 0,
+        headers: Headers | Mapping[str, bytes | None] = (),
+    ) -> "asyncio.Future[RecordMetadata]":
+        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+
+        def delivered(error: Exception | None, metadata: RecordMetadata | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            elif metadata is not None:
+                future.set_result(metadata)
+
+        await self.produce(topic, value, key, partition, delivered, timestamp, headers)
+        return future
+
+    async def flush(self, timeout: float | None = None) -> int:
+        accumulator = self._core.accumulator
+        accumulator.begin_flush()
+        try:
+            await self._until(lambda: not accumulator.waiting, timeout)
+        finally:
+            accumulator.end_flush()
+        self._core.raise_failures()
+        return accumulator.waiting
+
+    async def close(self, timeout: float | None = None) -> None:
+        if self._core.closed:
+            return
+        try:
+            left = await self.flush(timeout)
+            if left:
+                raise ClientError(f"{left} batch(es) were not delivered within {timeout} s of close()")
+        finally:
+            await self._core.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(None if error is None else 1.0)
+
+    async def _room_for(self, size: int) -> None:
+        core = self._core
+        if not await self._until(lambda: core.accumulator.has_room(size), core.config.max_block_ms / 1000):
+            raise BufferFull(
+                f"no room for a record of {size} bytes within {core.config.max_block_ms} ms; "
+                "is the node reachable? buffer.memory and max.block.ms set the limits"
+            )
+
+    async def _until(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Whether the condition came true in time; looked at again whenever room came back."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        while not condition():
+            self._room.clear()
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                return False
+            try:
+                await asyncio.wait_for(self._room.wait(), left)
+            except TimeoutError:
+                return condition()
+        return True

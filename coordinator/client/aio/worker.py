@@ -1,0 +1,79 @@
+"""The worker for asyncio."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from coordinator.client.config import WorkerConfig, load
+from coordinator.client.driver import Callback
+from coordinator.client.listener import Listener, OnChange
+from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
+from coordinator.client.working import Working
+
+
+class Worker:
+    """As `coordinator.client.Worker`; callbacks may be coroutines."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
+        self._core = Working(load(WorkerConfig, config, properties))
+        self._listener = Listener()
+
+    async def join(
+        self,
+        topics: Iterable[str] = (),
+        resources: Iterable[str] = (),
+        on_gain: OnChange | None = None,
+        on_lose: OnChange | None = None,
+    ) -> None:
+        self._listener = Listener(on_gain, on_lose)
+        await self._core.join(tuple(topics), tuple(resources))
+
+    async def poll(self, timeout: float | None = None) -> bool:
+        callback = await self._core.next_callback(timeout)
+        if callback is not None:
+            await self._tell(callback)
+        return callback is not None
+
+    async def run(self) -> None:
+        while not self._core.closed:
+            await self.poll()
+
+    def owned(self) -> set[TopicPartition]:
+        return set(self._core.owned)
+
+    def fencing_token(self, partition: tuple[str, int]) -> FencingToken:
+        return self._core.fencing_token(TopicPartition(*partition))
+
+    def group_metadata(self) -> GroupMetadata:
+        return self._core.identity()
+
+    async def close(self, leave: bool | str = True) -> None:
+        if self._core.closed:
+            return
+        try:
+            await self._core.begin_close(leave)
+            while (callback := await self._core.closing_callback()) is not None:
+                await self._tell(callback)
+        finally:
+            await self._core.finish_close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _tell(self, callback: Callback) -> None:
+        errors: list[Exception] = []
+        for tp in callback.partitions:
+            try:
+                waiting = self._listener.call_for(self, tp, callback)
+                if waiting is not None:
+                    await waiting
+            except Exception as error:
+                errors.append(error)
+        self._core.done(callback)
+        if errors:
+            raise errors[0]

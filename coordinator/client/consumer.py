@@ -1,0 +1,228 @@
+"""The consumer: reads the partitions that its group gives it.
+
+>>> from coordinator.client.config import ConsumerConfig, load
+>>> load(ConsumerConfig, {"group.id": "g"}, {"auto_offset_reset": "earliest"}).auto_offset_reset
+'earliest'
+"""
+
+import concurrent.futures
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from coordinator.client.config import ConsumerConfig, load
+from coordinator.client.consuming import Consuming
+from coordinator.client.driver import Callback
+from coordinator.client.listener import Listener, OnChange
+from coordinator.client.log_calls import end_offsets, list_offsets, start_offsets
+from coordinator.client.loop import shared_loop
+from coordinator.client.offsets import Offset, offsets_given
+from coordinator.client.types import (
+    FencingToken,
+    GroupMetadata,
+    Message,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    Watermarks,
+)
+
+T = TypeVar("T")
+
+
+class Consumer:
+    """Reads partitions: those its group gives it (`subscribe`), or those it names itself (`assign`).
+
+    Made from a dict of Kafka's dotted names, or snake_case keywords. Heartbeats go on in the background; callbacks
+    run inside `poll`, `consume`, iteration, `unsubscribe` and `close`, in the caller's thread, and may call anything,
+    `commit` included. They get `(consumer, partitions)` or `(consumer, partitions, event)`. Automatic commits cover
+    what was handed over before the latest poll, so a crash repeats records but never skips any. One consumer belongs
+    to one thread at a time.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
+        self._core = Consuming(load(ConsumerConfig, config, properties))
+        self._loop = shared_loop()
+        self._listener = Listener()
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str],
+        on_assign: OnChange | None = None,
+        on_revoke: OnChange | None = None,
+        on_lost: OnChange | None = None,
+    ) -> None:
+        """Take part in the group for these topics; one that begins with ^ is a regular expression.
+
+        Subscribing again changes the topics. Without `on_lost`, lost partitions go to `on_revoke`.
+        """
+        self._listener = Listener(on_assign, on_revoke, on_lost)
+        self._run(self._core.subscribe([topics] if isinstance(topics, str) else list(topics)))
+
+    def unsubscribe(self) -> None:
+        """Give up all partitions (with callbacks) and leave the group."""
+        self._run(self._core.begin_unsubscribe())
+        self._last_callbacks()
+        self._run(self._core.finish_unsubscribe())
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read exactly these, without rebalances. With a group.id, offsets are still committed and found."""
+        self._run(self._core.assign([TopicPartition(*tp) for tp in partitions]))
+
+    def unassign(self) -> None:
+        """Undo `assign`."""
+        self.unsubscribe()
+
+    def poll(self, timeout: float | None = None) -> Message | None:
+        """The next record; None when none came within `timeout` seconds (None: wait for ever)."""
+        core = self._core
+        core.begin_poll()
+        while True:
+            if not core.attention and (message := core.pop()) is not None:
+                return message
+            callback = self._run(core.fill(timeout))
+            if callback is not None:
+                self._tell(callback)
+            elif not core.fetcher.ready:
+                return None
+
+    def consume(self, num_messages: int = 1, timeout: float | None = None) -> list[Message]:
+        """Up to `num_messages` of what is there; waits only for the first."""
+        first = self.poll(timeout)
+        messages = [] if first is None else [first]
+        while 0 < len(messages) < num_messages and (message := self._core.pop()) is not None:
+            messages.append(message)
+        return messages
+
+    def __iter__(self) -> Iterator[Message]:
+        """Record after record, until the consumer is closed."""
+        while not self._core.closed:
+            message = self.poll()
+            if message is not None:
+                yield message
+
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: Mapping[tuple[str, int], Offset] | None = None,
+        asynchronous: bool = False,
+    ) -> concurrent.futures.Future[None] | None:
+        """Commit after `message`, exactly `offsets`, or after all that was handed over.
+
+        Waits for the group's word, or with `asynchronous` returns a future at once. Raises CommitFailed when the group
+        has gone on without this consumer.
+        """
+        given = offsets_given(self._core, message, offsets)
+        work = self._core.commit(given)
+        if asynchronous:
+            return self._loop.submit(work)
+        self._run(work)
+        return None
+
+    def store_offsets(
+        self, message: Message | None = None, offsets: Mapping[tuple[str, int], int] | None = None
+    ) -> None:
+        """Say what is done, for the next commit; needs enable.auto.offset.store=false."""
+        given = {message.topic_partition: message.offset + 1} if message is not None else {}
+        self._core.store(given | {TopicPartition(*tp): offset for tp, offset in (offsets or {}).items()})
+
+    def committed(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, None where nothing is."""
+        return self._run(self._core.committed([TopicPartition(*tp) for tp in partitions]))
+
+    def position(self, partition: tuple[str, int]) -> int:
+        """The offset of the next record that `poll` would hand over."""
+        return self._run(self._core.position(TopicPartition(*partition)))
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Go on from here."""
+        self._run(self._core.seek(TopicPartition(*partition), offset))
+
+    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        """Go on from the first record there is; without arguments, in all assigned partitions."""
+        self._run(self._core.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=False))
+
+    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        """Go on with what comes; without arguments, in all assigned partitions."""
+        self._run(self._core.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=True))
+
+    def get_watermark_offsets(self, partition: tuple[str, int]) -> Watermarks:
+        """The first offset there is, and the one the next record will get."""
+        tp = TopicPartition(*partition)
+        low = self._run(start_offsets(self._core.transport, [tp]))
+        high = self._run(end_offsets(self._core.transport, [tp]))
+        return Watermarks(low[tp], high[tp])
+
+    def offsets_for_times(
+        self, times: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (epoch milliseconds); None where there is none."""
+        asked = {TopicPartition(*tp): at for tp, at in times.items()}
+        found = self._run(list_offsets(self._core.transport, asked))
+        return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Hand over no more records of these until `resume`; they stay owned."""
+        self._run(self._core.pause([TopicPartition(*tp) for tp in partitions]))
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        self._run(self._core.resume([TopicPartition(*tp) for tp in partitions]))
+
+    def paused(self) -> set[TopicPartition]:
+        return self._core.paused()
+
+    def assignment(self) -> set[TopicPartition]:
+        """What is owned now. Inside `on_revoke` and `on_lost` the partitions are still in it."""
+        return set(self._core.assigned)
+
+    def memberid(self) -> str:
+        return self._core.group_metadata().member_id
+
+    def consumer_group_metadata(self) -> GroupMetadata:
+        return self._core.group_metadata()
+
+    def fencing_token(self, partition: tuple[str, int]) -> FencingToken:
+        """Proof of ownership to send along with writes; see `FencingToken`."""
+        return self._core.fencing_token(TopicPartition(*partition))
+
+    def close(self, leave: bool | str = True) -> None:
+        """Commit if that is automatic, run the last callbacks, leave the group. Static members stay in it.
+
+        `leave`: True as usual, False or "remain" to stay a member until the session is over, "leave" to leave even as
+        a static member. Closing twice does nothing.
+        """
+        self._close(leave, handed_over_is_done=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # The record that was being worked on when an error struck is not done.
+        self._close(True, handed_over_is_done=error is None)
+
+    def _close(self, leave: bool | str, *, handed_over_is_done: bool) -> None:
+        if self._core.closed:
+            return
+        try:
+            self._run(self._core.begin_close(leave, handed_over_is_done=handed_over_is_done))
+            self._last_callbacks()
+        finally:
+            self._run(self._core.finish_close())
+
+    def _last_callbacks(self) -> None:
+        while (callback := self._run(self._core.closing_callback())) is not None:
+            self._tell(callback)
+
+    def _tell(self, callback: Callback) -> None:
+        try:
+            self._listener.call(self, callback)
+        finally:
+            self._run(self._done(callback))
+
+    async def _done(self, callback: Callback) -> None:
+        self._core.done(callback)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run(work)

@@ -1,0 +1,530 @@
+"""What `Consumer` and its asyncio twin share: subscription, positions, commits, callbacks. Lives on one loop.
+
+The application's own thread may read `ready` and `attention` without crossing over: both are safe under the
+interpreter's lock, and that is what makes a loop over single messages fast.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from assignors.registry import resolve_all
+from coordinator.client.catalog import Catalog, matching
+from coordinator.client.config import ConsumerConfig
+from coordinator.client.driver import Callback, MemberDriver, leaving
+from coordinator.client.errors import ClientError, IllegalState, NoOffset, Refused, UnknownTopic
+from coordinator.client.fetcher import Fetcher, PartitionState
+from coordinator.client.group_calls import GroupCalls
+from coordinator.client.log_calls import EARLIEST, LATEST, end_offsets, list_offsets, start_offsets
+from coordinator.client.planner import Planner
+from coordinator.client.transport import Transport, now_ms
+from coordinator.client.types import FencingToken, GroupMetadata, Message, OffsetAndMetadata, TopicPartition
+from coordinator.member import events as ev
+from coordinator.member.classic import State
+from coordinator.member.subscription import Subscriber
+
+log = logging.getLogger("muster.client")
+
+MAX_TOPICS = 10_000
+NO_GENERATION = -1
+
+
+class Consuming:
+    """One consumer, without the face that applications see."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self.config = config
+        self.attention = False
+        """Something other than records waits: a callback or an error. Looked at before every record."""
+        self.assignors = resolve_all(config.partition_assignment_strategy)
+        self.transport = Transport(config)
+        self.catalog = Catalog(self.transport, config)
+        self.calls = GroupCalls(self.transport, config.group_id) if config.group_id is not None else None
+        self.driver: MemberDriver | None = None
+        self.assigned: set[TopicPartition] = set()
+        self.gained: dict[TopicPartition, int] = {}
+        self.failure: Exception | None = None
+        self.last_poll_ms = now_ms()
+        self.polling = 0
+        self._wakeup = asyncio.Event()
+        self.fetcher = Fetcher(self.transport, config, self.wake)
+        self._patterns: tuple[re.Pattern[str], ...] = ()
+        self._topics: frozenset[str] = frozenset()
+        self._handed: dict[TopicPartition, PartitionState] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._commit_lock = asyncio.Lock()
+        self._resolving: asyncio.Task[None] | None = None
+        self._expired = False
+        self.closed = False
+
+    def wake(self) -> None:
+        driver = self.driver
+        self.attention = bool(
+            (driver is not None and (driver.callbacks or driver.failure)) or self.failure or self.fetcher.failure
+        )
+        self._wakeup.set()
+        if any(state.fetch_offset is None for state in self.fetcher.states.values()):
+            self._resolve_soon()
+
+    # Subscription
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        """Names, and patterns that begin with ^."""
+        self._must_be_open()
+        if self.calls is None:
+            raise IllegalState("subscribe() needs a group.id; without a group use assign([(topic, partition), ...])")
+        if self.assigned and self.driver is None:
+            raise IllegalState("partitions were assigned by hand; call unassign() before subscribe()")
+        if len(topics) > MAX_TOPICS:
+            raise IllegalState(f"{len(topics)} topics are too many; at most {MAX_TOPICS} can be subscribed to")
+        self._patterns = tuple(compiled(topic) for topic in topics if topic.startswith("^"))
+        self._topics = frozenset(topic for topic in topics if not topic.startswith("^"))
+        names = await self._resolved_topics()
+        if self.driver is not None:
+            self.driver.send(ev.SubscriptionChanged(names))
+            return
+        self.fetcher.start()
+        self.last_poll_ms = now_ms()
+        self.driver = self._make_driver(self.calls, names)
+        self.driver.send(ev.Start())
+        self._background(self._watch_topics())
+        self._background(self._watch_polls())
+        if self.config.auto_commits:
+            self._background(self._commit_now_and_then())
+
+    def _make_driver(self, calls: GroupCalls, names: Iterable[str]) -> MemberDriver:
+        planner = Planner(
+            self.assignors, self.catalog.fetch, self._measure_lags, self.config.partition_assignment_deadline_ms
+        )
+        subscriber = Subscriber(names, self.assignors, self.config.client_rack)
+        return MemberDriver(self.transport, calls, self.config, subscriber, planner, self.wake)
+
+    async def _resolved_topics(self) -> tuple[str, ...]:
+        if not self._patterns:
+            return tuple(sorted(self._topics))
+        everything = await self.catalog.fetch_all(include_internal=not self.config.exclude_internal_topics)
+        return tuple(sorted(self._topics | matching(self._patterns, everything)))
+
+    async def begin_unsubscribe(self) -> None:
+        """Start to leave; run the callbacks of `closing_callback`, then `finish_unsubscribe`."""
+        if self.driver is not None:
+            self._count_as_done()
+            self.driver.send(ev.Close())
+        elif self.config.auto_commits:
+            self._count_as_done()
+            await self._commit_quietly(self._to_commit())
+
+    async def finish_unsubscribe(self) -> None:
+        driver, self.driver = self.driver, None
+        if driver is not None:
+            await driver.left()
+        await self._cancel_background()
+        self.fetcher.drop(list(self.fetcher.states))
+        self.assigned.clear()
+        self.gained.clear()
+        self._expired = False
+        self.wake_attention()
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these, without a group's word. Positions: as committed, or as auto.offset.reset says."""
+        self._must_be_open()
+        if self.driver is not None:
+            raise IllegalState("this consumer subscribed to topics; call unsubscribe() before assign()")
+        wanted = {TopicPartition(*tp) for tp in partitions}
+        for topic in sorted({tp.topic for tp in wanted}):
+            count = await self.catalog.count(topic)
+            for tp in sorted(wanted):
+                if tp.topic == topic and not 0 <= tp.partition < count:
+                    raise UnknownTopic(
+                        3,
+                        "UNKNOWN_TOPIC_OR_PARTITION",
+                        f"{topic} has partitions 0 to {count - 1}; {tp.partition} is not one",
+                    )
+        self.fetcher.start()
+        self.fetcher.drop(self.assigned - wanted)
+        self.fetcher.add(wanted - self.assigned)
+        self.assigned = wanted
+        if self.config.auto_commits and not self._tasks:
+            self._background(self._commit_now_and_then())
+        self.wake()
+
+    # Reading
+
+    def begin_poll(self) -> None:
+        """What was handed over before counts as done, and the application lives."""
+        self.last_poll_ms = now_ms()
+        if self._handed:
+            self._count_as_done()
+
+    def _count_as_done(self) -> None:
+        if self.config.enable_auto_offset_store:
+            for state in list(self._handed.values()):
+                state.stored = state.position
+        self._handed.clear()
+
+    def pop(self) -> Message | None:
+        """The next record that is still ours to hand over. Safe from the application's thread."""
+        ready = self.fetcher.ready
+        while ready:
+            entry = ready.popleft()
+            state = entry.state
+            if entry.epoch == state.epoch and not state.revoking:
+                state.position = entry.message.offset + 1
+                self._handed[state.tp] = state
+                return entry.message
+        return None
+
+    async def fill(self, timeout_s: float | None) -> Callback | None:
+        """Wait until a callback is due (returned; call `done` afterwards), or records are ready or time is up (None).
+
+        Raises what went wrong in the background, once.
+        """
+        self._must_be_open()
+        self._polled()
+        deadline = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+        self.polling += 1
+        try:
+            while True:
+                self._wakeup.clear()
+                if (callback := await self._next_callback()) is not None:
+                    return callback
+                self._raise_failure()
+                self.fetcher.refill(self.config.max_poll_records)
+                if self.fetcher.ready or not await self._woken(deadline):
+                    return None
+        finally:
+            self.polling -= 1
+            self.last_poll_ms = now_ms()
+
+    async def _woken(self, deadline: float | None) -> bool:
+        if deadline is None:
+            await self._wakeup.wait()
+            return True
+        left = deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            return False
+        try:
+            await asyncio.wait_for(self._wakeup.wait(), left)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _next_callback(self) -> Callback | None:
+        driver = self.driver
+        callback = driver.next_callback() if driver is not None else None
+        if callback is None:
+            return None
+        if callback.kind == "assigned":
+            self.fetcher.add(callback.partitions)
+            self.assigned |= set(callback.partitions)
+            self.gained.update(dict.fromkeys(callback.partitions, callback.event.generation))
+        else:
+            for tp in callback.partitions:
+                if (state := self.fetcher.states.get(tp)) is not None:
+                    state.revoking = True
+            if callback.kind == "revoked" and self.config.auto_commits:
+                await self._commit_quietly(self._to_commit(callback.partitions))
+        return callback
+
+    def done(self, callback: Callback) -> None:
+        """The application's callback has run."""
+        if callback.kind != "assigned":
+            self.fetcher.drop(callback.partitions)
+            self.assigned -= set(callback.partitions)
+            for tp in callback.partitions:
+                self._handed.pop(tp, None)
+                self.gained.pop(tp, None)
+        if self.driver is not None:
+            self.driver.done(callback)
+        self.wake()
+
+    def _raise_failure(self) -> None:
+        driver = self.driver
+        error = self.failure or self.fetcher.failure
+        self.failure = self.fetcher.failure = None
+        if error is None and driver is not None:
+            # The end of a membership stays true, so it is raised at every poll.
+            error = driver.failure
+        self.wake_attention()
+        if error is not None:
+            raise error
+
+    def wake_attention(self) -> None:
+        driver = self.driver
+        self.attention = driver is not None and bool(driver.callbacks or driver.failure)
+
+    def _polled(self) -> None:
+        self.last_poll_ms = now_ms()
+        if self._expired and self.driver is not None:
+            self._expired = False
+            self.driver.send(ev.Polled())
+
+    # Positions
+
+    def _resolve_soon(self) -> None:
+        if self._resolving is None or self._resolving.done():
+            self._resolving = asyncio.create_task(self._resolve())
+
+    async def _resolve(self) -> None:
+        """Find out where to begin; try again for as long as the partitions are ours."""
+        backoff = self.transport.backoff()
+        while missing := [s for s in self.fetcher.states.values() if s.fetch_offset is None and not s.paused]:
+            try:
+                await self._find_positions(missing)
+            except (NoOffset, Refused) as error:
+                if isinstance(error, Refused) and error.retriable:
+                    await asyncio.sleep(backoff.next_ms() / 1000)
+                    continue
+                self.failure = error
+                for state in missing:
+                    state.paused = True
+                self.attention = True
+                self._wakeup.set()
+                return
+            except ClientError as error:
+                log.warning("%s", error)
+                await asyncio.sleep(backoff.next_ms() / 1000)
+        self.fetcher.changed()
+
+    async def _find_positions(self, missing: Sequence[PartitionState]) -> None:
+        epochs = {state.tp: state.epoch for state in missing}
+        found: dict[TopicPartition, int] = {}
+        if self.calls is not None:
+            # Where the log did not hold the committed offset, it is of no use.
+            asked = [state.tp for state in missing if not state.reset]
+            for tp, committed in (await self.calls.committed(asked)).items() if asked else ():
+                if committed is not None:
+                    found[tp] = committed.offset
+        on_record = set(found)
+        if rest := [tp for tp in epochs if tp not in found]:
+            found |= await self._reset_positions(rest)
+        for state in missing:
+            if state.epoch == epochs[state.tp] and state.tp in found:
+                state.fetch_offset = state.position = found[state.tp]
+                state.reset = False
+                state.committed = found[state.tp] if state.tp in on_record else None
+                # So that the next owner begins here too, even if nothing is read before it takes over.
+                state.stored = state.position if self.config.enable_auto_offset_store else None
+
+    async def _reset_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        reset = self.config.auto_offset_reset
+        if reset == "none":
+            named = ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
+            raise NoOffset(f"no offset is committed for {named} and auto.offset.reset=none; seek, or choose a reset")
+        where = EARLIEST if reset == "earliest" else LATEST
+        found = await list_offsets(self.transport, dict.fromkeys(partitions, where))
+        return {tp: at.offset for tp, at in found.items()}
+
+    def state_of(self, tp: TopicPartition) -> PartitionState:
+        state = self.fetcher.states.get(TopicPartition(*tp))
+        if state is None:
+            owned = ", ".join(f"{topic}-{number}" for topic, number in sorted(self.assigned)) or "nothing"
+            raise IllegalState(f"{tp[0]}-{tp[1]} is not assigned to this consumer; assigned: {owned}")
+        return state
+
+    async def position(self, tp: TopicPartition) -> int:
+        """The offset of the next record to be handed over, found out first if need be."""
+        state = self.state_of(tp)
+        while state.position is None:
+            self._raise_failure()
+            self._resolve_soon()
+            assert self._resolving is not None
+            await asyncio.wait([self._resolving])
+        return state.position
+
+    async def seek(self, tp: TopicPartition, offset: int) -> None:
+        if offset < 0:
+            raise IllegalState(f"cannot seek to {offset}; 0 or more is expected (or seek_to_beginning, seek_to_end)")
+        self._move(self.state_of(tp), offset)
+
+    async def seek_to_edge(self, partitions: Iterable[TopicPartition], *, end: bool) -> None:
+        wanted = [TopicPartition(*tp) for tp in partitions] or sorted(self.assigned)
+        states = [self.state_of(tp) for tp in wanted]
+        found = await (end_offsets if end else start_offsets)(self.transport, wanted)
+        for state in states:
+            self._move(state, found[state.tp])
+
+    def _move(self, state: PartitionState, offset: int) -> None:
+        state.move_to(offset)
+        self._handed.pop(state.tp, None)
+        state.stored = offset if self.config.enable_auto_offset_store else state.stored
+        self.fetcher.changed()
+
+    async def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        for state in [self.state_of(tp) for tp in partitions]:
+            if not state.paused:
+                state.paused = True
+                state.move_to(state.position)
+        self.fetcher.changed()
+
+    async def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        for state in [self.state_of(tp) for tp in partitions]:
+            state.paused = False
+        self.wake()
+        self.fetcher.changed()
+
+    def paused(self) -> set[TopicPartition]:
+        return {state.tp for state in list(self.fetcher.states.values()) if state.paused}
+
+    # Commits
+
+    def store(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if self.config.enable_auto_offset_store:
+            raise IllegalState("store_offsets() needs enable.auto.offset.store=false; otherwise polling stores them")
+        for tp, offset in offsets.items():
+            self.state_of(tp).stored = offset
+
+    def everything_handed_over(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What commit() without arguments means: after the last record the application got, or what it stored."""
+        if self.config.enable_auto_offset_store:
+            self._count_as_done()
+        return self._to_commit()
+
+    def _to_commit(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
+        chosen = self.fetcher.states if partitions is None else partitions
+        states = [self.fetcher.states[tp] for tp in chosen if tp in self.fetcher.states]
+        return {
+            state.tp: OffsetAndMetadata(state.stored)
+            for state in states
+            if state.stored is not None and state.stored != state.committed
+        }
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit exactly these, one commit after the other."""
+        if self.calls is None:
+            raise IllegalState("commit() needs a group.id to commit for")
+        if not offsets:
+            return
+        async with self._commit_lock:
+            await self.calls.commit(offsets, self.group_metadata() if self.driver is not None else None)
+        for tp, offset in offsets.items():
+            if (state := self.fetcher.states.get(tp)) is not None:
+                state.committed = offset.offset
+
+    async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        if self.calls is None:
+            raise IllegalState("committed() needs a group.id to ask about")
+        return await self.calls.committed(partitions)
+
+    async def _commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        try:
+            await self.commit(offsets)
+        except ClientError as error:
+            log.warning("automatic commit: %s", error)
+
+    async def _commit_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.auto_commit_interval_ms / 1000)
+            await self._commit_quietly(self._to_commit())
+
+    # Membership
+
+    def group_metadata(self) -> GroupMetadata:
+        if self.config.group_id is None:
+            raise IllegalState("this consumer has no group.id")
+        if self.driver is not None:
+            return self.driver.identity
+        return GroupMetadata(self.config.group_id, NO_GENERATION, "", self.config.group_instance_id)
+
+    def fencing_token(self, tp: TopicPartition) -> FencingToken:
+        key = TopicPartition(*tp)
+        if self.config.group_id is None or key not in self.gained:
+            raise IllegalState(f"{tp[0]}-{tp[1]} is not owned through a group; only its owner has a fencing token")
+        return FencingToken(self.config.group_id, *key, self.gained[key])
+
+    async def _watch_topics(self) -> None:
+        """Once per metadata.max.age.ms: new topics for patterns, new partitions for the leader."""
+        while self.driver is not None:
+            await asyncio.sleep(self.config.metadata_max_age_ms / 1000)
+            try:
+                if self._patterns:
+                    self.driver.send(ev.SubscriptionChanged(await self._resolved_topics()))
+                if self.driver.machine.is_leader:
+                    self.driver.send(ev.TopicsChanged(await self.catalog.fetch_all()))
+            except ClientError as error:
+                log.warning("%s", error)
+
+    async def _watch_polls(self) -> None:
+        """max.poll.interval.ms: an application that stopped polling must not keep its partitions."""
+        limit_ms = self.config.max_poll_interval_ms
+        while self.driver is not None:
+            idle_ms = 0 if self.polling else now_ms() - self.last_poll_ms
+            if idle_ms >= limit_ms and not self._expired:
+                self._expired = True
+                log.error("no poll for %d ms (max.poll.interval.ms=%d); leaving the group", idle_ms, limit_ms)
+                self.driver.send(ev.PollExpired())
+            await asyncio.sleep(max(1, limit_ms if self._expired else limit_ms - idle_ms) / 1000)
+
+    async def _measure_lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        assert self.calls is not None
+        ends = await end_offsets(self.transport, partitions)
+        committed = await self.calls.committed(partitions)
+        without = [tp for tp in partitions if committed.get(tp) is None]
+        starts = await start_offsets(self.transport, without) if self.config.auto_offset_reset == "earliest" else ends
+        lags = {}
+        for tp, end in ends.items():
+            offset = committed.get(tp)
+            lags[tp] = max(0, end - (offset.offset if offset is not None else starts[tp]))
+        return lags
+
+    # The end
+
+    async def begin_close(self, leave: bool | str, *, handed_over_is_done: bool) -> None:
+        if handed_over_is_done:
+            self._count_as_done()
+        else:
+            self._handed.clear()
+        if self.driver is not None:
+            self.driver.send(ev.Close(leaving(leave)))
+        elif self.config.auto_commits:
+            await self._commit_quietly(self._to_commit())
+
+    async def closing_callback(self) -> Callback | None:
+        """The callbacks still due before the end, one by one."""
+        if self.driver is None or self.driver.machine.state is State.IDLE:
+            return None
+        return await self._next_callback()
+
+    async def finish_close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self.driver is not None:
+            await self.driver.left()
+        await self._cancel_background()
+        await self.fetcher.stop()
+        self.fetcher.drop(list(self.fetcher.states))
+        self.assigned.clear()
+        await self.transport.close()
+        self._wakeup.set()
+
+    def _must_be_open(self) -> None:
+        if self.closed:
+            raise IllegalState("this consumer is closed")
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A bug must not stop commits or checks in silence.
+            self.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            self.wake()
+
+    async def _cancel_background(self) -> None:
+        tasks = [*self._tasks, *([self._resolving] if self._resolving is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise IllegalState(f"{pattern!r} is not a regular expression: {error}") from None

@@ -1,0 +1,65 @@
+"""What the admin client answers with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coordinator.client.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """`topic_id` is 32 hexadecimal digits."""
+
+    name: str
+    partitions: int
+    topic_id: str
+    internal: bool = False
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    group_id: str
+    state: str
+    protocol_type: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """`assignment` and `topics` are empty while the group is not stable."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """`waiting_for` names whom a rebalance waits for, until `waiting_until_ms` (epoch milliseconds, 0: nobody)."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    generation: int
+    leader: str
+    coordinator: str
+    members: tuple[MemberDescription, ...]
+    waiting_for: tuple[str, ...] = ()
+    waiting_until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """`committed` is None when nothing is; `lag` counts from the log's start then. No owner is empty."""
+
+    partition: TopicPartition
+    committed: int | None
+    log_start: int
+    log_end: int
+    lag: int
+    owner: str = ""

@@ -1,0 +1,360 @@
+"""Performs what a member machine asks for: calls, timers, plans. Callbacks are queued for whoever owns the member."""
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from coordinator.client.config import GroupConfig
+from coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
+from coordinator.client.group_calls import GroupCalls
+from coordinator.client.methods import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
+from coordinator.client.planner import Planner
+from coordinator.client.transport import Transport, now_ms
+from coordinator.client.types import GroupMetadata, RebalanceEvent, TopicPartition
+from coordinator.core.types import Cause
+from coordinator.errors import ErrorCode
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.classic import ClassicMember, State
+from coordinator.member.subscription import Subscriber
+from coordinator.member.types import GroupMember, Leaving, MemberSettings
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+
+log = logging.getLogger("muster.client")
+
+JOIN_MARGIN_MS = 5_000
+"""A parked join is answered by the coordinator's own timers; the client waits a little longer than those."""
+LEAVE_PATIENCE_MS = 5_000
+BACKOFF_JITTER = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """Partitions that came or went, to be told to the application in order. `token` is None when nobody waits."""
+
+    kind: str
+    partitions: tuple[TopicPartition, ...]
+    event: RebalanceEvent
+    token: int | None
+
+
+class MemberDriver:
+    """One member of one group on the running loop. `wake` is called whenever the owner should look."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        calls: GroupCalls,
+        config: GroupConfig,
+        subscriber: Subscriber,
+        planner: Planner,
+        wake: Callable[[], None],
+    ) -> None:
+        self.callbacks: deque[Callback] = deque()
+        self.failure: Exception | None = None
+        self.closed = asyncio.Event()
+        self._transport = transport
+        self._calls = calls
+        self._config = config
+        self._subscriber = subscriber
+        self._planner = planner
+        self._wake_owner = wake
+        self.settings = member_settings(config)
+        self.machine = ClassicMember(self.settings, subscriber)
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._plan_task: asyncio.Task[None] | None = None
+        self._leave_task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def identity(self) -> GroupMetadata:
+        machine = self.machine
+        return GroupMetadata(
+            self.settings.group_id, machine.generation, machine.member_id, self.settings.group_instance_id
+        )
+
+    def send(self, event: ev.Event) -> None:
+        """Step the machine and start what it asks for."""
+        for action in self.machine.step(event, now_ms()):
+            self._perform(action)
+
+    def done(self, callback: Callback) -> None:
+        """The application has been told."""
+        if callback.token is not None:
+            self.send(ev.Revoked(callback.token))
+
+    def next_callback(self) -> Callback | None:
+        """The next one to tell. What was to be revoked is lost if the group gave the member up in the meantime."""
+        if not self.callbacks:
+            return None
+        callback = self.callbacks.popleft()
+        if callback.kind == "revoked" and self.machine.generation < 0 and self.machine.state is not State.CLOSED:
+            event = callback.event
+            lost = RebalanceEvent(
+                "lost",
+                Cause.MEMBER_FENCED,
+                event.detail,
+                event.rebalance_number,
+                event.generation,
+                event.protocol,
+                event.deadline_ms,
+                event.assignment,
+            )
+            return Callback("lost", callback.partitions, lost, callback.token)
+        return callback
+
+    async def abort(self) -> None:
+        """Stop everything at once; the group finds out by itself."""
+        tasks = [*self._tasks.values(), *(task for task in (self._plan_task, self._leave_task) if task is not None)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def left(self) -> None:
+        """Wait, not for long, until the coordinator has heard that the member leaves."""
+        if self._leave_task is not None:
+            await asyncio.wait([self._leave_task], timeout=LEAVE_PATIENCE_MS / 1000)
+        await self.abort()
+
+    # Actions
+
+    def _perform(self, action: act.Action) -> None:
+        match action:
+            case act.FindCoordinator():
+                self._ask(action.token, self._find(action))
+            case act.SendJoin():
+                self._ask(action.token, self._join(action))
+            case act.SendSync():
+                self._ask(action.token, self._sync(action))
+            case act.SendHeartbeat():
+                self._ask(action.token, self._heartbeat(action))
+            case act.SendLeave():
+                self._leave_task = asyncio.create_task(self._leave(action))
+            case act.Abandon():
+                if task := self._tasks.pop(action.token, None):
+                    task.cancel()
+            case act.Plan():
+                if self._plan_task is not None:
+                    self._plan_task.cancel()
+                self._plan_task = asyncio.create_task(self._plan(action))
+            case act.WakeAt():
+                self._wake_at(action.at_ms)
+            case _:
+                self._tell(action)
+
+    def _tell(self, action: act.Revoke | act.Lost | act.Assign | act.Fail | act.Closed) -> None:
+        match action:
+            case act.Revoke():
+                self._queue("revoked", action, action.deadline_ms)
+            case act.Lost():
+                self._queue("lost", action, action.deadline_ms)
+            case act.Assign():
+                self._queue("assigned", action, now_ms() + self.settings.rebalance_timeout_ms)
+            case act.Fail():
+                self.failure = refusal(action.code, action.code.name, action.message, self.settings.group_id)
+            case act.Closed():
+                self.closed.set()
+        self._wake_owner()
+
+    def _queue(self, kind: str, action: act.Revoke | act.Lost | act.Assign, deadline_ms: int) -> None:
+        partitions = action.added if isinstance(action, act.Assign) else action.partitions
+        event = RebalanceEvent(
+            kind,
+            action.cause,
+            action.detail,
+            action.rebalance_number,
+            self.machine.generation,
+            self._subscriber.protocol.value,
+            time.time_ns() // 1_000_000 + deadline_ms - now_ms(),
+            tuple(TopicPartition(*tp) for tp in sorted(self.machine.owned)),
+        )
+        told = tuple(TopicPartition(*tp) for tp in partitions)
+        token = None if isinstance(action, act.Assign) else action.token
+        self.callbacks.append(Callback(kind, told, event, token))
+
+    def _wake_at(self, at_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_ms = max(0, at_ms - now_ms())
+        if self.machine.state is State.JOINING:
+            # A whole group that lost its coordinator should not come back in one burst (KIP-580).
+            delay_ms = int(delay_ms * (1 + random.uniform(0, BACKOFF_JITTER)))
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self.send, ev.Tick())
+
+    # Calls
+
+    def _ask(self, token: int, work: Awaitable[ev.Event]) -> None:
+        async def asking() -> None:
+            try:
+                answer = await work
+            except Unreachable as error:
+                answer = ev.RequestFailed(token, True, str(error))
+            except (TransportRefused, Refused) as error:
+                retriable = isinstance(error, Refused) and error.retriable
+                answer = ev.RequestFailed(token, retriable, str(error))
+            except Exception as error:
+                # A bug must not leave a member waiting for ever: whoever owns it is told.
+                self._crashed(error)
+                return
+            self._tasks.pop(token, None)
+            self.send(answer)
+
+        self._tasks[token] = asyncio.create_task(asking())
+
+    async def _find(self, action: act.FindCoordinator) -> ev.Event:
+        self._calls.forget_coordinator()
+        await self._calls.coordinator()
+        return ev.CoordinatorFound(action.token)
+
+    async def _join(self, action: act.SendJoin) -> ev.Event:
+        settings = self.settings
+        request = pb.JoinGroupRequest(
+            group_id=settings.group_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            member_id=action.member_id,
+            group_instance_id=settings.group_instance_id,
+            protocol_type=settings.protocol_type,
+            protocols=[pb.JoinGroupProtocol(name=p.name, metadata=p.metadata) for p in action.protocols],
+            reason=action.reason,
+            client_id=settings.client_id,
+        )
+        patience_ms = max(self._config.request_timeout_ms, settings.rebalance_timeout_ms + JOIN_MARGIN_MS)
+        answer = await self._transport.call(
+            JOIN_GROUP,
+            request,
+            doing=f"joining group {settings.group_id!r}",
+            address=await self._calls.coordinator(),
+            timeout_ms=patience_ms,
+        )
+        return ev.JoinAnswered(
+            action.token,
+            code_of(answer.error_code),
+            answer.error_message,
+            answer.generation_id,
+            answer.protocol_type if answer.HasField("protocol_type") else None,
+            answer.protocol_name if answer.HasField("protocol_name") else None,
+            answer.leader,
+            answer.skip_assignment,
+            answer.member_id,
+            tuple(read_member(member) for member in answer.members),
+            Cause(answer.cause),
+            answer.cause_detail,
+            answer.rebalance_number,
+        )
+
+    async def _sync(self, action: act.SendSync) -> ev.Event:
+        request = pb.SyncGroupRequest(
+            group_id=self.settings.group_id,
+            generation_id=action.generation,
+            member_id=action.member_id,
+            group_instance_id=self.settings.group_instance_id,
+            protocol_type=self.settings.protocol_type,
+            protocol_name=action.protocol_name,
+            assignments=[pb.SyncGroupAssignment(member_id=m, assignment=blob) for m, blob in action.assignments],
+            snapshot=action.snapshot,
+        )
+        patience_ms = max(self._config.request_timeout_ms, self.settings.rebalance_timeout_ms + JOIN_MARGIN_MS)
+        answer = await self._transport.call(
+            SYNC_GROUP,
+            request,
+            doing=f"waiting for a share of group {self.settings.group_id!r}",
+            address=await self._calls.coordinator(),
+            timeout_ms=patience_ms,
+        )
+        return ev.SyncAnswered(action.token, code_of(answer.error_code), answer.error_message, answer.assignment)
+
+    async def _heartbeat(self, action: act.SendHeartbeat) -> ev.Event:
+        request = pb.HeartbeatRequest(
+            group_id=self.settings.group_id,
+            generation_id=action.generation,
+            member_id=action.member_id,
+            group_instance_id=self.settings.group_instance_id,
+        )
+        answer = await self._transport.call(
+            HEARTBEAT,
+            request,
+            doing=f"heartbeat to group {self.settings.group_id!r}",
+            address=await self._calls.coordinator(),
+            timeout_ms=min(self._config.request_timeout_ms, self.settings.session_timeout_ms),
+        )
+        return ev.HeartbeatAnswered(action.token, code_of(answer.error_code), answer.error_message)
+
+    async def _leave(self, action: act.SendLeave) -> None:
+        request = pb.LeaveGroupRequest(group_id=self.settings.group_id)
+        request.members.add(
+            member_id=action.member_id, group_instance_id=self.settings.group_instance_id, reason=action.reason
+        )
+        try:
+            await self._transport.call(
+                LEAVE_GROUP,
+                request,
+                doing=f"leaving group {self.settings.group_id!r}",
+                address=await self._calls.coordinator(),
+                timeout_ms=LEAVE_PATIENCE_MS,
+            )
+        except ClientError as error:
+            # The group notices after the session timeout; there is nothing better to do here.
+            log.warning("%s", error)
+
+    async def _plan(self, action: act.Plan) -> None:
+        try:
+            answer: ev.Event = await self._planner.plan(action)
+        except ClientError as error:
+            log.warning("the plan for generation %d has to wait: %s", action.generation, error)
+            answer = ev.PlanFailed(action.generation, str(error))
+        except Exception as error:
+            self._crashed(error)
+            return
+        self.send(answer)
+
+    def _crashed(self, error: Exception) -> None:
+        log.exception("the member of group %r stopped working", self.settings.group_id)
+        self.failure = error
+        self._wake_owner()
+
+
+KNOWN_CODES = frozenset(int(code) for code in ErrorCode)
+
+
+def member_settings(config: GroupConfig) -> MemberSettings:
+    assert config.group_id is not None, "a member needs a group; its owner has checked"
+    return MemberSettings(
+        group_id=config.group_id,
+        client_id=config.client_id or f"{config.kind}-{config.group_id}-{config.group_instance_id or os.getpid()}",
+        group_instance_id=config.group_instance_id,
+        rack=config.client_rack or None,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=max(config.retry_backoff_max_ms, config.retry_backoff_ms),
+    )
+
+
+def read_member(member: pb.JoinGroupMember) -> GroupMember:
+    instance = member.group_instance_id if member.HasField("group_instance_id") else None
+    return GroupMember(member.member_id, instance, member.metadata)
+
+
+def code_of(number: int) -> ErrorCode:
+    """A number this client does not know yet is treated as the general failure."""
+    return ErrorCode(number) if number in KNOWN_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def leaving(leave: bool | str) -> Leaving:
+    """`close(leave=...)`: True as usual (static members stay), False or "remain" stays, "leave" leaves in any case."""
+    if isinstance(leave, bool):
+        return Leaving.DEFAULT if leave else Leaving.REMAIN
+    try:
+        return Leaving(leave)
+    except ValueError:
+        known = ", ".join(repr(way.value) for way in Leaving)
+        raise ValueError(f"leave={leave!r} is not known; use True, False, or one of {known}") from None

@@ -1,0 +1,132 @@
+"""The calls about one group's offsets, sent to its coordinator, which is looked up again when it moved."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
+
+from coordinator.client.errors import Refused, Unreachable, refusal
+from coordinator.client.methods import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
+from coordinator.client.transport import Transport, now_ms
+from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from coordinator.member.subscription import by_topic
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.rpc.v1 import errors_pb2
+
+T = TypeVar("T")
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE = 14, 15, 16, 88
+TRY_AGAIN = frozenset({LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE})
+NO_OFFSET = -1
+
+
+def check(code: int, message: str, about: str = "") -> None:
+    """Raise the typed refusal of a group code."""
+    if code:
+        raise refusal(code, errors_pb2.ErrorCode.Name(errors_pb2.ErrorCode.ValueType(code)), message, about)
+
+
+class GroupCalls:
+    """Finds the coordinator of one group and talks to it."""
+
+    def __init__(self, transport: Transport, group_id: str) -> None:
+        self.group_id = group_id
+        self._transport = transport
+        self._address: str | None = None
+
+    async def coordinator(self) -> str:
+        """HOST:PORT of the coordinator, looked up when it is not known."""
+        if self._address is None:
+            doing = f"finding the coordinator of group {self.group_id!r}"
+            request = pb.FindCoordinatorRequest(key=self.group_id)
+            answer = await self._transport.call(FIND_COORDINATOR, request, doing=doing)
+            check(answer.error_code, answer.error_message, self.group_id)
+            self._address = f"{answer.host}:{answer.port}" if answer.host else self._transport.bootstrap
+        return self._address
+
+    def forget_coordinator(self) -> None:
+        self._address = None
+
+    async def patiently(self, attempt: Callable[[str], Awaitable[T]], timeout_ms: int | None = None) -> T:
+        """Repeat `attempt(address)` with back-off while the coordinator moves, loads or cannot be reached."""
+        started_ms = now_ms()
+        deadline_ms = started_ms + (timeout_ms or self._transport.config.default_api_timeout_ms)
+        backoff = self._transport.backoff()
+        while True:
+            try:
+                return await attempt(await self.coordinator())
+            except (Refused, Unreachable) as error:
+                if isinstance(error, Refused) and error.code not in TRY_AGAIN:
+                    raise
+                if not (isinstance(error, Refused) and error.code in {LOADING, UNSTABLE}):
+                    self.forget_coordinator()
+                wait_ms = backoff.next_ms()
+                if now_ms() + wait_ms >= deadline_ms:
+                    raise
+                await asyncio.sleep(wait_ms / 1000)
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: GroupMetadata | None) -> None:
+        """Commit as a member, or with None as a simple consumer. The first refused partition raises."""
+        request = commit_request(self.group_id, offsets, identity)
+
+        async def attempt(address: str) -> None:
+            doing = f"committing offsets of group {self.group_id!r}"
+            answer = await self._transport.call(OFFSET_COMMIT, request, doing=doing, address=address)
+            for topic in answer.topics:
+                for partition in topic.partitions:
+                    about = f"{topic.name}-{partition.partition_index}"
+                    check(partition.error_code, partition.error_message, about)
+            check(answer.error_code, answer.error_message, self.group_id)
+
+        await self.patiently(attempt)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What is committed; None asks for everything the group has, and partitions without are left out then."""
+        request = pb.OffsetFetchRequest(group_id=self.group_id, all_topics=partitions is None, require_stable=True)
+        for topic, numbers in by_topic(partitions or ()).items():
+            request.topics.add(name=topic, partition_indexes=numbers)
+
+        async def attempt(address: str) -> pb.OffsetFetchResponse:
+            doing = f"fetching offsets of group {self.group_id!r}"
+            answer = await self._transport.call(OFFSET_FETCH, request, doing=doing, address=address)
+            check(answer.error_code, answer.error_message, self.group_id)
+            for topic in answer.topics:
+                for partition in topic.partitions:
+                    check(partition.error_code, "", f"{topic.name}-{partition.partition_index}")
+            return answer
+
+        return offsets_of(await self.patiently(attempt), partitions or ())
+
+
+def commit_request(
+    group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: GroupMetadata | None
+) -> pb.OffsetCommitRequest:
+    request = pb.OffsetCommitRequest(group_id=group_id)
+    if identity is not None:
+        request.generation_id_or_member_epoch = identity.generation
+        request.member_id = identity.member_id
+        if identity.group_instance_id is not None:
+            request.group_instance_id = identity.group_instance_id
+    for topic, numbers in by_topic(offsets).items():
+        line = request.topics.add(name=topic)
+        for number in numbers:
+            offset = offsets[TopicPartition(topic, number)]
+            line.partitions.add(
+                partition_index=number,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                committed_metadata=offset.metadata,
+            )
+    return request
+
+
+def offsets_of(
+    answer: pb.OffsetFetchResponse, asked: Collection[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    found: dict[TopicPartition, OffsetAndMetadata | None] = {TopicPartition(*tp): None for tp in asked}
+    for topic in answer.topics:
+        for line in topic.partitions:
+            if line.committed_offset != NO_OFFSET:
+                offset = OffsetAndMetadata(line.committed_offset, line.metadata, line.committed_leader_epoch)
+                found[TopicPartition(topic.name, line.partition_index)] = offset
+    return found

@@ -1,0 +1,162 @@
+"""The leader's work: learn what the assignor needs, run it without trusting it, write down what it was given.
+
+An assignor that raises, lies or hangs fails that rebalance visibly but does not stop the group: the last good plan
+is kept when it still fits the members, otherwise the partitions are dealt out as `range` does. The snapshot then says
+so under the options `fallback` and `reason`, and the ledger keeps it.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+from assignors.api import Assignment, Assignor, AssignorError, JsonValue, Member, Plan, RebalanceProtocol, Snapshot
+from assignors.range import RangeAssignor
+from assignors.run import overran, run
+from assignors.user_data import encode_assignment, member_from_subscription
+from coordinator.client.types import TopicPartition
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.types import GroupMember
+
+log = logging.getLogger("muster.client")
+
+INLINE_PARTITIONS = 500
+"""Up to here a built-in assignor needs less time than starting a thread."""
+
+CountTopics = Callable[[Iterable[str]], Awaitable[Mapping[str, int]]]
+MeasureLags = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Substitute:
+    """A plan that stands in for the one an assignor failed to make; handed over the way that assignor would."""
+
+    name: str
+    protocol: RebalanceProtocol
+    plan: Plan
+
+    def assign(self, snapshot: Snapshot) -> Plan:
+        return self.plan
+
+
+class Planner:
+    """Makes plans for one member that may lead. `measure_lags` is asked only for assignors that want lags."""
+
+    def __init__(
+        self,
+        assignors: Sequence[Assignor],
+        count_topics: CountTopics,
+        measure_lags: MeasureLags | None = None,
+        deadline_ms: int = 10_000,
+    ) -> None:
+        self._assignors = {assignor.name: assignor for assignor in assignors}
+        self._count_topics = count_topics
+        self._measure_lags = measure_lags
+        self._deadline_ms = deadline_ms
+        self._last_good: Plan = {}
+
+    async def plan(self, asked: act.Plan) -> ev.Planned:
+        """Raises ClientError when counts or lags cannot be learnt; never because of the assignor."""
+        assignor = self._assignors.get(asked.protocol_name)
+        members = [read_member(member, asked.protocol_name) for member in asked.members]
+        counts = await self._count_topics({topic for member in members for topic in member.topics})
+        snapshot = Snapshot(dict(sorted(counts.items())), members, assignor=asked.protocol_name)
+        if assignor is None:
+            unknown = AssignorError(asked.protocol_name, "was chosen by the group but is not listed by this leader")
+            assignment, snapshot = self._fall_back(Substitute(asked.protocol_name, EAGER, {}), snapshot, unknown)
+        else:
+            if self._measure_lags is not None and wants_lags(assignor):
+                lags = await self._measure_lags([TopicPartition(*tp) for tp in snapshot])
+                snapshot = dataclasses.replace(snapshot, lags=by_number(lags, snapshot.topics))
+            assignment, snapshot = await self._assign(assignor, snapshot)
+        self._last_good = assignment.to_dict()
+        shares = tuple((member, encode_assignment(share)) for member, share in sorted(self._last_good.items()))
+        return ev.Planned(asked.generation, shares, snapshot.to_json().encode(), dict(snapshot.topics))
+
+    async def _assign(self, assignor: Assignor, snapshot: Snapshot) -> tuple[Assignment, Snapshot]:
+        try:
+            return await self._run(assignor, snapshot), snapshot
+        except AssignorError as error:
+            return self._fall_back(assignor, snapshot, error)
+
+    async def _run(self, assignor: Assignor, snapshot: Snapshot) -> Assignment:
+        ours = type(assignor).__module__.startswith("assignors.")
+        if ours and sum(snapshot.topics.values()) <= INLINE_PARTITIONS:
+            return run(assignor, snapshot)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Assignment] = loop.create_future()
+        # A thread of its own, and a daemon: a plugin that hangs must not keep the process from ending.
+        threading.Thread(
+            target=run_aside, args=(loop, answer, assignor, snapshot), name=f"assignor-{assignor.name}", daemon=True
+        ).start()
+        try:
+            return await asyncio.wait_for(answer, self._deadline_ms / 1000)
+        except TimeoutError:
+            raise overran(assignor.name, self._deadline_ms) from None
+
+    def _fall_back(self, assignor: Assignor, snapshot: Snapshot, error: AssignorError) -> tuple[Assignment, Snapshot]:
+        log.error("%s; the group goes on without it", error)
+        assignment, how = self._keep_or_range(assignor, snapshot)
+        options: dict[str, JsonValue] = {**snapshot.options, "fallback": how, "reason": str(error)}
+        return assignment, dataclasses.replace(snapshot, options=options)
+
+    def _keep_or_range(self, assignor: Assignor, snapshot: Snapshot) -> tuple[Assignment, str]:
+        protocol = COOPERATIVE if assignor.protocol is COOPERATIVE else EAGER
+        present = {member.id for member in snapshot.members}
+        if present == set(self._last_good):
+            try:
+                return run(Substitute("last-good", protocol, self._last_good), snapshot), "last good assignment"
+            except AssignorError:
+                # Topics or subscriptions changed since; it would lose partitions.
+                pass
+        dealt = run(RangeAssignor(), snapshot, withhold=False).members
+        return run(Substitute("range", protocol, dealt), snapshot), "range"
+
+
+EAGER = RebalanceProtocol.EAGER
+COOPERATIVE = RebalanceProtocol.COOPERATIVE
+
+
+def run_aside(
+    loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[Assignment]", assignor: Assignor, snapshot: Snapshot
+) -> None:
+    """Body of the assignor's thread; nobody may be waiting any more when it is done."""
+
+    def settle(assignment: Assignment | None, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        elif assignment is not None:
+            answer.set_result(assignment)
+
+    try:
+        outcome: tuple[Assignment | None, BaseException | None] = (run(assignor, snapshot), None)
+    except BaseException as error:
+        wrapped = error if isinstance(error, AssignorError) else AssignorError(assignor.name, f"raised {error!r}")
+        outcome = (None, wrapped)
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(settle, *outcome)
+
+
+def read_member(member: GroupMember, assignor: str) -> Member:
+    """A member whose subscription cannot be read takes part without topics; it must not stop the others."""
+    try:
+        return member_from_subscription(member.member_id, member.group_instance_id, member.metadata, assignor)
+    except ValueError as error:
+        log.error("subscription of member %s cannot be read: %s", member.member_id, error)
+        return Member(member.member_id, (), instance_id=member.group_instance_id)
+
+
+def wants_lags(assignor: Assignor) -> bool:
+    """A plugin says so with an attribute `wants_lags = True`; of the built-in ones, those named after it."""
+    return bool(getattr(assignor, "wants_lags", assignor.name in {"lag", "lag-sticky"}))
+
+
+def by_number(lags: Mapping[TopicPartition, int], topics: Mapping[str, int]) -> dict[str, list[int]]:
+    return {
+        topic: [lags.get(TopicPartition(topic, number), 0) for number in range(count)]
+        for topic, count in topics.items()
+    }

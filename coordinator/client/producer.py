@@ -1,0 +1,116 @@
+"""The producer: appends records to topics, keyed as Kafka keys them."""
+
+import concurrent.futures
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from coordinator.client.accumulator import Delivered, Headers
+from coordinator.client.config import ProducerConfig, load
+from coordinator.client.errors import ClientError
+from coordinator.client.loop import shared_loop
+from coordinator.client.producing import ANY, Producing, as_bytes
+from coordinator.client.types import RecordMetadata
+
+
+class Producer:
+    """Sends in the background, in batches; safe to share between threads.
+
+    A record whose key is not None goes to partition `murmur2(key) & 0x7fffffff % partitions`, exactly as from Kafka's
+    own producer; without a key, a batch at a time goes to one partition after the other. Within a partition records
+    keep their order. A lost answer is retried until delivery.timeout.ms, so a record may arrive twice, never out of
+    order. Call `flush` (or `close`) to learn whether everything arrived.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
+        self._core = Producing(load(ProducerConfig, config, properties))
+        self._loop = shared_loop()
+        self._core.bind(self._loop.loop)
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | str | None = None,
+        key: bytes | str | None = None,
+        partition: int = ANY,
+        on_delivery: Delivered | None = None,
+        timestamp: int = 0,
+        headers: Headers | Mapping[str, bytes | None] = (),
+    ) -> None:
+        """Queue one record; waits for room up to max.block.ms, then raises BufferFull.
+
+        `on_delivery(error, metadata)` is called from the client's thread and should return quickly. `timestamp` is
+        epoch milliseconds, 0 means now.
+        """
+        core = self._core
+        partitions = core.catalog.remembered(topic)
+        if partitions is None:
+            partitions = self._loop.run(core.count(topic))
+        core.add(
+            topic,
+            partitions,
+            as_bytes("value", value),
+            as_bytes("key", key),
+            partition,
+            timestamp,
+            tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers),
+            on_delivery,
+            core.config.max_block_ms / 1000,
+        )
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None = None,
+        key: bytes | str | None = None,
+        partition: int = ANY,
+        timestamp: int = 0,
+        headers: Headers | Mapping[str, bytes | None] = (),
+    ) -> "concurrent.futures.Future[RecordMetadata]":
+        """As `produce`, with a future of where the record went."""
+        future: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
+
+        def delivered(error: Exception | None, metadata: RecordMetadata | None) -> None:
+            if error is not None:
+                future.set_exception(error)
+            elif metadata is not None:
+                future.set_result(metadata)
+
+        self.produce(topic, value, key, partition, delivered, timestamp, headers)
+        return future
+
+    def flush(self, timeout: float | None = None) -> int:
+        """Wait until everything is delivered; returns how many batches are still on their way after `timeout` seconds.
+
+        Raises DeliveryFailed when records were given up since the last flush.
+        """
+        self._core.accumulator.wait_until_empty(timeout)
+        self._core.raise_failures()
+        return self._core.accumulator.waiting
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush and stop. Records not delivered within `timeout` seconds are given up, and that is an error."""
+        if self._core.closed:
+            return
+        try:
+            left = self.flush(timeout)
+            if left:
+                raise ClientError(f"{left} batch(es) were not delivered within {timeout} s of close()")
+        finally:
+            self._loop.run(self._core.close())
+
+    def __len__(self) -> int:
+        """Batches not yet delivered."""
+        return self._core.accumulator.waiting
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error (Ctrl-C among them) nobody wants to wait for a node that may be gone.
+        self.close(None if error is None else 1.0)

@@ -1,0 +1,145 @@
+"""What `Worker` and its asyncio twin share: membership without reading any log."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from assignors.registry import resolve_all
+from coordinator.client.catalog import Catalog
+from coordinator.client.config import WorkerConfig
+from coordinator.client.driver import Callback, MemberDriver, leaving
+from coordinator.client.errors import ConfigError, IllegalState
+from coordinator.client.group_calls import GroupCalls
+from coordinator.client.log_calls import end_offsets
+from coordinator.client.planner import Planner
+from coordinator.client.transport import Transport
+from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
+from coordinator.member import events as ev
+from coordinator.member.subscription import Subscriber
+
+MAX_RESOURCES = 10_000
+
+
+class Working:
+    """One worker, without the face that applications see. Lives on one loop."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        if config.group_id is None:
+            raise ConfigError("a worker needs a group.id: the group whose members share the work")
+        self.config = config
+        self.group_id = config.group_id
+        self.assignors = resolve_all(config.partition_assignment_strategy)
+        self.transport = Transport(config)
+        self.calls = GroupCalls(self.transport, config.group_id)
+        self.catalog = Catalog(self.transport, config)
+        self.driver: MemberDriver | None = None
+        self.owned: dict[TopicPartition, int] = {}
+        self.closed = False
+        self._wakeup = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def join(self, topics: Sequence[str], resources: Sequence[str]) -> None:
+        """Share the partitions of `topics`, or `resources`, which are one thing each and exist only by their name."""
+        if self.closed:
+            raise IllegalState("this worker is closed")
+        if bool(topics) == bool(resources):
+            raise IllegalState("a worker joins with topics or with resources: give exactly one of the two")
+        if len(topics) + len(resources) > MAX_RESOURCES:
+            raise IllegalState(f"{len(topics) + len(resources)} names are too many; at most {MAX_RESOURCES} fit")
+        names = tuple(topics or resources)
+        if self.driver is not None:
+            self.driver.send(ev.SubscriptionChanged(names))
+            return
+        planner = Planner(
+            self.assignors,
+            self.catalog.fetch if topics else count_resources,
+            self._measure_lags if topics else None,
+            self.config.partition_assignment_deadline_ms,
+        )
+        subscriber = Subscriber(names, self.assignors, self.config.client_rack)
+        self.driver = MemberDriver(self.transport, self.calls, self.config, subscriber, planner, self._wakeup.set)
+        self.driver.send(ev.Start())
+        if topics:
+            self._watching = asyncio.create_task(self._watch_topics(self.driver))
+
+    async def next_callback(self, timeout_s: float | None) -> Callback | None:
+        """What came or went next; None when nothing did in time. Raises when the membership is over."""
+        if self.driver is None:
+            raise IllegalState("join() first: this worker is not in a group")
+        deadline = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+        while True:
+            self._wakeup.clear()
+            if (callback := self._taken()) is not None or self.closed:
+                return callback
+            if self.driver.failure is not None:
+                raise self.driver.failure
+            left = None if deadline is None else deadline - asyncio.get_running_loop().time()
+            if left is not None and left <= 0:
+                return None
+            try:
+                await asyncio.wait_for(self._wakeup.wait(), left)
+            except TimeoutError:
+                return None
+
+    def done(self, callback: Callback) -> None:
+        if callback.kind != "assigned":
+            for tp in callback.partitions:
+                self.owned.pop(tp, None)
+        if self.driver is not None:
+            self.driver.done(callback)
+
+    def fencing_token(self, tp: TopicPartition) -> FencingToken:
+        generation = self.owned.get(tp)
+        if generation is None:
+            owned = ", ".join(f"{topic}-{number}" for topic, number in sorted(self.owned)) or "nothing"
+            raise IllegalState(f"{tp.topic}-{tp.partition} is not owned by this worker; owned: {owned}")
+        return FencingToken(self.group_id, *tp, generation)
+
+    def identity(self) -> GroupMetadata:
+        if self.driver is None:
+            return GroupMetadata(self.group_id, -1, "", self.config.group_instance_id)
+        return self.driver.identity
+
+    async def begin_close(self, leave: bool | str) -> None:
+        if self.driver is not None:
+            self.driver.send(ev.Close(leaving(leave)))
+
+    async def closing_callback(self) -> Callback | None:
+        return self._taken()
+
+    async def finish_close(self) -> None:
+        self.closed = True
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        if self.driver is not None:
+            await self.driver.left()
+        self.owned.clear()
+        await self.transport.close()
+        self._wakeup.set()
+
+    def _taken(self) -> Callback | None:
+        callback = self.driver.next_callback() if self.driver is not None else None
+        if callback is not None and callback.kind == "assigned":
+            self.owned.update(dict.fromkeys(callback.partitions, callback.event.generation))
+        return callback
+
+    async def _watch_topics(self, driver: MemberDriver) -> None:
+        while True:
+            await asyncio.sleep(self.config.metadata_max_age_ms / 1000)
+            if driver.machine.is_leader:
+                driver.send(ev.TopicsChanged(await self.catalog.fetch_all()))
+
+    async def _measure_lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """By what the group's workers commit under their group id; nothing committed counts from offset 0."""
+        ends = await end_offsets(self.transport, partitions)
+        committed = await self.calls.committed(partitions)
+        lags = {}
+        for tp, end in ends.items():
+            offset = committed.get(tp)
+            lags[tp] = max(0, end - (offset.offset if offset is not None else 0))
+        return lags
+
+
+async def count_resources(names: Iterable[str]) -> Mapping[str, int]:
+    """A named resource is a topic of one partition that no node knows of."""
+    return dict.fromkeys(names, 1)

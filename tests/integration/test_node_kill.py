@@ -12,5 +12,6 @@ pytestmark = pytest.mark.integration
 
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     promises = asyncio.run(torture(rounds=5, seed=7, data=tmp_path / "data"))
-    assert promises.commits > 0
-    assert promises.rebalances > 0
+    # Without work in every round the kills would have hit nothing.
+    assert promises.commits >= 5
+    assert promises.rebalances >= 5

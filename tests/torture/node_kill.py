@@ -53,13 +53,14 @@ class Member:
 
     group: str
     number: int
-    stub: rpc.GroupCoordinatorStub
     promises: Promises
     rng: random.Random
+    stub: rpc.GroupCoordinatorStub = field(init=False)
     member_id: str = ""
     generation: int = -1
 
-    async def live(self) -> None:
+    async def live(self, channel: grpc.aio.Channel) -> None:
+        self.stub = rpc.GroupCoordinatorStub(channel)
         while True:
             share = await self.take_part()
             if share is not None:
@@ -88,8 +89,8 @@ class Member:
         blob = encode_subscription(Subscription(version=1, topics=(TOPIC,)))
         return pb.JoinGroupRequest(
             group_id=self.group,
-            session_timeout_ms=3000,
-            rebalance_timeout_ms=3000,
+            session_timeout_ms=500,
+            rebalance_timeout_ms=500,
             member_id=self.member_id,
             protocol_type="consumer",
             protocols=[pb.JoinGroupProtocol(name="range", metadata=blob)],
@@ -137,12 +138,10 @@ async def create_topic(address: str) -> None:
         await stub.CreateTopics(broker_service_pb2.CreateTopicsRequest(topics=[topic]), timeout=10)
 
 
-async def one_round(node: NodeProcess, promises: Promises, rng: random.Random) -> None:
+async def one_round(node: NodeProcess, members: list[Member], rng: random.Random) -> None:
     """Members at work until the node dies under them; then the node must remember."""
     async with grpc.aio.insecure_channel(node.address) as channel:
-        stub = rpc.GroupCoordinatorStub(channel)
-        members = [Member(group, n, stub, promises, random.Random(rng.random())) for group in GROUPS for n in range(3)]
-        tasks = [asyncio.create_task(member.live()) for member in members]
+        tasks = [asyncio.create_task(member.live(channel)) for member in members]
         # How long the members may work is the one thing left to chance: that is where the kill lands.
         await asyncio.wait(tasks, timeout=rng.uniform(0.05, 0.6))
         node.kill()
@@ -152,7 +151,7 @@ async def one_round(node: NodeProcess, promises: Promises, rng: random.Random) -
             if not isinstance(outcome, grpc.aio.AioRpcError | asyncio.CancelledError):
                 raise AssertionError(f"a member failed: {outcome!r}")
     node.start()
-    await check(node, promises)
+    await check(node, members[0].promises)
 
 
 async def check(node: NodeProcess, promises: Promises) -> None:
@@ -194,12 +193,14 @@ async def check_ledger(stub: rpc.GroupCoordinatorStub, group: str, promises: Pro
 async def torture(rounds: int, seed: int, data: Path) -> Promises:
     rng = random.Random(seed)
     promises = Promises()
+    # They outlive the node and come back with the ids they had, as real members do.
+    members = [Member(group, n, promises, random.Random(rng.random())) for group in GROUPS for n in range(3)]
     node = NodeProcess(data)
     node.start()
     try:
         await create_topic(node.address)
         for _ in range(rounds):
-            await one_round(node, promises, rng)
+            await one_round(node, members, rng)
     finally:
         node.stop()
     return promises

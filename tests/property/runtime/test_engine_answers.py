@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.core.effects import OffsetCommitReply, OffsetFetchReply, Reply
@@ -19,13 +19,14 @@ from tests.fakes.tiny_shard import JOIN_WAIT_MS, TinyShard, break_it, commit, fe
 SHARDS = 2
 INBOX = 8
 
+SHARD = st.integers(0, SHARDS - 1)
+FEW = st.integers(0, 3)
 COMMANDS = st.one_of(
-    st.tuples(st.sampled_from(["commit", "commit", "fetch", "heartbeat", "join", "break"]), st.integers(0, SHARDS - 1)),
-    st.tuples(st.just("forget"), st.integers(0, 20)),
+    st.tuples(st.sampled_from(["commit", "fetch", "heartbeat", "join", "break"]), SHARD),
+    st.tuples(st.just("commit and turn"), SHARD),
     st.tuples(st.just("turn"), st.sampled_from([0, 1, 200, JOIN_WAIT_MS, CALM_MS])),
-    st.tuples(st.just("turn"), st.sampled_from([0, 1])),
-    st.tuples(st.sampled_from(["flush", "flush", "fail flush", "begin flush", "end flush"]), st.just(0)),
-    st.tuples(st.sampled_from(["fail append", "fail read", "crash"]), st.integers(0, 3)),
+    st.tuples(st.sampled_from(["flush", "begin flush", "end flush"]), st.just(0)),
+    st.tuples(st.sampled_from(["forget", "fail flush", "fail append", "fail read", "crash"]), FEW),
 )
 
 
@@ -132,6 +133,9 @@ class World:
                 self.forget(number)
             case "turn":
                 self.turn(number)
+            case "commit and turn":
+                self.ask("commit", number)
+                self.turn(0)
             case "begin flush":
                 self.begin_flush()
             case "end flush":
@@ -162,8 +166,8 @@ class World:
             self.end_flush()
 
 
-@settings(max_examples=300)
-@given(st.lists(COMMANDS, max_size=60))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.lists(COMMANDS, min_size=20, max_size=60))
 def test_every_request_is_answered_once_and_no_answer_is_taken_back(commands: list[tuple[str, int]]) -> None:
     world = World()
     for command, number in commands:

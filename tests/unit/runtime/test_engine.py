@@ -127,6 +127,7 @@ def test_one_append_and_one_flush_serve_a_whole_turn() -> None:
     assert bench.log.appends == 2  # one for each shard
     assert len(bench.flush()) == 51
     assert bench.log.flushes == flushes + 1
+    assert bench.engine.flush_job() is None
 
 
 def test_turns_go_on_while_a_flush_runs_and_the_next_job_covers_them() -> None:
@@ -170,6 +171,16 @@ def test_notices_are_held_like_replies() -> None:
     released = bench.engine.take_released()
     assert [notice.group_id for notice in released.notices] == ["g"]
     assert released.replies == [(1, JoinReply(generation=1))]
+
+
+def test_a_notice_of_what_was_never_durable_is_dropped_with_its_shard() -> None:
+    bench = Bench()
+    bench.turn(0, join(1))
+    bench.turn(JOIN_WAIT_MS)
+    bench.turn(JOIN_WAIT_MS, break_it(2))
+    bench.turn(JOIN_WAIT_MS)
+    bench.engine.flushed(bench.job())
+    assert bench.engine.take_released().notices == []
 
 
 def test_a_job_that_is_not_in_flight_is_refused() -> None:

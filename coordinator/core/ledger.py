@@ -174,7 +174,8 @@ def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> 
             if still_held or (not source and holder in target):
                 withheld[tp] = holder
             if source:
-                moves.append(Move(*tp, source, "", -1, why_unowned(source, still_held, rebalance)))
+                why = why_unowned(rebalance.gone.get(source, ""), still_held, not target)
+                moves.append(Move(*tp, source, "", -1, why))
             continue
         if source == owner and still_held:
             continue
@@ -182,7 +183,10 @@ def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> 
         if source == owner:
             kept[owner, free_since] = kept.get((owner, free_since), 0) + 1
             continue
-        moves.append(Move(*tp, holder, owner, -1, why_moved(holder, source, owner, rebalance)))
+        why = (
+            "its old owner had not let go" if still_held else why_moved(holder, source, owner in before.plan, rebalance)
+        )
+        moves.append(Move(*tp, holder, owner, -1, why))
         moved.setdefault((owner, free_since), []).append(tp)
     return Diff(tuple(moves), gaps_of(kept, moved), withheld)
 
@@ -211,24 +215,21 @@ def since(member: str, rebalance: RebalanceInProgress) -> int:
     return rebalance.released.get(member, rebalance.started_at_ms)
 
 
-def why_unowned(source: str, still_held: bool, rebalance: RebalanceInProgress) -> str:
-    if still_held:
+def why_unowned(gone: str, still_held: bool, nobody_left: bool) -> str:
+    if still_held and not gone:
         return "withheld until its owner has let go (cooperative)"
-    if source in rebalance.gone:
-        return f"{rebalance.gone[source]}; the plan gives it to nobody"
-    return "the plan gives it to nobody"
+    reasons = [gone] if gone else []
+    return "; ".join([*reasons, "nobody is left to own it" if nobody_left else "the plan gives it to nobody"])
 
 
-def why_moved(holder: str, source: str, owner: str, rebalance: RebalanceInProgress) -> str:
+def why_moved(holder: str, source: str, owner_stayed: bool, rebalance: RebalanceInProgress) -> str:
     if not holder:
         return "nobody owned it"
     if holder in rebalance.gone:
         return rebalance.gone[holder]
     if not source:
         return "released in the round before"
-    if owner in rebalance.arrivals and rebalance.trigger.culprit == owner:
-        return "balance: its new owner joined"
-    return "balance"
+    return "balance" if owner_stayed else "balance: its new owner joined"
 
 
 def gaps_of(

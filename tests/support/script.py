@@ -87,6 +87,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.shard = Shard(self.limits, 0)
+        self.step(events.Loaded())
 
     def run(self, command: list[str]) -> list[str]:
         words = shlex.split(command[0])
@@ -97,10 +98,9 @@ class Stage:
     # -- time, settings, life of the shard
 
     def do_limits(self, words: list[str], _lines: list[str]) -> Iterator[str]:
-        """Settings of the shard: give them first, or just before a reload."""
+        """The process comes back with other settings."""
         self.limits = replace(self.limits, **{key: int(value) for key, value in pairs(words).items()})
-        self.shard = self.replayed()
-        yield "ok"
+        yield from self.do_reload([], [])
 
     def do_topics(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         options = pairs(words)
@@ -136,7 +136,9 @@ class Stage:
         yield from self.step(events.Unload()) or ["ok"]
 
     def do_timers(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
-        yield from (f"{at}ms {' '.join(key)}" for at, key in sorted((at, key) for key, at in self.timers.items()))
+        """What groups wait for, soonest first."""
+        waiting = sorted((at, key) for key, at in self.timers.items() if key != ("retention",))
+        yield from [f"{at}ms {' '.join(key)}" for at, key in waiting] or ["none"]
 
     # -- members
 

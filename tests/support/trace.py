@@ -13,7 +13,7 @@ def describe_record(record: records.Record) -> str:
             leader = f" leader={record.leader}" if record.leader else ""
             return f"append GroupStored {record.group_id} generation={record.generation}{leader}{shares or ' empty'}"
         case records.GroupDeleted():
-            return f"append GroupDeleted {record.group_id}"
+            return f"append GroupDeleted {record.group_id or '(no name)'}"
         case records.OffsetStored():
             note = f" metadata={record.value.metadata}" if record.value.metadata else ""
             expires = record.value.expire_timestamp_ms
@@ -110,7 +110,7 @@ def explained(entry: RebalanceEntry) -> str:
         for move in entry.moves
     ]
     if entry.snapshot_source:
-        lines.append(f"    snapshot from {entry.snapshot_source}")
+        lines.append(f"    snapshot {entry.snapshot_source}")
     return "\n".join([*lines, f"    {entry.unowned_partition_ms} partition-ms unowned"])
 
 

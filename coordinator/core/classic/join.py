@@ -158,8 +158,11 @@ def rejoin_trigger(group: ClassicGroup, member: Member, changed: bool, reason: s
         )
     if member.id == group.leader and not changed:
         return history.by_member(history.cause_of(reason, Cause.LEADER_REJOINED), member, "rejoined as leader", reason)
-    cause = history.cause_of(reason, Cause.MEMBER_METADATA_CHANGED)
-    return history.by_member(cause, member, "rejoined with a changed subscription or protocol list", reason)
+    static_member = member.group_instance_id is not None
+    changed_cause = Cause.STATIC_MEMBER_METADATA_CHANGED if static_member else Cause.MEMBER_METADATA_CHANGED
+    # A cooperative member's list of owned partitions is metadata, too: its own words tell more than ours.
+    what = "rejoined" if reason else "rejoined with a changed subscription or protocol list"
+    return history.by_member(history.cause_of(reason, changed_cause), member, what, reason)
 
 
 def prepare_with(group: ClassicGroup, member: Member, request: JoinGroup, trigger: Trigger, step: Step) -> None:

@@ -51,9 +51,15 @@ def take_out(
     except CoordinatorError as refusal:
         return refused(who, refusal.code, refusal.message)
     triggers.append(leave_trigger(member, who.reason, operator))
-    why = "its owner was removed by an operator" if operator else "its owner left the group"
-    remove_member(group, member, Departure(why, step.now_ms), step)
+    remove_member(group, member, departure_of(member, operator, step), step)
     return MemberReply(who.member_id, who.group_instance_id, ErrorCode.NONE)
+
+
+def departure_of(member: Member, operator: str, step: Step) -> Departure:
+    if operator:
+        # Operators mostly remove the dead: it owned its partitions until it was last heard of.
+        return Departure("its owner was removed by an operator", member.last_seen_ms)
+    return Departure("its owner left the group", step.now_ms)
 
 
 def identified(group: ClassicGroup, who: MemberIdentity) -> Member:

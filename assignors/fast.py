@@ -153,3 +153,34 @@ def _deal_rounds(needs: NDArray[np.int64]) -> NDArray[np.intp]:
         small = rounds.astype(np.uint16) if int(wants.max()) < 0xFFFF else rounds
         dealt.append(members[np.argsort(small, kind="stable")])
     return np.concatenate(dealt)
+
+
+def legacy_owner(columns: Columns, ranks: Sequence[int], hashes: Sequence[int]) -> NDArray[np.int32]:
+    """Equal subscriptions: partitions by the hash of "topic-partition", dealt to the readers by id.
+
+    `hashes` are those of "topic-", by topic; `ranks` the members' places by id.
+    """
+    by_id = np.array(ranks, dtype=np.int32)
+    readers = columns.readers[np.argsort(by_id[columns.readers])]
+    longest = int(columns.axis.counts.max())
+    digits, powers = _digit_hashes(longest)
+    partition = np.arange(columns.axis.size) - np.repeat(columns.axis.base[:-1], columns.axis.counts)
+    start = np.array(hashes, dtype=np.int64)[columns.axis.topic_of]
+    # Java's ints wrap around; so does the cast to 32 bits.
+    value = ((start & 0xFFFFFFFF) * powers[partition] + digits[partition]).astype(np.uint32).astype(np.int32)
+    owner = np.empty(columns.axis.size, dtype=np.int32)
+    owner[np.argsort(value, kind="stable")] = _turns(columns.axis.size, readers, 0)
+    return owner
+
+
+def _digit_hashes(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Hashes of "0", "1", .. and 31 to the power of their lengths, modulo 2 to the 32."""
+    hashes = np.zeros(count, dtype=np.int64)
+    powers = np.ones(count, dtype=np.int64)
+    numbers = np.arange(count, dtype=np.int64)
+    for place in range(len(str(count)) - 1, -1, -1):
+        here = (numbers >= 10**place) | (place == 0)
+        digit = numbers // 10**place % 10 + ord("0")
+        hashes[here] = (hashes[here] * 31 + digit[here]) & 0xFFFFFFFF
+        powers[here] = powers[here] * 31 & 0xFFFFFFFF
+    return hashes, powers

@@ -18,6 +18,8 @@ BUILT_IN = {
     "cooperative-sticky": "assignors.cooperative_sticky:CooperativeStickyAssignor",
     "lag": "assignors.lag:LagAssignor",
     "uniform": "assignors.uniform:UniformAssignor",
+    "lag-sticky": "assignors.lag_sticky:LagStickyAssignor",
+    "roundrobin-legacy": "assignors.roundrobin_legacy:RoundRobinLegacyAssignor",
 }
 
 # What people have in their configuration files, lower case: Kafka's classes with and without their

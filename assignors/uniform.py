@@ -7,10 +7,32 @@ from assignors.sticky import sticky_plan
 
 
 class UniformAssignor:
-    """Spread partitions evenly over members and move as few as possible."""
+    """Spread partitions evenly over members and move as few as possible.
+
+    Without options it is exact, as `sticky` is. With capacities, limits or priorities, no single move
+    makes the heaviest member lighter, and what exceeds the limits is reported as unassigned.
+
+    >>> from assignors.api import Member
+    >>> group = Snapshot({"t": 6}, [Member("a", ("t",)), Member("b", ("t",))],
+    ...                  options={"member.capacity": {"a": 2.0}})
+    >>> {member: len(share["t"]) for member, share in UniformAssignor().assign(group).members.items()}
+    {'a': 4, 'b': 2}
+    """
 
     name = "uniform"
     protocol = RebalanceProtocol.COOPERATIVE
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:
-        return sticky_plan(snapshot)
+        if not snapshot.options:
+            return sticky_plan(snapshot)
+        import numpy as np
+
+        from assignors.options import UniformOptions, read_options
+        from assignors.weighted import Knobs, Placement
+
+        options = read_options(self.name, UniformOptions, snapshot.options)
+        if options.plain:
+            return sticky_plan(snapshot)
+        columns = snapshot.columns
+        outcome = Placement(columns, np.ones(columns.axis.size), options, Knobs()).decide()
+        return Assignment(columns.table(outcome.owner), note=outcome.note)

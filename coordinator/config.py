@@ -10,7 +10,6 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal, NamedTuple, Self, get_args, get_origin
 
-from annotated_types import Ge, Le
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
@@ -383,8 +382,8 @@ def expected(field: FieldInfo) -> str:
     if field.annotation is Path:
         return "a directory"
     noun = "a whole number" if field.annotation is int else "a number"
-    low = next((bound.ge for bound in field.metadata if isinstance(bound, Ge)), None)
-    high = next((bound.le for bound in field.metadata if isinstance(bound, Le)), None)
+    low = next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None)
+    high = next((bound.le for bound in field.metadata if hasattr(bound, "le")), None)
     if low is not None and high is not None:
         return f"{noun} from {low} to {high}"
     return noun if low is None else f"{noun}, at least {low}"

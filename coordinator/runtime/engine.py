@@ -24,7 +24,7 @@ from coordinator.runtime.loader import LoadReport, replay
 from coordinator.runtime.metrics import Metrics
 from coordinator.runtime.ports import GroupLog, LogFailed
 from coordinator.runtime.refusals import is_request, refusal, while_loading
-from coordinator.runtime.slot import Core, Held, ShardStatus, Slot
+from coordinator.runtime.slot import Core, Held, Notices, Replies, ShardStatus, Slot
 from coordinator.runtime.timers import Timers
 
 INBOX_LIMIT = 20_000
@@ -274,14 +274,16 @@ class Engine:
             else:
                 self._timers.set((slot.index, key), at_ms)
         if effects.replies or effects.notices:
-            self._hold(slot, Held(slot.position, effects.replies, effects.notices))
+            self._tell(slot, effects.replies, effects.notices)
 
-    def _hold(self, slot: Slot, held: Held) -> None:
-        if held.position <= slot.durable:
-            self._release(slot, held)
+    def _tell(self, slot: Slot, replies: Replies, notices: Notices) -> None:
+        """Release at once what rests on durable facts only; hold the rest."""
+        position = slot.position
+        if position <= slot.durable:
+            self._release(slot, replies, notices)
         else:
-            slot.held.append(held)
-            self.metrics.held += len(held.replies)
+            slot.held.append(Held(position, replies, notices))
+            self.metrics.held += len(replies)
 
     def _append_written(self, now_ms: int) -> None:
         written, self._written = self._written, {}
@@ -317,14 +319,14 @@ class Engine:
         while slot.held and slot.held[0].position <= slot.durable:
             held = slot.held.popleft()
             self.metrics.held -= len(held.replies)
-            self._release(slot, held)
+            self._release(slot, held.replies, held.notices)
 
-    def _release(self, slot: Slot, held: Held) -> None:
-        for request_id, reply in held.replies:
+    def _release(self, slot: Slot, replies: Replies, notices: Notices) -> None:
+        for request_id, reply in replies:
             kind = slot.unanswered.pop(request_id, None)
             if kind is not None:  # None: its client is gone
                 self._answer(kind, request_id, reply)
-        self._released.notices += held.notices
+        self._released.notices += notices
 
     def _answer(self, kind: type[Event], request_id: RequestId, reply: Reply) -> None:
         self.metrics.requests[kind.__name__, reply.code] += 1

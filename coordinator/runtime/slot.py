@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from coordinator.core.effects import Effects, GroupChanged, Reply
 from coordinator.core.events import Event
@@ -16,6 +16,10 @@ FIRST_PAUSE_MS = 100
 LONGEST_PAUSE_MS = 10_000
 CALM_MS = 60_000
 """A shard that went this long without failing starts over with an immediate reload."""
+
+
+Replies: TypeAlias = Sequence[tuple[RequestId, Reply]]
+Notices: TypeAlias = Sequence[GroupChanged]
 
 
 class Core(Protocol):
@@ -42,8 +46,8 @@ class Held:
     """What one step wants to say once the first `position` appends of its shard are durable."""
 
     position: int
-    replies: Sequence[tuple[RequestId, Reply]]
-    notices: Sequence[GroupChanged]
+    replies: Replies
+    notices: Notices
 
 
 @dataclass(slots=True)

@@ -13,8 +13,12 @@ class MemoryPartition:
     batches: list[tuple[KeyValue, ...]] = field(default_factory=list)
     durable: int = 0
 
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1][-1].offset + 1 if self.batches else 0
+
     def append(self, records: Sequence[KeyValue]) -> None:
-        start = sum(len(batch) for batch in self.batches)
+        start = self.end_offset
         self.batches.append(tuple(replace(record, offset=start + at) for at, record in enumerate(records)))
 
     def read(self) -> Iterator[KeyValue]:

@@ -1,0 +1,1 @@
+"""The deterministic simulator: one seed decides workload, network, crashes and time."""

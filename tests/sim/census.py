@@ -1,0 +1,95 @@
+"""Counts the interesting things, so that a run can show that they really happened."""
+
+from coordinator.core.effects import Effects, JoinReply
+from coordinator.core.events import Event, JoinGroup, LeaveGroup, OffsetCommit, SyncGroup, TimerFired
+from coordinator.core.records import GroupDeleted, GroupStored
+from coordinator.core.shard import Shard
+from coordinator.core.types import GroupState
+from coordinator.errors import ErrorCode
+from coordinator.member import actions as act
+from tests.sim.client import Process
+from tests.sim.watch import Checker
+from tests.sim.world import World
+
+
+class Census(Checker):
+    """No invariant of its own; `WANTED` is what fifty seeds must have met."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.members = 0
+        self.state: GroupState | None = None
+        self.knew: set[str] = set()
+
+    def before_step(self, shard: int, core: Shard, event: Event) -> None:
+        group = core.groups.get(group_of(event))
+        self.state = group.state if group else None
+        self.members = len(group.members) if group else 0
+        self.knew = set(group.static) if group else set()
+
+    def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
+        group = core.groups.get(group_of(event))
+        count = self.world.census
+        if isinstance(event, TimerFired) and event.key[0] == "session" and group and len(group.members) < self.members:
+            count[f"sessions expired while {self.state.value if self.state else 'gone'}"] += 1
+        if isinstance(event, JoinGroup) and not event.member_id and event.group_instance_id in self.knew:
+            calm = any(isinstance(record, GroupStored) for record in effects.records)
+            count["static members replaced calmly" if calm else "static members replaced in a rebalance"] += 1
+        if isinstance(event, SyncGroup) and event.snapshot and self.state is GroupState.PREPARING_REBALANCE:
+            count["plans that came too late"] += 1
+        if isinstance(event, OffsetCommit) and any(reply.code for _, reply in effects.replies):
+            count[f"commits refused: {effects.replies[0][1].code.name}"] += 1
+        if isinstance(event, LeaveGroup) and event.operator:
+            count["removals by an operator"] += 1
+        count["groups deleted"] += sum(isinstance(record, GroupDeleted) for record in effects.records)
+        count["leaders told to skip their plan"] += sum(
+            isinstance(reply, JoinReply) and reply.code is ErrorCode.NONE and reply.skip_assignment
+            for _, reply in effects.replies
+        )
+
+    def acted(self, process: Process, action: act.Action) -> None:
+        if isinstance(action, act.Revoke | act.Lost | act.Assign):
+            kind = "cooperative" if process.cooperative else "eager"
+            self.world.census[f"callbacks {type(action).__name__} ({kind})"] += 1
+
+
+def group_of(event: Event) -> str:
+    key: tuple[str, ...] = getattr(event, "key", ())
+    group_id: str = getattr(event, "group_id", "")
+    return key[1] if len(key) > 1 else group_id
+
+
+WANTED = (
+    "rebalances superseded",
+    "rebalances emptied",
+    "rebalance cause SYNC_TIMEOUT",
+    "rebalance cause SESSION_EXPIRED",
+    "rebalance cause REVOCATION_FOLLOW_UP",
+    "rebalance cause STATIC_MEMBER_REPLACED",
+    "rebalance cause PARTITIONS_CHANGED",
+    "rebalance cause SUBSCRIPTION_CHANGED",
+    "rebalance cause POLL_TIMEOUT",
+    "sessions expired while PreparingRebalance",
+    "sessions expired while CompletingRebalance",
+    "sessions expired while Stable",
+    "crashes between append and flush",
+    "power lost between append and flush (groups)",
+    "appends failed half way",
+    "flushes failed",
+    "reads failed",
+    "shards unloaded",
+    "static members replaced calmly",
+    "static members replaced in a rebalance",
+    "leaders told to skip their plan",
+    "plans that withheld partitions",
+    "plans that came too late",
+    "commits refused: UNKNOWN_MEMBER_ID",
+    "commits refused: ILLEGAL_GENERATION",
+    "commits refused: FENCED_INSTANCE_ID",
+    "commits refused: REBALANCE_IN_PROGRESS",
+    "callbacks Lost (cooperative)",
+    "members paused beyond their session",
+    "members with a twin",
+    "requests that came after their call was over",
+    "groups deleted",
+)

@@ -1,0 +1,21 @@
+"""One file for each invariant; `ALL` is what a run is watched by."""
+
+from tests.sim.checkers.answers import EachRequestIsAnsweredOnce
+from tests.sim.checkers.commits import CommitsAreFencedAndKept
+from tests.sim.checkers.cooperative import CooperativeGivesNothingBack
+from tests.sim.checkers.decisions import DecisionsAreExplained
+from tests.sim.checkers.durability import RepliesSurviveCrashes
+from tests.sim.checkers.generations import GenerationsNeverGoBack
+from tests.sim.checkers.ownership import NothingIsOwnedTwice
+from tests.sim.checkers.replay import ReplayEqualsLive
+
+ALL = (
+    NothingIsOwnedTwice,
+    GenerationsNeverGoBack,
+    RepliesSurviveCrashes,
+    ReplayEqualsLive,
+    CommitsAreFencedAndKept,
+    EachRequestIsAnsweredOnce,
+    CooperativeGivesNothingBack,
+    DecisionsAreExplained,
+)

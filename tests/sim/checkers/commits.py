@@ -1,0 +1,88 @@
+"""5. A commit from a fenced or old member never lands; an acknowledged commit is never lost.
+
+Every commit carries a tag of its own as metadata, so that what is stored can be told apart whatever order it came in.
+"""
+
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.effects import Effects, OffsetCommitReply, Reply
+from coordinator.core.events import Event, OffsetCommit, Request
+from coordinator.core.records import GroupDeleted, OffsetDeleted, OffsetStored
+from coordinator.core.shard import Shard
+from coordinator.core.types import GroupState
+from tests.sim.watch import Checker
+from tests.sim.world import World
+
+Place = tuple[str, str, int]
+
+
+class CommitsAreFencedAndKept(Checker):
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.decided: dict[Place, dict[int, str]] = {}
+        """group, topic, partition -> when it was decided, counted -> its tag"""
+        self.floors: dict[Place, int] = {}
+        """The newest commit of each place that somebody was told is safe."""
+        self.by_request: dict[int, list[tuple[Place, int]]] = {}
+        self.count = 0
+        self.may_land = True
+
+    def before_step(self, shard: int, core: Shard, event: Event) -> None:
+        if isinstance(event, OffsetCommit):
+            self.may_land = may_commit(core.groups.get(event.group_id), event)
+
+    def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
+        for record in effects.records:
+            match record:
+                case OffsetStored():
+                    self._stored(event, record)
+                case OffsetDeleted():
+                    self.floors.pop((record.group_id, record.topic, record.partition), None)
+                case GroupDeleted():
+                    self.floors = {place: at for place, at in self.floors.items() if place[0] != record.group_id}
+
+    def _stored(self, event: Event, record: OffsetStored) -> None:
+        assert isinstance(event, OffsetCommit)
+        if not self.may_land:
+            self.fail(
+                f"a commit of {event.member_id or 'nobody'} in generation {event.generation} landed in "
+                f"{event.group_id}, though it may not speak for the group"
+            )
+        self.count += 1
+        place = (record.group_id, record.topic, record.partition)
+        self.decided.setdefault(place, {})[self.count] = record.value.metadata
+        self.by_request.setdefault(event.request_id, []).append((place, self.count))
+
+    def released(self, request: Request, reply: Reply) -> None:
+        stored = self.by_request.pop(request.request_id, [])
+        if not isinstance(reply, OffsetCommitReply) or reply.code:
+            return
+        for place, at in stored:
+            self.floors[place] = max(self.floors.get(place, 0), at)
+
+    def loaded(self, shard: int, core: Shard) -> None:
+        """Whatever was lost, it was nothing that had been acknowledged."""
+        for (group_id, topic, partition), floor in sorted(self.floors.items()):
+            if self.node.shard_index(group_id) != shard:
+                continue
+            group = core.groups.get(group_id)
+            stored = group.offsets.get((topic, partition)) if group else None
+            tags = self.decided[group_id, topic, partition]
+            kept = {tag for at, tag in tags.items() if at >= floor}
+            if stored is None or stored.metadata not in kept:
+                self.fail(
+                    f"the commit {tags[floor]} to {topic}-{partition} of {group_id} was acknowledged, "
+                    f"but after a reload there is {stored}"
+                )
+
+
+def may_commit(group: ClassicGroup | None, commit: OffsetCommit) -> bool:
+    """The rule in its plainest form: the members of the current generation, or anybody while the group is empty."""
+    if group is None:
+        return commit.generation < 0
+    if commit.generation < 0 and group.state is GroupState.EMPTY:
+        return True
+    member = group.members.get(commit.member_id)
+    if member is None or commit.generation != group.generation:
+        return False
+    fenced = commit.group_instance_id is not None and group.static.get(commit.group_instance_id) != member.id
+    return not fenced and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE)

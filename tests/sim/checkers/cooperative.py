@@ -1,0 +1,32 @@
+"""7. Cooperative never revokes what it gives back in the same round.
+
+A round is one generation as its member sees it: what is revoked because of a share is not in that share.
+"""
+
+from coordinator.member import actions as act
+from coordinator.member.types import TopicPartition
+from tests.sim.client import Process
+from tests.sim.watch import Checker
+from tests.sim.world import World
+
+
+class CooperativeGivesNothingBack(Checker):
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.revoked: dict[str, tuple[int, frozenset[TopicPartition]]] = {}
+        """process -> (generation, what it was told to let go of in it)"""
+
+    def acted(self, process: Process, action: act.Action) -> None:
+        if not process.cooperative:
+            return
+        match action:
+            case act.Revoke():
+                self.revoked[process.name] = (process.member.generation, frozenset(action.partitions))
+                self.world.census["cooperative revocations"] += 1
+            case act.Assign():
+                generation, revoked = self.revoked.pop(process.name, (-1, frozenset()))
+                again = sorted(revoked.intersection(action.partitions))
+                if generation == action.generation and again:
+                    self.fail(f"{process} revoked {again} and got it back in generation {generation}")
+                if not set(action.added) <= set(action.partitions):
+                    self.fail(f"{process} is told of {action.added}, which is not in its share {action.partitions}")

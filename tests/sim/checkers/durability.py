@@ -1,0 +1,54 @@
+"""3. A reply implies that its records, and all that was decided before them, survive a crash.
+
+Counted apart from the engine, and against what is really on the disk: a log that lies about a flush is caught here.
+"""
+
+from collections.abc import Sequence
+
+from coordinator.core.effects import Effects, Reply
+from coordinator.core.events import Event, Request
+from coordinator.core.shard import Shard
+from coordinator.errors import ErrorCode
+from coordinator.runtime.ports import KeyValue
+from tests.sim.watch import Checker
+from tests.sim.world import World
+
+
+class RepliesSurviveCrashes(Checker):
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.ends: dict[int, list[tuple[int, int]]] = {}
+        """shard -> where its two topics ended after each append, and after each load"""
+        self.needs: dict[int, tuple[int, int]] = {}
+        """request id -> (shard, index into its ends)"""
+        self.undecided: set[int] = set()
+        """Shards with records that were decided and are not appended yet."""
+
+    def loaded(self, shard: int, core: Shard) -> None:
+        # What was read may have been written by a process that died before it flushed.
+        self.ends.setdefault(shard, []).append(self.node.log.ends(shard))
+        self.undecided.discard(shard)
+        self.needs = {request: need for request, need in self.needs.items() if need[0] != shard}
+
+    def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
+        if effects.records:
+            self.undecided.add(shard)
+        ends = self.ends.get(shard, [])
+        for request_id, _ in effects.replies:
+            self.needs[request_id] = (shard, len(ends) if shard in self.undecided else len(ends) - 1)
+
+    def appended(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue]) -> None:
+        self.ends[shard].append(self.node.log.ends(shard))
+        self.undecided.discard(shard)
+
+    def released(self, request: Request, reply: Reply) -> None:
+        if request.request_id not in self.needs or reply.code is ErrorCode.NOT_COORDINATOR:
+            return
+        shard, index = self.needs.pop(request.request_id)
+        safe, ends = self.node.log.safe_ends(shard), self.ends[shard]
+        if index >= len(ends) or any(end > kept for end, kept in zip(ends[index], safe, strict=True)):
+            needed = ends[index] if index < len(ends) else "an append that was not made"
+            self.fail(
+                f"request #{request.request_id} ({type(request).__name__} of {request.group_id}) was answered "
+                f"{reply.code.name}, which needs {needed} of shard {shard} on disk; only {safe} is"
+            )

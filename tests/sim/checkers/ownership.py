@@ -1,0 +1,92 @@
+"""1. No partition is owned twice within one generation, and never twice at once by members that are not fenced.
+
+Within a generation: the shares that SyncGroup answers hand out do not overlap, whatever crashes lie between them.
+
+At once: an application holds a partition from its Assign callback until the callback that takes it away has ended.
+It counts for as long as the group would still listen to it: its member id is in the group, and it either joined the
+group's current generation or was never told of a newer one. Nobody can stop a member that was thrown out and does not
+know it yet from reading on; that is what fencing its commits is for (checker 5).
+"""
+
+from coordinator.core.effects import Effects, JoinReply, Reply, SyncReply
+from coordinator.core.events import Event, Request, SyncGroup, Unload
+from coordinator.core.plan import assignment_of
+from coordinator.core.records import GroupDeleted
+from coordinator.core.shard import Shard
+from coordinator.errors import ErrorCode
+from coordinator.member import actions as act
+from tests.sim.client import Process
+from tests.sim.watch import Checker
+from tests.sim.world import World
+
+Held = tuple[str, int]
+
+
+class NothingIsOwnedTwice(Checker):
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.given: dict[tuple[str, int], dict[Held, str]] = {}
+        """(group, generation) -> partition -> who was told that it is his"""
+        self.joined: dict[str, dict[str, int]] = {}
+        """group -> member id -> the generation it was last told to have joined"""
+        self.dirty = False
+
+    def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
+        self.dirty = True
+        if isinstance(event, Unload):
+            self.joined.clear()
+        for _, reply in effects.replies:
+            if isinstance(reply, JoinReply) and reply.code is ErrorCode.NONE:
+                self._note_join(core, reply)
+        for record in effects.records:
+            if isinstance(record, GroupDeleted):
+                # The next group of this name counts its generations from the start.
+                self.given = {key: owners for key, owners in self.given.items() if key[0] != record.group_id}
+
+    def _note_join(self, core: Shard, reply: JoinReply) -> None:
+        group = next((g for g in core.groups.values() if reply.member_id in g.members), None)
+        if group is not None:
+            self.joined.setdefault(group.id, {})[reply.member_id] = reply.generation
+
+    def loaded(self, shard: int, core: Shard) -> None:
+        for group_id in core.groups:
+            self.joined.pop(group_id, None)
+
+    def released(self, request: Request, reply: Reply) -> None:
+        if not isinstance(request, SyncGroup) or not isinstance(reply, SyncReply) or reply.code:
+            return
+        who = request.group_instance_id or request.member_id
+        owners = self.given.setdefault((request.group_id, request.generation), {})
+        for topic, partitions in assignment_of(reply.assignment).items():
+            for partition in partitions:
+                owner = owners.setdefault((topic, partition), who)
+                if owner != who:
+                    self.fail(
+                        f"{topic}-{partition} of {request.group_id} was given to {owner} and to {who} "
+                        f"in generation {request.generation}"
+                    )
+
+    def acted(self, process: Process, action: act.Action) -> None:
+        self.dirty = self.dirty or isinstance(action, act.Assign)
+
+    def after_event(self) -> None:
+        if not self.dirty:
+            return
+        self.dirty = False
+        readers: dict[tuple[str, str, int], Process] = {}
+        for process in self.processes:
+            if not process.app.holding or not self._listened_to(process):
+                continue
+            for topic, partition in sorted(process.app.holding):
+                other = readers.setdefault((process.settings.group_id, topic, partition), process)
+                if other is not process:
+                    self.fail(f"{topic}-{partition} of {process.settings.group_id} is read by {other} and {process}")
+
+    def _listened_to(self, process: Process) -> bool:
+        core = self.node.shard_of(process.settings.group_id)
+        group = core.groups.get(process.settings.group_id) if core else None
+        member = process.member
+        if group is None or member.member_id not in group.members:
+            return False
+        joined = self.joined.get(group.id, {}).get(member.member_id)
+        return group.generation in (joined, member.generation)

@@ -1,0 +1,69 @@
+"""How bad the weather is. All rates are drawn from the seed; the liveness phase has none of it."""
+
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Probabilities per message or call, and mean times (ms) between things that just happen; 0 means never."""
+
+    loss: float = 0.0
+    duplicate: float = 0.0
+    slow: float = 0.0
+    """Messages that take up to `slow_ms` instead of a few milliseconds; later ones overtake them."""
+    slow_ms: int = 0
+    append_fails: float = 0.0
+    flush_fails: float = 0.0
+    read_fails: float = 0.0
+    kill_every_ms: int = 0
+    """The node's process dies; what it appended is safe with the operating system."""
+    power_loss_every_ms: int = 0
+    """The node's machine dies; what it did not flush may be gone, in whole batches from the end."""
+    node_pause_every_ms: int = 0
+    unload_every_ms: int = 0
+    partition_every_ms: int = 0
+    member_pause_every_ms: int = 0
+    """A member's process stands still (long GC): no heartbeats, no timers, and answers are read late."""
+    stall_every_ms: int = 0
+    """A member's application does not poll; its heartbeats go on."""
+    churn_every_ms: int = 0
+    """A member's process crashes, closes, is replaced, or a new one comes."""
+    topics_every_ms: int = 0
+    operator_every_ms: int = 0
+    bad_leader: float = 0.0
+    """A leader that is slow to plan, or cannot at first."""
+
+
+CALM = Faults()
+
+
+def draw(rng: Random) -> Faults:
+    """Each seed has weather of its own: most kinds of fault in most seeds, rarely all of them at full strength."""
+
+    def often(share: float, low: int, high: int) -> int:
+        return rng.randint(low, high) if rng.random() < share else 0
+
+    def rate(share: float, high: float) -> float:
+        return rng.random() * high if rng.random() < share else 0.0
+
+    return Faults(
+        loss=rate(0.5, 0.04),
+        duplicate=rate(0.5, 0.05),
+        slow=rate(0.6, 0.1),
+        slow_ms=rng.choice((200, 1_000, 5_000, 12_000)),
+        append_fails=rate(0.3, 0.04),
+        flush_fails=rate(0.3, 0.04),
+        read_fails=rate(0.2, 0.3),
+        kill_every_ms=often(0.3, 20_000, 200_000),
+        power_loss_every_ms=often(0.4, 15_000, 200_000),
+        node_pause_every_ms=often(0.3, 20_000, 100_000),
+        unload_every_ms=often(0.15, 30_000, 200_000),
+        partition_every_ms=often(0.4, 10_000, 100_000),
+        member_pause_every_ms=often(0.5, 10_000, 100_000),
+        stall_every_ms=often(0.3, 15_000, 100_000),
+        churn_every_ms=often(0.8, 4_000, 60_000),
+        topics_every_ms=often(0.4, 20_000, 100_000),
+        operator_every_ms=often(0.3, 20_000, 100_000),
+        bad_leader=rate(0.4, 0.3),
+    )

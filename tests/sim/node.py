@@ -1,0 +1,285 @@
+"""One node: the real engine, codec, loader and timers over the crashing log, driven by virtual time."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from coordinator.core.effects import Effects, GroupChanged, Reply
+from coordinator.core.events import Event, Forget, JoinGroup, Loaded, OffsetCommit, Request, TopicsChanged, Unload
+from coordinator.core.records import Record
+from coordinator.core.shard import Shard
+from coordinator.core.types import Limits, RequestId
+from coordinator.runtime.engine import Engine, FlushJob, Released
+from coordinator.runtime.ports import LogFailed
+from coordinator.runtime.router import partition_for
+from coordinator.runtime.slot import Core, ShardStatus
+from tests.sim.crashing_log import CrashingLog
+from tests.sim.faults import CALM, Faults
+from tests.sim.network import Call, Network
+from tests.sim.watch import Watch
+from tests.sim.world import World
+
+MakeShard = Callable[[Limits, int], Shard]
+MakeEngine = Callable[..., Engine]
+
+
+class WatchedShard:
+    """A shard whose every step is shown to the checkers. What they find never reaches the engine."""
+
+    def __init__(self, shard: Shard, node: "Node") -> None:
+        self.shard = shard
+        self.node = node
+        self.alive = False
+        """Only after Loaded is the state what it will be."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        index, watch = self.shard.index, self.node.watch
+        if self.alive:
+            watch.before_step(index, self.shard, event)
+        effects = self.shard.step(event, now_ms)
+        if isinstance(event, Loaded):
+            self.alive = True
+            watch.loaded(index, self.shard)
+        if self.alive:
+            watch.stepped(index, self.shard, event, effects)
+        return effects
+
+    def apply(self, record: Record) -> None:
+        self.shard.apply(record)
+
+
+class Node:
+    """The node's process and its machine. `topics` is the catalog: partition counts by topic."""
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        log: CrashingLog,
+        watch: Watch,
+        limits: Limits,
+        topics: dict[str, int],
+        make_shard: MakeShard = Shard,
+        make_engine: MakeEngine = Engine,
+    ) -> None:
+        self.world = world
+        self.network = network
+        self.log = log
+        self.watch = watch
+        self.limits = limits
+        self.topics = topics
+        self.make_shard = make_shard
+        self.make_engine = make_engine
+        self.faults: Faults = CALM
+        self.up = False
+        self.life = 0
+        self.engine: Engine
+        self.calls: dict[RequestId, tuple[Call, Any]] = {}
+        """Requests that wait for an answer, as the edge of the node knows them."""
+        self._requests = 0
+        self._fresh: dict[tuple[str, str], int] = {}
+        self._paused_until_ms = 0
+        self._turn_at_ms: int | None = None
+        self._flushing = False
+
+    # Life and death
+
+    def start(self) -> None:
+        """A new process over what the log has kept. For a while it is reachable but still loading."""
+        self.life += 1
+        self.up, self._flushing, self._turn_at_ms = True, False, None
+        if self.world.chance(0.3):
+            self.world.census["logs compacted"] += 1
+            self.log.compact()
+        self.engine = self.make_engine(self.log, self.log.shards, self.limits, self._shard, on_bug=self._bug)
+        self.engine.submit_all(TopicsChanged(dict(self.topics)))
+        life = self.life
+        self.world.after(self.world.between(0, 2_000), lambda: self._load(life))
+
+    def _load(self, life: int) -> None:
+        if life != self.life or not self.up:
+            return
+        self.engine.load(self.world.now_ms)
+        self.world.trace("node loaded")
+        self._after_engine()
+
+    def crash(self, *, power: bool) -> None:
+        """The process dies, and with it all connections; with `power` the machine dies too."""
+        if not self.up:
+            return
+        self.up = False
+        self.life += 1
+        self.world.census["power losses" if power else "node kills"] += 1
+        if any(part.unflushed for part in self.log.parts.values()):
+            self.world.census["crashes between append and flush"] += 1
+        if power:
+            self.log.lose_unflushed()
+        calls, self.calls = self.calls, {}
+        self.watch.crashed()
+        for call, _ in calls.values():
+            self.network.reset(call)
+        self.world.trace(f"node dies{' with its machine' if power else ''}")
+
+    def pause(self, for_ms: int) -> None:
+        self.world.census["node pauses"] += 1
+        self._paused_until_ms = self.world.now_ms + for_ms
+
+    def unload(self, shard: int, for_ms: int) -> None:
+        """The shard goes away, and comes back later."""
+        if not self.up or self.engine.status(shard) is not ShardStatus.ACTIVE:
+            return
+        self.world.census["shards unloaded"] += 1
+        self.world.trace(f"shard {shard} unloads")
+        self.engine.submit(shard, Unload())
+        self._turn_soon()
+        life = self.life
+        self.world.after(for_ms, lambda: self._load_again(shard, life))
+
+    def _load_again(self, shard: int, life: int) -> None:
+        if life == self.life and self.up and self.engine.status(shard) is ShardStatus.UNLOADED:
+            self.engine.load_shard(shard, self.world.now_ms)
+            self._after_engine()
+
+    def change_topics(self) -> None:
+        """The catalog has changed; the node hears of it at once."""
+        if self.up:
+            self.engine.submit_all(TopicsChanged(dict(self.topics)))
+            self._turn_soon()
+
+    # Requests
+
+    def receive(self, call: Call) -> None:
+        """A request arrives: give it an id, draw what the edge draws, and queue it for the next turn."""
+        self._requests += 1
+        request = replace(call.request, request_id=self._requests)
+        if isinstance(request, JoinGroup):
+            request = replace(request, fresh_id=self._fresh_id(request))
+        self.calls[request.request_id] = (call, request)
+        call.at_node.append(request.request_id)
+        self.world.trace(f"in  #{request.request_id} {call.caller} {describe(request)}")
+        self.watch.received(request)
+        shard = self.shard_index(request.group_id)
+        taken = self.engine.submit(shard, request)
+        assert taken, "the simulation never fills the inbox"
+        self._release()
+        self._turn_soon()
+
+    def _fresh_id(self, request: JoinGroup) -> str:
+        """Counted, not drawn: a story that repeats the events gets the same ids."""
+        key = request.group_id, request.group_instance_id or request.client_id
+        self._fresh[key] = self._fresh.get(key, 0) + 1
+        return str(self._fresh[key])
+
+    def forget(self, call: Call) -> None:
+        """Nobody waits for this call any more."""
+        for request_id in call.at_node:
+            _, request = self.calls.pop(request_id, (None, None))
+            if request is None:
+                continue
+            self.world.trace(f"forget #{request_id}")
+            self.watch.forgotten(request)
+            shard = self.shard_index(request.group_id)
+            self.engine.submit(shard, Forget(request.group_id, request_id))
+            self._turn_soon()
+
+    # Turns and flushes
+
+    def _turn_soon(self) -> None:
+        self._turn_by(self.world.now_ms + self.world.between(0, 3))
+
+    def _turn_by(self, at_ms: int) -> None:
+        at_ms = max(at_ms, self._paused_until_ms)
+        if self._turn_at_ms is None or at_ms < self._turn_at_ms:
+            self._turn_at_ms = at_ms
+            life = self.life
+            self.world.at(at_ms, lambda: self._turn(at_ms, life))
+
+    def _turn(self, at_ms: int, life: int) -> None:
+        if life != self.life or at_ms != self._turn_at_ms:
+            return
+        self._turn_at_ms = None
+        if self.world.now_ms < self._paused_until_ms:
+            self._turn_by(self._paused_until_ms)
+            return
+        self.engine.turn(self.world.now_ms)
+        self._after_engine()
+
+    def _after_engine(self) -> None:
+        """What a driver does after each turn: start a flush, release, and see when the next turn is due."""
+        self._start_flush()
+        self._release()
+        if self.engine.pending:
+            self._turn_soon()
+        deadline_ms = self.engine.next_deadline_ms
+        if deadline_ms is not None:
+            self._turn_by(max(deadline_ms, self.world.now_ms + 1))
+
+    def _start_flush(self) -> None:
+        job = None if self._flushing else self.engine.flush_job()
+        if job is None:
+            return
+        self._flushing = True
+        self.log.mark(list(job.positions))
+        life = self.life
+        self.world.after(self.world.between(0, 30), lambda: self._end_flush(job, life))
+
+    def _end_flush(self, job: FlushJob, life: int) -> None:
+        if life != self.life:
+            return
+        self._flushing = False
+        try:
+            job.run()
+        except LogFailed as error:
+            self.engine.flush_failed(job, error)
+        else:
+            self.engine.flushed(job)
+        self._after_engine()
+
+    def _release(self) -> None:
+        released: Released = self.engine.take_released()
+        for request_id, reply in released.replies:
+            self._answer(request_id, reply)
+        for notice in released.notices:
+            self._notice(notice)
+
+    def _answer(self, request_id: RequestId, reply: Reply) -> None:
+        call, request = self.calls.pop(request_id, (None, None))
+        if call is None:
+            self.world.violated("node", f"request #{request_id} is answered, but nobody waits for it")
+            return
+        self.world.trace(f"out #{request_id} {type(reply).__name__} {reply.code.name}")
+        self.watch.released(request, reply)
+        self.network.reply(call, reply)
+
+    def _notice(self, notice: GroupChanged) -> None:
+        self.world.trace(f"{notice.group_id} is {notice.state} in generation {notice.generation}")
+
+    # Looking in
+
+    def shard_index(self, group_id: str) -> int:
+        return partition_for(group_id, self.log.shards)
+
+    def shard_of(self, group_id: str) -> Shard | None:
+        """The live shard of a group; None while it has none."""
+        return self.live_shard(self.shard_index(group_id))
+
+    def live_shard(self, index: int) -> Shard | None:
+        core = self.engine.core(index) if self.up else None
+        return core.shard if isinstance(core, WatchedShard) else None
+
+    def live_shards(self) -> list[Shard]:
+        return [shard for index in range(self.log.shards) if (shard := self.live_shard(index)) is not None]
+
+    def _shard(self, limits: Limits, index: int) -> Core:
+        return WatchedShard(self.make_shard(limits, index), self)
+
+    def _bug(self, line: str, error: Exception) -> None:
+        self.world.violated("engine", f"a bug stopped a shard: {error!r} at {line}")
+
+
+def describe(request: Request) -> str:
+    """One request for the trace, as far as it matters there."""
+    member = getattr(request, "member_id", "")
+    generation = getattr(request, "generation", "")
+    offsets = request.offsets if isinstance(request, OffsetCommit) else ""
+    return f"{type(request).__name__} {request.group_id} {member} {generation} {offsets}".rstrip()

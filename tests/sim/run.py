@@ -1,0 +1,177 @@
+"""One seed, start to end: a safety phase with faults on, then a liveness phase without."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.shard import Shard
+from coordinator.core.types import GroupState, Limits
+from coordinator.member.classic import ClassicMember
+from coordinator.runtime.engine import Engine
+from tests.sim.census import Census
+from tests.sim.checkers import ALL
+from tests.sim.client import JOIN_GRACE_MS, METADATA_MS, REQUEST_TIMEOUT_MS, MakeMember, Process, settled
+from tests.sim.crashing_log import CrashingLog
+from tests.sim.faults import Faults, draw
+from tests.sim.network import KEEPALIVE_MS, Network
+from tests.sim.node import MakeEngine, MakeShard, Node
+from tests.sim.watch import Checker, Watch
+from tests.sim.workload import RESTART_MS, Workload
+from tests.sim.world import World
+
+SAFETY_MS = 120_000
+MakeLog = Callable[[World, int, Watch], CrashingLog]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of. Tests put broken ones in, to see them caught."""
+
+    shard: MakeShard = Shard
+    engine: MakeEngine = Engine
+    log: MakeLog = CrashingLog
+    member: MakeMember = ClassicMember
+    checkers: Sequence[type[Checker]] = ALL
+
+
+@dataclass(slots=True)
+class Result:
+    seed: int
+    digest: str
+    events: int
+    virtual_ms: int
+    settled_after_ms: int
+    """How long the liveness phase took."""
+    seconds: float
+    violation: str = ""
+    census: Counter[str] = field(default_factory=Counter)
+    lines: list[str] = field(default_factory=list)
+
+
+class Simulation:
+    """Everything of one run, put together."""
+
+    def __init__(self, seed: int, parts: Parts | None = None, *, keep_trace: bool = False) -> None:
+        parts = parts or Parts()
+        self.world = World(seed, keep_trace=keep_trace)
+        rng = self.world.rng
+        self.faults: Faults = draw(rng)
+        self.checkers = [Census(self.world), *(checker(self.world) for checker in parts.checkers)]
+        self.watch = Watch(self.checkers)
+        self.network = Network(self.world)
+        self.limits = Limits(
+            initial_rebalance_delay_ms=rng.choice((0, 1_000, 3_000)),
+            new_member_join_timeout_ms=rng.choice((30_000, 300_000)),
+            max_group_size=rng.choice((3, 1_000, 1_000, 1_000)),
+            ledger_max_entries=rng.choice((2, 100)),
+            offsets_retention_check_ms=rng.choice((20_000, 600_000)),
+        )
+        log = parts.log(self.world, rng.choice((1, 2)), self.watch)
+        topics: dict[str, int] = {}
+        self.node = Node(
+            self.world, self.network, log, self.watch, self.limits, topics, parts.shard, parts.engine
+        )
+        self.network.node = self.node
+        self.workload = Workload(self.world, self.network, self.node, self.watch, self.faults, parts.member)
+        for checker in self.checkers:
+            checker.node, checker.processes = self.node, self.workload.processes
+
+    def run(self) -> int:
+        """Both phases. Raises Violated; gives back how long it took to settle, in ms."""
+        world = self.world
+        self.network.faults = self.node.log.faults = self.faults
+        self.workload.draw()
+        self.node.start()
+        self.workload.start()
+        self.workload.supervise()
+        world.run(world.now_ms + SAFETY_MS, self.watch.after_event)
+        self.workload.be_calm()
+        world.trace("calm")
+        began_ms = world.now_ms
+        bound_ms = self.bound_ms()
+        world.run(began_ms + bound_ms, self.watch.after_event, self.quiet)
+        if not self.quiet():
+            world.violated("liveness", f"after {bound_ms} ms without faults: {self.unrest()}")
+        self.watch.finished()
+        return world.now_ms - began_ms
+
+    def bound_ms(self) -> int:
+        """How long the worst leftovers of the faults may take, one after the other."""
+        places = self.workload.places
+        session_ms = max(place.session_timeout_ms for place in places)
+        rebalance_ms = max(place.rebalance_timeout_ms for place in places)
+        leftovers = RESTART_MS + KEEPALIVE_MS + self.faults.slow_ms + 2 * rebalance_ms + METADATA_MS
+        # The ghost of a dead newcomer is parked until its new-member timeout, a pending id until its session ends.
+        ghosts = self.limits.new_member_join_timeout_ms + session_ms
+        # Three rebalances: one that a ghost or a late call spoils, one that withholds, one that gives out.
+        rounds = 3 * (self.limits.initial_rebalance_delay_ms + 2 * (rebalance_ms + JOIN_GRACE_MS) + session_ms)
+        return leftovers + ghosts + rounds + 3 * REQUEST_TIMEOUT_MS
+
+    def quiet(self) -> bool:
+        return not self.unrest()
+
+    def unrest(self) -> str:
+        """What is not settled yet, in one sentence; empty when all is well."""
+        for place in self.workload.places:
+            process = place.process
+            if place.wanted and not self.turned_away(place.group_id) and (process is None or not settled(process)):
+                return f"{place.name} is not settled: {process}"
+        for group_id in sorted({place.group_id for place in self.workload.places}):
+            if problem := self.group_unrest(group_id):
+                return problem
+        return ""
+
+    def turned_away(self, group_id: str) -> bool:
+        """A group that is full, or cannot agree on a protocol, need not take everybody in."""
+        wanted = [place for place in self.workload.places if place.group_id == group_id and place.wanted]
+        return len(wanted) > self.limits.max_group_size
+
+    def group_unrest(self, group_id: str) -> str:
+        shard = self.node.shard_of(group_id)
+        if shard is None:
+            return f"{group_id} has no coordinator"
+        group = shard.groups.get(group_id)
+        members = [p for p in self.workload.running if p.settings.group_id == group_id and settled(p)]
+        if not members and not (group and group.members):
+            return ""
+        if group is None or group.state is not GroupState.STABLE:
+            return f"{group_id} is {group.state.value if group else 'gone'}"
+        return self.share_unrest(group, members)
+
+    def share_unrest(self, group: ClassicGroup, members: list[Process]) -> str:
+        known = {process.member.member_id for process in members}
+        if ghosts := sorted(set(group.members) - known):
+            return f"{group.id} still has {', '.join(ghosts)}"
+        topics = sorted({topic for process in members for topic in process.member.topics})
+        wanted = {(topic, number) for topic in topics for number in range(self.node.topics[topic])}
+        held = {tp for process in members for tp in process.app.holding}
+        if held != wanted:
+            return f"{group.id} reads {sorted(held)}, not {sorted(wanted)}"
+        return ""
+
+
+def run_seed(seed: int, parts: Parts | None = None, *, keep_trace: bool = False) -> Result:
+    """Run one seed to its end or its first violation."""
+    began = time.perf_counter()
+    simulation = Simulation(seed, parts, keep_trace=keep_trace)
+    violation, settled_after_ms = "", -1
+    try:
+        settled_after_ms = simulation.run()
+    except AssertionError as broken:
+        violation = f"{type(broken).__name__}: {broken}"
+    world = simulation.world
+    if not violation and world.violations:
+        violation = "\n".join(world.violations)
+    return Result(
+        seed=seed,
+        digest=world.digest,
+        events=world.events,
+        virtual_ms=world.now_ms,
+        settled_after_ms=settled_after_ms,
+        seconds=time.perf_counter() - began,
+        violation=violation,
+        census=world.census,
+        lines=world.lines,
+    )

@@ -1,0 +1,126 @@
+"""Where the simulation tells its checkers what happens. A checker overrides what it cares about."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from assignors.api import Assignment, Assignor, Snapshot
+from coordinator.core.effects import Effects, Reply
+from coordinator.core.events import Event, Request
+from coordinator.core.shard import Shard
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.runtime.ports import KeyValue
+from tests.sim.world import World
+
+if TYPE_CHECKING:
+    from tests.sim.client import Process
+    from tests.sim.node import Node
+
+
+class Checker:
+    """Watches one invariant. `fail` ends the run; every hook may be left as it is."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.node: Node
+        self.processes: list[Process] = []
+
+    def fail(self, sentence: str) -> None:
+        self.world.violated(type(self).__name__, sentence)
+
+    # The node's side
+
+    def before_step(self, shard: int, core: Shard, event: Event) -> None: ...
+
+    def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None: ...
+
+    def appended(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue]) -> None: ...
+
+    def loaded(self, shard: int, core: Shard) -> None: ...
+
+    def crashed(self) -> None: ...
+
+    def received(self, request: Request) -> None: ...
+
+    def released(self, request: Request, reply: Reply) -> None: ...
+
+    def forgotten(self, request: Request) -> None: ...
+
+    # The members' side
+
+    def told(self, process: "Process", event: ev.Event) -> None: ...
+
+    def acted(self, process: "Process", action: act.Action) -> None: ...
+
+    def planned(self, process: "Process", assignor: Assignor, snapshot: Snapshot, plan: Assignment) -> None: ...
+
+    def gone(self, process: "Process") -> None: ...
+
+    # The whole
+
+    def after_event(self) -> None: ...
+
+    def finished(self) -> None: ...
+
+
+class Watch:
+    """Passes everything on to every checker, in order."""
+
+    def __init__(self, checkers: Sequence[Checker]) -> None:
+        self.checkers = tuple(checkers)
+
+    def before_step(self, shard: int, core: Shard, event: Event) -> None:
+        for checker in self.checkers:
+            checker.before_step(shard, core, event)
+
+    def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
+        for checker in self.checkers:
+            checker.stepped(shard, core, event, effects)
+
+    def appended(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue]) -> None:
+        for checker in self.checkers:
+            checker.appended(shard, groups, ledger)
+
+    def loaded(self, shard: int, core: Shard) -> None:
+        for checker in self.checkers:
+            checker.loaded(shard, core)
+
+    def crashed(self) -> None:
+        for checker in self.checkers:
+            checker.crashed()
+
+    def received(self, request: Request) -> None:
+        for checker in self.checkers:
+            checker.received(request)
+
+    def released(self, request: Request, reply: Reply) -> None:
+        for checker in self.checkers:
+            checker.released(request, reply)
+
+    def forgotten(self, request: Request) -> None:
+        for checker in self.checkers:
+            checker.forgotten(request)
+
+    def told(self, process: "Process", event: ev.Event) -> None:
+        for checker in self.checkers:
+            checker.told(process, event)
+
+    def acted(self, process: "Process", action: act.Action) -> None:
+        for checker in self.checkers:
+            checker.acted(process, action)
+
+    def planned(self, process: "Process", assignor: Assignor, snapshot: Snapshot, plan: Assignment) -> None:
+        for checker in self.checkers:
+            checker.planned(process, assignor, snapshot, plan)
+
+    def gone(self, process: "Process") -> None:
+        for checker in self.checkers:
+            checker.gone(process)
+
+    def after_event(self) -> None:
+        for checker in self.checkers:
+            checker.after_event()
+
+    def finished(self) -> None:
+        for checker in self.checkers:
+            checker.finished()

@@ -2,9 +2,12 @@
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from coordinator.client import Admin
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
 FORMATS = ("table", "wide", "json", "yaml", "csv")
@@ -60,3 +63,10 @@ def properties(bootstrap: str, overrides: dict[str, str], **defaults: object) ->
     """A client's configuration: our defaults (snake_case), then --bootstrap, then --set, which wins."""
     given: dict[str, object] = {name.replace("_", "."): value for name, value in defaults.items() if value is not None}
     return {"client.id": "muster-cli", **given, "bootstrap.servers": bootstrap, **overrides}
+
+
+def admin_of(bootstrap: str, overrides: dict[str, str]) -> "Admin":
+    """An admin client for a command's options; use it in a `with`."""
+    from coordinator.client import Admin
+
+    return Admin(properties(bootstrap, overrides))

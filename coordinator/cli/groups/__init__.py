@@ -1,0 +1,21 @@
+"""`muster groups`: look into consumer groups, and explain their rebalances."""
+
+import click
+
+from coordinator.cli.lazy import Lazy, LazyGroup
+
+COMMANDS = {
+    "list": Lazy("coordinator.cli.groups.listing:list_", "List groups."),
+    "describe": Lazy("coordinator.cli.groups.describe:describe", "Show positions and lag, or the group's state."),
+    "members": Lazy("coordinator.cli.groups.members:members", "Show members and what they own."),
+    "explain": Lazy("coordinator.cli.groups.explain:explain", "Tell why the group rebalanced, each time."),
+    "history": Lazy("coordinator.cli.groups.explain:history", "One line per rebalance."),
+    "reset-offsets": Lazy("coordinator.cli.groups.reset:reset_offsets", "Move the positions of an inactive group."),
+    "delete-offsets": Lazy("coordinator.cli.groups.delete:delete_offsets", "Forget positions of topics."),
+    "delete": Lazy("coordinator.cli.groups.delete:delete", "Delete groups without members."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
+def groups() -> None:
+    """Look into consumer groups, and explain their rebalances."""

@@ -1,0 +1,35 @@
+"""`muster groups delete` and `delete-offsets`."""
+
+import click
+
+from coordinator.cli.groups.which import chosen_partitions, group_argument
+from coordinator.cli.options import admin_of, client_options, output_option
+from coordinator.cli.output import Column, notice, show
+
+COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("PARTITION", "partition"), Column("STATUS", "status")]
+
+
+@click.command()
+@client_options
+@click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+def delete(bootstrap: str, overrides: dict[str, str], groups: tuple[str, ...]) -> None:
+    """Delete groups that have no members, with their positions and their ledger."""
+    with admin_of(bootstrap, overrides) as admin:
+        admin.delete_groups(groups)
+    named = ", ".join(f"'{group}'" for group in groups)
+    notice(f"Deletion of requested consumer groups ({named}) was successful.")
+
+
+@click.command("delete-offsets")
+@client_options
+@output_option
+@click.option("--topic", "topics", multiple=True, required=True, metavar="T[:P,P]", help="May be repeated.")
+@group_argument
+def delete_offsets(bootstrap: str, overrides: dict[str, str], style: str, topics: tuple[str, ...], group: str) -> None:
+    """Forget the positions of GROUP in topics that none of its members is subscribed to."""
+    with admin_of(bootstrap, overrides) as admin:
+        admin.describe_group(group)
+        partitions = chosen_partitions(admin, topics)
+        admin.delete_offsets(group, partitions)
+    rows = [{"topic": topic, "partition": number, "status": "Successful"} for topic, number in partitions]
+    show(rows, COLUMNS, style)

@@ -1,0 +1,94 @@
+"""`muster groups describe`: positions and lag; with --state, the group itself and whom it waits for."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coordinator.cli.groups.which import group_argument
+from coordinator.cli.options import admin_of, client_options, output_option
+from coordinator.cli.output import Column, notice, show
+from coordinator.cli.words import Names, moment
+
+if TYPE_CHECKING:
+    from coordinator.client.described import GroupDescription, PartitionLag
+
+OFFSET_COLUMNS = [
+    Column("GROUP", "group"),
+    Column("TOPIC", "topic", style="cyan"),
+    Column("PARTITION", "partition"),
+    Column("CURRENT-OFFSET", "current_offset"),
+    Column("LOG-END-OFFSET", "log_end_offset"),
+    Column("LAG", "lag"),
+    Column("CONSUMER-ID", "consumer_id"),
+    Column("HOST", "host"),
+    Column("CLIENT-ID", "client_id"),
+]
+STATE_COLUMNS = [
+    Column("GROUP", "group", style="cyan"),
+    Column("COORDINATOR", "coordinator"),
+    Column("ASSIGNMENT-STRATEGY", "assignment_strategy"),
+    Column("STATE", "state"),
+    Column("#MEMBERS", "members"),
+    Column("GENERATION", "generation"),
+    Column("LEADER", "leader", wide=True),
+    Column("WAITS-FOR", "waiting_for"),
+    Column("UNTIL", "waiting_until"),
+]
+REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+
+
+@click.command()
+@client_options
+@output_option
+@click.option("--state", "state_only", is_flag=True, help="The group's state, and whom a rebalance waits for.")
+@group_argument
+def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: bool, group: str) -> None:
+    """Show positions and lag of GROUP by partition."""
+    with admin_of(bootstrap, overrides) as admin:
+        found = admin.describe_group(group)
+        if state_only:
+            show([state_row(found)], STATE_COLUMNS, style)
+            return
+        lags = admin.group_lag(group)
+    say_what_stands_out(found)
+    show([offset_row(found, lag) for lag in lags], OFFSET_COLUMNS, style)
+
+
+def state_row(group: "GroupDescription") -> dict[str, Any]:
+    return {
+        "group": group.group_id,
+        "coordinator": group.coordinator,
+        "assignment_strategy": group.assignor or None,
+        "state": group.state,
+        "members": len(group.members),
+        "generation": group.generation,
+        "leader": group.leader or None,
+        "waiting_for": list(group.waiting_for),
+        "waiting_until": moment(group.waiting_until_ms) if group.waiting_until_ms else None,
+    }
+
+
+def offset_row(group: "GroupDescription", lag: "PartitionLag") -> dict[str, Any]:
+    owner = next((member for member in group.members if member.member_id == lag.owner), None)
+    return {
+        "group": group.group_id,
+        "topic": lag.partition.topic,
+        "partition": lag.partition.partition,
+        "current_offset": lag.committed,
+        "log_end_offset": lag.log_end,
+        "lag": lag.lag,
+        "consumer_id": owner.member_id if owner else None,
+        "host": owner.client_host if owner else None,
+        "client_id": owner.client_id if owner else None,
+    }
+
+
+def say_what_stands_out(group: "GroupDescription") -> None:
+    """On standard error, in the words that people search for."""
+    if not group.members:
+        notice(f"Consumer group '{group.group_id}' has no active members.")
+    if group.state in REBALANCING:
+        names = Names(member.member_id for member in group.members)
+        waits = ", ".join(names[member] for member in group.waiting_for) or "nobody in particular"
+        until = f" until {moment(group.waiting_until_ms)}" if group.waiting_until_ms else ""
+        notice(f"Warning: Consumer group '{group.group_id}' is rebalancing. It waits for {waits}{until}.")

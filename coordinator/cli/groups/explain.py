@@ -1,0 +1,132 @@
+"""`muster groups explain` and `history`: what the ledger knows of each rebalance."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coordinator.cli.groups.which import group_argument
+from coordinator.cli.options import admin_of, client_options, output_option
+from coordinator.cli.output import Column, console, notice, show, show_document
+from coordinator.cli.words import duration, moment
+
+if TYPE_CHECKING:
+    from coordinator.rpc.v1.ledger_pb2 import Rebalance
+
+COLUMNS = [
+    Column("#", "number"),
+    Column("GENERATION", "generation"),
+    Column("STARTED", "started"),
+    Column("TOOK", "took"),
+    Column("CAUSE", "cause", style="yellow"),
+    Column("BY", "by"),
+    Column("MOVED", "moved"),
+    Column("UNOWNED", "unowned"),
+    Column("OUTCOME", "outcome"),
+    Column("ASSIGNOR", "assignor", wide=True),
+    Column("DETAIL", "detail", wide=True),
+]
+
+
+@click.command()
+@client_options
+@output_option
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="The last N rebalances.")
+@click.option("--generation", type=click.IntRange(min=1), help="Only the one that led to this generation.")
+@click.option("--snapshots", is_flag=True, help="In json and yaml, with the assignor's input.")
+@group_argument
+def explain(
+    bootstrap: str,
+    overrides: dict[str, str],
+    style: str,
+    limit: int,
+    generation: int | None,
+    snapshots: bool,
+    group: str,
+) -> None:
+    """Tell why GROUP rebalanced, each time, oldest first.
+
+    Cause, who set it off, how long each phase took and for whom, which partitions moved, how long each had no owner.
+    """
+    with admin_of(bootstrap, overrides) as admin:
+        entries = admin.explain(group, 0 if generation else limit, generation or 0, snapshots)[::-1]
+    if style in ("json", "yaml"):
+        show_document([document(entry) for entry in entries], style)
+    elif style == "csv":
+        show_rows(entries, style)
+    elif not entries:
+        notice(
+            f"The ledger has nothing about group '{group}'" + (f" in generation {generation}." if generation else ".")
+        )
+    else:
+        tell(entries, full=style == "wide")
+
+
+@click.command()
+@client_options
+@output_option
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The last N rebalances.")
+@group_argument
+def history(bootstrap: str, overrides: dict[str, str], style: str, limit: int, group: str) -> None:
+    """One line per rebalance of GROUP, oldest first."""
+    with admin_of(bootstrap, overrides) as admin:
+        entries = admin.explain(group, limit)[::-1]
+    show_rows(entries, style)
+
+
+def tell(entries: "list[Rebalance]", *, full: bool = False) -> None:
+    """The entries as a story on standard output, a blank line between them."""
+    from coordinator.cli.groups.story import names_of, told
+
+    names = names_of(entries, full=full)
+    out = console()
+    for number, entry in enumerate(entries):
+        if number:
+            out.print()
+        for line in told(entry, names):
+            out.print(line, soft_wrap=True)
+
+
+def show_rows(entries: "list[Rebalance]", style: str) -> None:
+    from coordinator.cli.groups.story import cause_word, names_of, outcome_word, took_ms
+
+    names = names_of(entries, full=style != "table")
+    rows = [
+        {
+            "number": entry.number,
+            "generation": entry.generation,
+            "started": moment(entry.started_at_ms),
+            "took": duration(took_ms(entry)),
+            "cause": cause_word(entry),
+            "by": names[entry.culprit] or None,
+            "moved": len(entry.moves),
+            "unowned": duration(entry.unowned_partition_seconds * 1000),
+            "outcome": outcome_word(entry),
+            "assignor": entry.protocol_name or None,
+            "detail": entry.detail or None,
+        }
+        for entry in entries
+    ]
+    show(rows, COLUMNS, style)
+
+
+def document(entry: "Rebalance") -> dict[str, Any]:
+    """Every field, also those at their defaults, with the contract's names; enums by their short names."""
+    from google.protobuf.json_format import MessageToDict
+
+    from coordinator.cli.groups.story import cause_word, outcome_word
+
+    found: dict[str, Any] = MessageToDict(
+        entry, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    for key in ("number", "started_at_ms", "ended_at_ms"):
+        found[key] = int(found[key])
+    for item in (*found["phases"],):
+        item["duration_ms"] = int(item["duration_ms"])
+    for item in found["moves"]:
+        item["unowned_ms"] = int(item["unowned_ms"])
+    found["cause"] = cause_word(entry).replace(" ", "_").upper()
+    found["outcome"] = outcome_word(entry).upper()
+    snapshot = found.pop("snapshot_json")
+    found["snapshot"] = json.loads(snapshot) if snapshot else None
+    return found

@@ -1,0 +1,29 @@
+"""`muster groups list`."""
+
+import click
+
+from coordinator.cli.options import admin_of, client_options, output_option
+from coordinator.cli.output import Column, show
+
+COLUMNS = [
+    Column("GROUP", "group", style="cyan"),
+    Column("TYPE", "type"),
+    Column("STATE", "state"),
+    Column("PROTOCOL-TYPE", "protocol_type", wide=True),
+]
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+
+@click.command("list")
+@client_options
+@output_option
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only these.")
+def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[str, ...]) -> None:
+    """List groups."""
+    with admin_of(bootstrap, overrides) as admin:
+        found = admin.list_groups(states)
+    rows = [
+        {"group": group.group_id, "type": group.group_type, "state": group.state, "protocol_type": group.protocol_type}
+        for group in found
+    ]
+    show(rows, COLUMNS, style)

@@ -1,0 +1,161 @@
+"""`muster groups reset-offsets`: one grammar for positions.
+
+start | end | current | N | +N | -N | @TIME, where TIME is ISO 8601 (local unless it says otherwise), milliseconds since
+the epoch, or a length of time before now such as -90s, -15m, -1h, -2d.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.groups.which import chosen_partitions, group_argument
+from coordinator.cli.options import admin_of, client_options, output_option
+from coordinator.cli.output import Column, notice, show
+
+if TYPE_CHECKING:
+    from coordinator.client import Admin
+
+EARLIEST, LATEST = -2, -1
+MAX_OFFSET = 2**63 - 1
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+GRAMMAR = "expected start, end, current, N, +N, -N, @TIME (ISO 8601 or epoch ms) or @-1h"
+COLUMNS = [
+    Column("GROUP", "group"),
+    Column("TOPIC", "topic", style="cyan"),
+    Column("PARTITION", "partition"),
+    Column("NEW-OFFSET", "new_offset"),
+    Column("CURRENT-OFFSET", "current_offset", wide=True),
+]
+
+TopicPartition = tuple[str, int]
+
+
+class Position(NamedTuple):
+    """`kind` is start, end, current, offset, shift or time; `value` is what belongs to it."""
+
+    kind: str
+    value: int = 0
+
+
+def position_option(ctx: click.Context, param: click.Parameter, given: str | None) -> Position:
+    if given is None:
+        raise click.UsageError(f"no position is given; use --to: {GRAMMAR}", ctx)
+    try:
+        return parse_position(given, now_ms=time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+@click.command("reset-offsets")
+@client_options
+@output_option
+@click.option("--topic", "topics", multiple=True, metavar="T[:P,P]", help="These partitions; may be repeated.")
+@click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
+@click.option(
+    "--to", "position", callback=position_option, metavar="WHERE", help="start, end, current, N, +N, -N, @TIME."
+)
+@click.option("--execute/--dry-run", default=False, help="Do it; without, only show what would be done.")
+@group_argument
+def reset_offsets(
+    bootstrap: str,
+    overrides: dict[str, str],
+    style: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    position: Position,
+    execute: bool,
+    group: str,
+) -> None:
+    """Move the positions of GROUP, which must have no members."""
+    if bool(topics) == all_topics:
+        raise click.UsageError("which partitions is not said, or said twice; expected --topic or --all-topics")
+    with admin_of(bootstrap, overrides) as admin:
+        must_be_inactive(admin, group)
+        current = {(tp.topic, tp.partition): at.offset for tp, at in admin.group_offsets(group).items()}
+        chosen = sorted(current) if all_topics else chosen_partitions(admin, topics)
+        target = targets(admin, chosen, position, current)
+        if execute and target:
+            admin.alter_offsets(group, target)
+    if not execute:
+        notice("Nothing was changed; add --execute to do it.")
+    rows = [
+        {"group": group, "topic": tp[0], "partition": tp[1], "new_offset": offset, "current_offset": current.get(tp)}
+        for tp, offset in target.items()
+    ]
+    show(rows, COLUMNS, style)
+
+
+def must_be_inactive(admin: "Admin", group: str) -> None:
+    from coordinator.client.errors import GroupNotFound
+
+    try:
+        found = admin.describe_group(group)
+    except GroupNotFound:
+        return  # Positions may be set before the first member ever comes.
+    if found.members:
+        raise CommandError(
+            f"Assignments can only be reset if the group '{group}' is inactive, but the current state is {found.state}",
+            "expected a group without members",
+            f"stop its {len(found.members)} member(s) first (muster groups members {group})",
+            code=Exit.CONFLICT,
+        )
+
+
+def targets(
+    admin: "Admin", chosen: Sequence[TopicPartition], position: Position, current: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The new offset of each partition, held within what the log has, with a warning."""
+    starts = {
+        (tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(dict.fromkeys(chosen, EARLIEST)).items()
+    }
+    ends = {(tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(dict.fromkeys(chosen, LATEST)).items()}
+    found = admin.list_offsets(dict.fromkeys(chosen, position.value)) if position.kind == "time" else {}
+    times = {(tp.topic, tp.partition): at.offset for tp, at in found.items()}
+    result: dict[TopicPartition, int] = {}
+    for tp in chosen:
+        if position.kind in ("shift", "current") and tp not in current:
+            notice(f"Warning: {tp[0]}-{tp[1]} has no committed offset to start from; it is left alone.")
+            continue
+        wanted = {
+            "start": starts[tp],
+            "end": ends[tp],
+            "offset": position.value,
+            "current": current.get(tp, 0),
+            "shift": current.get(tp, 0) + position.value,
+            "time": ends[tp] if times.get(tp, -1) < 0 else times[tp],
+        }[position.kind]
+        result[tp] = min(max(wanted, starts[tp]), ends[tp])
+        if result[tp] != wanted:
+            notice(f"Warning: {tp[0]}-{tp[1]} has offsets {starts[tp]} to {ends[tp]}; {wanted} becomes {result[tp]}.")
+    return result
+
+
+def parse_position(text: str, now_ms: int) -> Position:
+    """
+    >>> parse_position("-5", 0), parse_position("17", 0), parse_position("@-1h", 3_600_005)
+    (Position(kind='shift', value=-5), Position(kind='offset', value=17), Position(kind='time', value=5))
+    """
+    if text in ("start", "end", "current"):
+        return Position(text)
+    if text.startswith("@"):
+        return Position("time", parse_time(text[1:], now_ms))
+    if not re.fullmatch(r"[+-]?\d{1,19}", text) or int(text) > MAX_OFFSET:
+        raise ValueError(f"{text!r} is no position; {GRAMMAR}")
+    return Position("shift" if text[0] in "+-" else "offset", int(text))
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    ago = re.fullmatch(r"-(\d{1,9})(ms|s|m|h|d)", text)
+    if ago:
+        return max(0, now_ms - int(ago[1]) * UNITS_MS[ago[2]])
+    if re.fullmatch(r"\d{1,15}", text):
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"'@{text}' is no time; expected @2026-01-31T12:00, @EPOCH_MS or @-1h") from None

@@ -1,0 +1,52 @@
+"""How commands are told of a group and of partitions."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from coordinator.client import Admin
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def group_argument(function: Function) -> Function:
+    """GROUP, or --group GROUP for fingers used to Kafka's tool, as `group`."""
+    # Eager, so that it is known when the argument is looked at.
+    option = click.option("--group", "group_option", metavar="GROUP", is_eager=True, help="The same as the argument.")
+    argument = click.argument("group", metavar="GROUP", required=False, callback=one_group)
+    return option(argument(function))
+
+
+def one_group(ctx: click.Context, param: click.Parameter, argument: str | None) -> str:
+    """The one group that was named, either way."""
+    option = ctx.params.pop("group_option", None)
+    if argument is not None and option is not None and argument != option:
+        raise click.UsageError(f"two groups are named, {argument!r} and {option!r}; expected one", ctx)
+    named = argument if argument is not None else option
+    if named is None:
+        raise click.UsageError("no group is named; expected GROUP", ctx)
+    return str(named)
+
+
+def chosen_partitions(admin: "Admin", words: Iterable[str]) -> list[tuple[str, int]]:
+    """Every partition that TOPIC or TOPIC:0,1,2 names, each once. Raises UnknownTopic and UsageError."""
+    chosen: dict[tuple[str, int], None] = {}
+    for word in words:
+        topic, colon, listed = word.partition(":")
+        count = admin.describe_topic(topic).partitions
+        numbers = partition_numbers(word, listed, count) if colon else range(count)
+        chosen.update(dict.fromkeys((topic, number) for number in numbers))
+    return sorted(chosen)
+
+
+def partition_numbers(word: str, listed: str, count: int) -> list[int]:
+    numbers = []
+    for text in listed.split(","):
+        if not text.strip().isdecimal() or int(text) >= count:
+            raise click.UsageError(
+                f"{word!r} names partition {text.strip()!r}; expected numbers from 0 to {count - 1}, by commas"
+            )
+        numbers.append(int(text))
+    return numbers

@@ -1,0 +1,104 @@
+"""`muster topics`: create, list, describe, delete and widen topics."""
+
+import click
+
+from coordinator.cli.options import admin_of, client_options, key_values, output_option
+from coordinator.cli.output import Column, notice, show, show_document
+from coordinator.cli.words import plural
+
+EARLIEST, LATEST = -2, -1
+TOPIC_COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("#PARTITIONS", "partitions")]
+PARTITION_COLUMNS = [
+    Column("TOPIC", "topic", style="cyan"),
+    Column("PARTITION", "partition"),
+    Column("LOG-START-OFFSET", "log_start_offset"),
+    Column("LOG-END-OFFSET", "log_end_offset"),
+    Column("RECORDS", "records"),
+]
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe, delete and widen topics."""
+
+
+@topics.command()
+@client_options
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, metavar="N")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="A setting of the topic, such as retention.ms=3600000; may be repeated.",
+)
+def create(bootstrap: str, overrides: dict[str, str], name: str, partitions: int, configs: dict[str, str]) -> None:
+    """Create topic NAME."""
+    with admin_of(bootstrap, overrides) as admin:
+        made = admin.create_topic(name, partitions, configs)
+    notice(f"created {made.name} with {plural(made.partitions, 'partition')}")
+
+
+@topics.command("list")
+@client_options
+@output_option
+@click.option("--internal", is_flag=True, help="Also those the node keeps for itself.")
+def list_(bootstrap: str, overrides: dict[str, str], style: str, internal: bool) -> None:
+    """List topics and their partition counts."""
+    with admin_of(bootstrap, overrides) as admin:
+        counts = admin.list_topics(internal)
+    show([{"topic": topic, "partitions": count} for topic, count in counts.items()], TOPIC_COLUMNS, style)
+
+
+@topics.command()
+@client_options
+@output_option
+@click.argument("name")
+def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -> None:
+    """Show the partitions of topic NAME; wide, json and yaml add its settings."""
+    with admin_of(bootstrap, overrides) as admin:
+        topic = admin.describe_topic(name)
+        numbers = range(topic.partitions)
+        starts = admin.list_offsets({(name, number): EARLIEST for number in numbers})
+        ends = admin.list_offsets({(name, number): LATEST for number in numbers})
+    rows = [
+        {
+            "topic": name,
+            "partition": tp.partition,
+            "log_start_offset": start.offset,
+            "log_end_offset": ends[tp].offset,
+            "records": ends[tp].offset - start.offset,
+        }
+        for tp, start in sorted(starts.items())
+    ]
+    if style in ("json", "yaml"):
+        about = {"topic": name, "topic_id": topic.topic_id, "internal": topic.internal}
+        show_document({**about, "partitions": rows, "configs": dict(topic.configs)}, style)
+        return
+    show(rows, PARTITION_COLUMNS, style)
+    if style == "wide":
+        settings = [{"setting": key, "value": value} for key, value in sorted(topic.configs.items())]
+        show(settings, [Column("SETTING", "setting"), Column("VALUE", "value")], style)
+
+
+@topics.command()
+@client_options
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) -> None:
+    """Delete topics and everything in them."""
+    with admin_of(bootstrap, overrides) as admin:
+        admin.delete_topics(names)
+    notice(f"deleted {', '.join(names)}")
+
+
+@topics.command("add-partitions")
+@client_options
+@click.argument("name")
+@click.argument("total", type=click.IntRange(min=1), metavar="N")
+def add_partitions(bootstrap: str, overrides: dict[str, str], name: str, total: int) -> None:
+    """Widen topic NAME to N partitions in all. Keys go to other partitions from then on."""
+    with admin_of(bootstrap, overrides) as admin:
+        now = admin.create_partitions(name, total)
+    notice(f"{name} has {plural(now, 'partition')} now")

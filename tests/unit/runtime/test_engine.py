@@ -1,7 +1,10 @@
 """The engine's promises: order, durability before replies, one path for every failure, one answer for each request."""
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import get_args
+from types import FrameType
+from typing import Any, TypeAlias, get_args
 
 import pytest
 
@@ -17,6 +20,8 @@ from coordinator.runtime.refusals import REPLY_TYPES
 from coordinator.runtime.slot import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, SESSION_MS, TinyShard, break_it, commit, fetch, heartbeat, join
+
+TraceFunction: TypeAlias = Callable[..., Any]
 
 NONE, GONE = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 
@@ -493,6 +498,38 @@ def test_a_failed_shard_can_be_unloaded_and_loaded_again() -> None:
     assert bench.engine.next_deadline_ms is None
     bench.engine.load_shard(0, 3)
     assert codes(bench.turn(4, heartbeat(2))) == [(2, NONE)]
+
+
+def test_a_heartbeat_costs_the_same_however_many_shards_and_members_there_are() -> None:
+    small, large = Bench(shards=2), Bench(shards=500)
+    for shard in range(500):
+        large.engine.submit(shard, heartbeat(1, f"g{shard}"))
+    large.turn(0)
+    small.turn(0, heartbeat(1))
+    assert steps_of_a_heartbeat(large) == steps_of_a_heartbeat(small)
+
+
+def steps_of_a_heartbeat(bench: Bench) -> int:
+    """How many lines of our own code one heartbeat runs through."""
+    lines = 0
+
+    def count(frame: FrameType, event: str, _: object) -> TraceFunction:
+        nonlocal lines
+        lines += event == "line" and frame.f_globals["__name__"].startswith("coordinator.")
+        return count
+
+    tracer = sys.gettrace()
+    sys.settrace(count)
+    try:
+        bench.engine.submit(0, heartbeat(2))
+        bench.engine.turn(1)
+        told = bench.engine.take_released()
+        idle = (bench.engine.pending, bench.engine.flush_job(), bench.engine.next_deadline_ms)
+    finally:
+        sys.settrace(tracer)
+    assert codes(told.replies) == [(2, NONE)]
+    assert idle == (False, None, SESSION_MS)
+    return lines
 
 
 # -- figures ------------------------------------------------------------------------------------------------------

@@ -65,8 +65,6 @@ class Consuming:
             (driver is not None and (driver.callbacks or driver.failure)) or self.failure or self.fetcher.failure
         )
         self._wakeup.set()
-        if any(state.fetch_offset is None for state in self.fetcher.states.values()):
-            self._resolve_soon()
 
     # Subscription
 
@@ -191,6 +189,7 @@ class Consuming:
                 if (callback := await self._next_callback()) is not None:
                     return callback
                 self._raise_failure()
+                self._resolve_soon()
                 self.fetcher.refill(self.config.max_poll_records)
                 if self.fetcher.ready or not await self._woken(deadline):
                     return None
@@ -239,6 +238,7 @@ class Consuming:
         if self.driver is not None:
             self.driver.done(callback)
         self.wake()
+        self._resolve_soon()
 
     def _raise_failure(self) -> None:
         driver = self.driver
@@ -264,13 +264,17 @@ class Consuming:
     # Positions
 
     def _resolve_soon(self) -> None:
-        if self._resolving is None or self._resolving.done():
+        """Not before the application polls or asks: until then it may still seek."""
+        if self._unplaced() and (self._resolving is None or self._resolving.done()):
             self._resolving = asyncio.create_task(self._resolve())
+
+    def _unplaced(self) -> list[PartitionState]:
+        return [s for s in self.fetcher.states.values() if s.fetch_offset is None and not s.stuck and not s.revoking]
 
     async def _resolve(self) -> None:
         """Find out where to begin; try again for as long as the partitions are ours."""
         backoff = self.transport.backoff()
-        while missing := [s for s in self.fetcher.states.values() if s.fetch_offset is None and not s.paused]:
+        while missing := self._unplaced():
             try:
                 await self._find_positions(missing)
             except (NoOffset, Refused) as error:
@@ -279,7 +283,7 @@ class Consuming:
                     continue
                 self.failure = error
                 for state in missing:
-                    state.paused = True
+                    state.stuck = state.fetch_offset is None
                 self.attention = True
                 self._wakeup.set()
                 return
@@ -298,7 +302,8 @@ class Consuming:
                 if committed is not None:
                     found[tp] = committed.offset
         on_record = set(found)
-        if rest := [tp for tp in epochs if tp not in found]:
+        # Whoever sought in the meantime has decided for himself.
+        if rest := [s.tp for s in missing if s.tp not in found and s.epoch == epochs[s.tp]]:
             found |= await self._reset_positions(rest)
         for state in missing:
             if state.epoch == epochs[state.tp] and state.tp in found:
@@ -329,6 +334,8 @@ class Consuming:
         state = self.state_of(tp)
         while state.position is None:
             self._raise_failure()
+            if state.stuck:
+                raise NoOffset(f"{tp[0]}-{tp[1]} has no position; seek first")
             self._resolve_soon()
             assert self._resolving is not None
             await asyncio.wait([self._resolving])
@@ -398,7 +405,14 @@ class Consuming:
         if not offsets:
             return
         async with self._commit_lock:
-            await self.calls.commit(offsets, self.group_metadata() if self.driver is not None else None)
+            identity = self.group_metadata() if self.driver is not None else None
+            try:
+                await self.calls.commit(offsets, identity)
+            except Refused as error:
+                if self.driver is not None and identity is not None:
+                    # No need to wait for the next heartbeat to learn the same.
+                    self.driver.refused(error, identity.generation)
+                raise
         for tp, offset in offsets.items():
             if (state := self.fetcher.states.get(tp)) is not None:
                 state.committed = offset.offset

@@ -83,6 +83,10 @@ class MemberDriver:
         for action in self.machine.step(event, now_ms()):
             self._perform(action)
 
+    def refused(self, error: Refused, generation: int) -> None:
+        """A commit made under `generation` was refused: the group may have gone on without this member."""
+        self.send(ev.CommitRefused(code_of(error.code), error.message, generation))
+
     def done(self, callback: Callback) -> None:
         """The application has been told."""
         if callback.token is not None:

@@ -47,6 +47,8 @@ class PartitionState:
     committed: int | None = None
     paused: bool = False
     revoking: bool = False
+    stuck: bool = False
+    """Reading on would fail again, and the application has been told; it has to seek."""
     reset: bool = False
     """The log does not hold the committed offset: go where auto.offset.reset says instead."""
     epoch: int = 0
@@ -58,11 +60,12 @@ class PartitionState:
         """Read from here on next; None asks for the committed or reset position again."""
         self.position = self.fetch_offset = offset
         self.chunk = None
+        self.stuck = False
         self.epoch += 1
 
     @property
     def fetchable(self) -> bool:
-        return self.fetch_offset is not None and self.chunk is None and not self.paused and not self.revoking
+        return self.fetch_offset is not None and self.chunk is None and not (self.paused or self.revoking or self.stuck)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class Fetcher:
         except CorruptMessage as error:
             state.chunk = None
             self._fail(CorruptRecords(f"{topic}-{partition} cannot be read at offset {state.fetch_offset}: {error}"))
-            state.paused = True
+            state.stuck = True
 
     # The long poll
 
@@ -251,7 +254,7 @@ class Fetcher:
                     "seek, or set auto.offset.reset",
                 )
             )
-            state.paused = True
+            state.stuck = True
             return
         log.warning(
             "%s-%d does not hold offset %s; going to the %s",

@@ -130,6 +130,9 @@ class ClassicMember:
             case ev.Planned() | ev.PlanFailed():
                 if self.state is State.PLANNING and event.generation == self.generation:
                     self._planned(event)
+            case ev.CommitRefused():
+                if event.generation == self.generation:
+                    self._hear(event.code, event.message)
             case ev.TopicsChanged():
                 self._counts = dict(event.partition_counts)
                 self._look_for_changes()
@@ -358,10 +361,14 @@ class ClassicMember:
 
     def _heartbeat_answered(self, answer: ev.HeartbeatAnswered) -> None:
         self._last_heard_ms = self._now_ms
-        code = answer.code
-        if code is ErrorCode.NONE:
+        if answer.code is ErrorCode.NONE:
             self._backoff.reset()
-        elif code is ErrorCode.REBALANCE_IN_PROGRESS:
+        else:
+            self._hear(answer.code, answer.message)
+
+    def _hear(self, code: ErrorCode, message: str) -> None:
+        """What a refusal says about the membership."""
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
             # Only a member that believes it is stable has not heard of this rebalance yet.
             if self.state is State.STABLE:
                 self._rejoin("group is already rebalancing", Cause.UNSPECIFIED)
@@ -372,9 +379,9 @@ class ClassicMember:
             self._cause = Cause.MEMBER_FENCED if code is ErrorCode.ILLEGAL_GENERATION else Cause.SESSION_EXPIRED
             self._cause_detail = code.meaning
             if self.state in {State.STABLE, State.PLANNING, State.SYNCING}:
-                self._rejoin(f"the heartbeat was refused: {code.name}", self._cause)
-        elif not code.retriable:
-            self._fail(code, answer.message)
+                self._rejoin(f"the group went on without this member: {code.name}", self._cause)
+        elif code is ErrorCode.FENCED_INSTANCE_ID or code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            self._fail(code, message)
 
     def _forget_membership(self, code: ErrorCode) -> None:
         self.generation = NO_GENERATION

@@ -52,6 +52,15 @@ class HeartbeatAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitRefused:
+    """A commit made under `generation` was refused; what that says of the membership counts like a heartbeat's word."""
+
+    code: ErrorCode
+    message: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class RequestFailed:
     """No answer came: the transport failed. `retriable` False means that trying again cannot help."""
 
@@ -119,5 +128,15 @@ class Close:
 
 Answer: TypeAlias = CoordinatorFound | JoinAnswered | SyncAnswered | HeartbeatAnswered | RequestFailed | Revoked
 Event: TypeAlias = (
-    Answer | Start | Planned | PlanFailed | TopicsChanged | SubscriptionChanged | PollExpired | Polled | Tick | Close
+    Answer
+    | Start
+    | CommitRefused
+    | Planned
+    | PlanFailed
+    | TopicsChanged
+    | SubscriptionChanged
+    | PollExpired
+    | Polled
+    | Tick
+    | Close
 )

@@ -417,6 +417,24 @@ def test_stale_answers_change_nothing() -> None:
     assert story.member.generation == -1
 
 
+def test_a_refused_commit_says_as_much_as_a_refused_heartbeat() -> None:
+    story = Story().stable(0)
+    story.on(ev.CommitRefused(ErrorCode.UNKNOWN_MEMBER_ID, "", generation=1))
+    assert story.the(act.Lost).partitions == t(0)
+
+
+def test_a_refused_commit_of_an_older_generation_says_nothing() -> None:
+    story = Story().stable(0)
+    story.on(ev.CommitRefused(ErrorCode.UNKNOWN_MEMBER_ID, "", generation=0))
+    assert not story.has(act.Lost)
+
+
+def test_a_commit_refused_for_its_own_sake_does_not_end_the_membership() -> None:
+    story = Story().stable(0)
+    story.on(ev.CommitRefused(ErrorCode.OFFSET_METADATA_TOO_LARGE, "", generation=1))
+    assert story.member.state is State.STABLE
+
+
 # Liveness
 
 

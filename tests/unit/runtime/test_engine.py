@@ -503,7 +503,7 @@ def test_a_failed_shard_can_be_unloaded_and_loaded_again() -> None:
 def test_a_heartbeat_costs_the_same_however_many_shards_and_members_there_are() -> None:
     small, large = Bench(shards=2), Bench(shards=500)
     for shard in range(500):
-        large.engine.submit(shard, heartbeat(1, f"g{shard}"))
+        large.engine.submit(shard, heartbeat(1))
     large.turn(0)
     small.turn(0, heartbeat(1))
     assert steps_of_a_heartbeat(large) == steps_of_a_heartbeat(small)

@@ -162,6 +162,19 @@ def test_a_group_forms_and_can_say_why(run: Run, tmp_path: Path) -> None:
     run(story)
 
 
+def test_refusals_of_the_protocol_travel_in_band(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d") as (_, stub):
+            nameless = await stub.JoinGroup(join_request(group_id=""))
+            assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
+            assert nameless.error_message
+            hasty = join_request()
+            hasty.session_timeout_ms = 1
+            assert (await stub.JoinGroup(hasty)).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+
+    run(story)
+
+
 def test_groups_are_listed_described_and_deleted(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with groups(tmp_path / "d") as (node, stub):
@@ -357,6 +370,23 @@ def test_health_and_reflection_answer(run: Run, tmp_path: Path) -> None:
     run(story)
 
 
+def test_a_node_whose_engine_breaks_says_so_and_still_stops_in_order(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d") as (node, stub):
+
+            def broken(now_ms: int) -> None:
+                raise ZeroDivisionError("a bug")
+
+            node.engine.turn = broken  # type: ignore[method-assign]
+            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                await stub.Heartbeat(pb.HeartbeatRequest(group_id="g"))
+            assert refusal.value.code() is grpc.StatusCode.INTERNAL
+            assert isinstance(await node.failed, ZeroDivisionError)
+        assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
+
+    run(story)
+
+
 def test_a_taken_port_changes_nothing_on_disk(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with serving(tmp_path / "first") as node:
@@ -397,6 +427,43 @@ def child(*pairs: str) -> "subprocess.Popen[str]":
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+VANISHING_CLIENT = """
+import sys, grpc
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb, coordinator_service_pb2_grpc as pb_grpc
+
+with grpc.insecure_channel(sys.argv[1]) as channel:
+    stub = pb_grpc.GroupCoordinatorStub(channel)
+    request = pb.JoinGroupRequest.FromString(bytes.fromhex(sys.argv[2]))
+    request.member_id = stub.JoinGroup(request).member_id
+    stub.JoinGroup(request)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_client_process_that_dies_or_freezes_while_parked_is_forgotten(
+    number: signal.Signals, run: Run, tmp_path: Path
+) -> None:
+    quick = {"grpc_keepalive_time_ms": "1000", "grpc_keepalive_timeout_ms": "500"}
+
+    async def story() -> None:
+        async with groups(tmp_path / "d", **quick) as (node, stub):
+            await lone_member(stub)
+            target, request = f"127.0.0.1:{node.bound.port}", join_request().SerializeToString().hex()
+            client = await asyncio.create_subprocess_exec(sys.executable, "-c", VANISHING_CLIENT, target, request)
+            try:
+                while not node.driver.parked:
+                    await state_of(stub)
+                client.send_signal(number)
+                while node.driver.parked:
+                    assert await state_of(stub) == "PreparingRebalance"
+                assert node.driver.waiting == 0
+            finally:
+                client.kill()
+                await client.wait()
+
+    run(story)
 
 
 def announced(process: "subprocess.Popen[str]") -> dict[str, Any]:

@@ -1,0 +1,106 @@
+"""Problems and snapshots as text: good ones survive the trip, bad ones are told what is wrong."""
+
+import json
+
+import pytest
+
+from assignors.api import AssignorError, Member, Snapshot
+from assignors.problem import snapshot_of, solve
+from assignors.snapshot_binary import dump, load
+
+GROUP = Snapshot(
+    {"t": 3, "u": 0},
+    [
+        Member("a", ("t", "u"), {"t": [0, 2]}, 5, "i-1", "r1", b"\x00\xff"),
+        Member("b", ("t",)),
+        Member("c", (), {}),
+    ],
+    lags={"t": [5, 0, 2**62]},
+    racks={"t": [["r1", "r2"], [], ["r2"]]},
+    assignor="sticky",
+    options={"max.partitions.per.member": 2, "member.capacity": {"a": 2.5}},
+)
+
+
+def as_lists(snapshot):
+    return json.loads(snapshot.to_json())
+
+
+def test_a_snapshot_survives_json():
+    assert as_lists(Snapshot.from_json(GROUP.to_json())) == as_lists(GROUP)
+    assert Snapshot.from_json('{"topics":{},"members":[]}') == Snapshot({}, [])
+
+
+def test_a_snapshot_survives_its_binary_form():
+    assert as_lists(load(dump(GROUP))) == as_lists(GROUP)
+
+
+def test_every_truncated_binary_form_is_refused():
+    blob = dump(GROUP)
+    for size in range(len(blob)):
+        with pytest.raises(ValueError, match="binary snapshot"):
+            load(blob[:size])
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "snapshot"),
+        ("[]", "snapshot: expected an object, got"),
+        ('{"members":[]}', "snapshot: 'topics' is missing"),
+        ('{"topics":{"t":-1},"members":[]}', r"topics.t: expected a number of 0 or more, got -1"),
+        ('{"topics":{"t":true},"members":[]}', r"topics.t: expected a whole number, got True"),
+        ('{"topics":{},"members":[{"id":"a","topics":"t"}]}', r"members\[0\].topics: expected a list"),
+        ('{"topics":{},"members":[{"id":"a","topics":[]},{"id":"a","topics":[]}]}', "'a' appears twice"),
+        ('{"topics":{},"members":[],"extra":1}', "'extra' is not a field"),
+        ('{"topics":{},"members":[{"id":"a","topics":[],"owned":{"t":[-4]}}]}', "got -4"),
+        ('{"topics":{},"members":[{"id":"a","topics":[],"user_data":"%"}]}', "expected base64"),
+        ('{"topics":{"t":99999999},"members":[]}', "99999999 partitions is too large"),
+    ],
+)
+def test_bad_snapshots_name_the_field(text, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Snapshot.from_json(text)
+
+
+def test_a_problem_is_solved():
+    problem = {"assignor": "range", "topics": {"t": 3}, "members": [{"id": "a", "topics": ["t"]}]}
+    assert solve(problem) == {"a": {"t": [0, 1, 2]}}
+    assert solve({**problem, "members": [*problem["members"], {"id": "b", "topics": ["t"]}]}, "roundrobin") == {
+        "a": {"t": [0, 2]},
+        "b": {"t": [1]},
+    }
+
+
+def test_lag_problems_count_an_absent_commit_by_the_reset():
+    topics = {"t": [{"begin": 2, "end": 10, "committed": None}, {"begin": 0, "end": 10, "committed": 12}]}
+    members = [{"id": "a", "topics": ["t"]}]
+    assert snapshot_of({"topics": topics, "members": members, "reset": "Latest"}).lags == {"t": [0, 0]}
+    for reset in ("earliest", "none"):
+        assert snapshot_of({"topics": topics, "members": members, "reset": reset}).lags == {"t": [8, 0]}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"assignor": "rnge"}, "did you mean 'range'"),
+        ({"assignor": ""}, "names no assignor"),
+        ({"topics": []}, "topics: expected an object"),
+        ({"topics": {"t": "x"}}, "topics.t: expected a whole number, got 'x'"),
+        ({"topics": {"t": [["r", 4]]}}, r"topics.t\[0\]\[1\]: expected a string"),
+        ({"topics": {"t": [{"begin": 0}]}}, "'end' is missing"),
+        ({"members": [{"topics": []}]}, r"members\[0\]: 'id' is missing"),
+        ({"members": [{"id": "a", "topics": [], "owned": [["t"]]}]}, r"owned\[0\]: expected \[topic, partition\]"),
+        ({"reset": "sometimes"}, "reset: expected one of latest, earliest, none"),
+    ],
+)
+def test_bad_problems_name_the_field(change, complaint):
+    problem = {"assignor": "range", "topics": {"t": 1}, "members": [], **change}
+    with pytest.raises((ValueError, AssignorError), match=complaint):
+        solve(problem)
+
+
+def test_a_problem_that_is_no_object_is_refused():
+    with pytest.raises(ValueError, match="problem: expected an object"):
+        solve([1])

@@ -1,0 +1,115 @@
+"""A hanging, raising or lying plugin cannot harm the group: every lie is caught and named."""
+
+import numpy as np
+import pytest
+
+from assignors.api import Assignment, AssignorError, Member, RebalanceProtocol, Snapshot
+from assignors.run import overran, run
+
+GROUP = Snapshot({"t": 3, "u": 1}, [Member("a", ("t",)), Member("b", ("t", "u"))])
+
+
+class Plugin:
+    name = "plugin"
+    protocol = RebalanceProtocol.EAGER
+
+    def __init__(self, answer, protocol=RebalanceProtocol.EAGER):
+        self.answer, self.protocol = answer, protocol
+
+    def assign(self, snapshot):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer(snapshot) if callable(self.answer) else self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        ({"a": {"t": [0, 1]}, "b": {"t": [1, 2], "u": [0]}}, r"gave t-1 twice: to 'a' and 'b'"),
+        ({"a": {"t": [0]}, "b": {"u": [0]}}, r"forgot t-1, t-2; its subscribers are a, b"),
+        ({"a": {"t": [0, 1], "u": [0]}, "b": {"t": [2]}}, r"gave 'a' u-0, but it is not subscribed"),
+        ({"a": {"t": [0, 7]}, "b": {"t": [1, 2], "u": [0]}}, r"t-7, which does not exist \(t has 3"),
+        ({"a": {"t": [-1, 0]}, "b": {"t": [1, 2], "u": [0]}}, r"t--1, which does not exist"),
+        ({"a": {"v": [0]}, "b": {"t": [0, 1, 2], "u": [0]}}, r"v-0, which does not exist"),
+        ({"z": {"t": [0, 1, 2]}, "b": {"u": [0]}}, r"gave partitions to z, who is no member"),
+        ({"a": {"t": [0, 0, 1]}, "b": {"t": [2], "u": [0]}}, r"gave t-0 twice: to 'a' and 'a'"),
+        ({"a": {"t": ["0"]}}, r"a partition number must be an int"),
+        ({"a": {"t": [True]}}, r"a partition number must be an int"),
+        ({"a": 5}, r"answered something unreadable"),
+        (None, r"answered a NoneType"),
+        ([1, 2], r"answered a list"),
+        (ZeroDivisionError("oops"), r"raised ZeroDivisionError: oops"),
+        (Assignment({"a": {"t": [0, 1]}, "b": {"u": [0]}}, unassigned=[("t", 2)]), r"left t-2 unassigned, but"),
+    ],
+)
+def test_lies_are_named(answer, complaint):
+    with pytest.raises(AssignorError, match=complaint) as caught:
+        run(Plugin(answer), GROUP)
+    assert caught.value.assignor == "plugin"
+
+
+def test_a_range_that_overshoots_is_caught():
+    with pytest.raises(AssignorError, match="does not exist"):
+        run(Plugin({"a": {"t": range(4)}, "b": {"u": [0]}}), GROUP)
+
+
+@pytest.mark.parametrize(
+    ("owners", "complaint"),
+    [
+        ([0, 0, 1], "expected 4 signed integers"),
+        ([0, 0, 1, 5], "gave u-0 to member number 5"),
+        ([0, 0, -1, 1], "forgot t-2"),
+        ([0, 0, 1, 0], "gave 'a' u-0, but it is not subscribed"),
+        ([0.0, 0.0, 1.0, 1.0], "expected 4 signed integers"),
+    ],
+)
+def test_lies_in_arrays_are_named(owners, complaint):
+    def answer(snapshot):
+        return Assignment(snapshot.columns.table(np.array(owners)))
+
+    with pytest.raises(AssignorError, match=complaint):
+        run(Plugin(answer), Snapshot(GROUP.topics, GROUP.members))
+
+
+def test_arrays_and_dicts_mean_the_same():
+    def answer(snapshot):
+        return Assignment(snapshot.columns.table(np.array([0, 0, 1, 1])))
+
+    expected = {"a": {"t": [0, 1]}, "b": {"t": [2], "u": [0]}}
+    assert run(Plugin(answer), Snapshot(GROUP.topics, GROUP.members)).to_dict() == expected
+    assert run(Plugin(expected), GROUP).to_dict() == expected
+
+
+def test_members_left_out_get_nothing_but_an_entry():
+    assignment = run(Plugin({"b": {"t": [2, 0, 1], "u": [0]}}), GROUP)
+    assert assignment.to_dict() == {"a": {}, "b": {"t": [0, 1, 2], "u": [0]}}
+
+
+def test_two_members_of_one_id_cannot_be_run():
+    with pytest.raises(AssignorError, match="'a' appears twice"):
+        run(Plugin({}), Snapshot({}, [Member("a", ()), Member("a", ())]))
+
+
+def test_an_overrun_is_named_with_its_deadline():
+    assert str(overran("slow", 5000)).startswith("assignor 'slow': was not done after 5000 ms")
+
+
+def test_a_cooperative_change_of_owner_is_withheld_for_a_round():
+    group = Snapshot({"t": 2}, [Member("a", ("t",), {"t": [0, 1]}, 3), Member("b", ("t",))])
+    target = {"a": {"t": [0]}, "b": {"t": [1]}}
+    plugin = Plugin(target, RebalanceProtocol.COOPERATIVE)
+    first = run(plugin, group)
+    assert first.to_dict() == {"a": {"t": [0]}, "b": {}}
+    assert list(first.withheld) == [("t", 1)]
+    assert run(plugin, group, withhold=False).to_dict() == target
+    assert run(Plugin(target), group).to_dict() == target
+
+
+def test_a_tied_claim_is_withheld_from_both_claimants():
+    group = Snapshot({"t": 1}, [Member("a", ("t",), {"t": [0]}, 3), Member("b", ("t",), {"t": [0]}, 3)])
+    assert list(run(Plugin({"a": {"t": [0]}}, RebalanceProtocol.COOPERATIVE), group).withheld) == [("t", 0)]
+
+
+def test_a_rightful_owner_keeps_its_partition_whatever_stale_members_claim():
+    group = Snapshot({"t": 1}, [Member("a", ("t",), {"t": [0]}, 4), Member("b", ("t",), {"t": [0]}, 3)])
+    assert not run(Plugin({"a": {"t": [0]}}, RebalanceProtocol.COOPERATIVE), group).withheld

@@ -24,6 +24,7 @@ CAUSES_BY_REASON = (
     ("subscription", Cause.SUBSCRIPTION_CHANGED),
     ("metadata has changed", Cause.PARTITIONS_CHANGED),
     ("partitions changed", Cause.PARTITIONS_CHANGED),
+    ("partition counts changed", Cause.PARTITIONS_CHANGED),
     ("coordinator", Cause.COORDINATOR_FAILOVER),
 )
 

@@ -9,6 +9,7 @@ from coordinator.core.classic.rebalance import maybe_complete_join, prepare_reba
 from coordinator.core.effects import JoinReply, SyncReply
 from coordinator.core.events import JoinGroup
 from coordinator.core.ledger import Departure
+from coordinator.core.plan import assignment_of
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, GroupState
 from coordinator.errors import ErrorCode
@@ -27,7 +28,7 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
         Cause.STATIC_MEMBER_REPLACED, member, f"took over group.instance.id {member.group_instance_id}", request.reason
     )
     match group.state:
-        case GroupState.STABLE if vote(group) == group.protocol_name:
+        case GroupState.STABLE if vote(group) == group.protocol_name and covers_topics(group, step):
             member.join_request = None
             group.subscribed_topics = subscribed_topics(group)
             step.keep(group.record(step.now_ms))
@@ -48,6 +49,20 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
 
         case _:
             assert_never(group.state)
+
+
+def covers_topics(group: ClassicGroup, step: Step) -> bool:
+    """Whether the plan reaches the last partition of every topic that is read, as far as the catalog is known.
+
+    Whoever comes back is not told on which partition counts the plan was made. If topics grew, or became its own,
+    while it was away, nobody would notice later.
+    """
+    last: dict[str, int] = {}
+    for member in group.members.values():
+        for topic, partitions in assignment_of(member.assignment).items():
+            last[topic] = max(last.get(topic, -1), *partitions)
+    wanted = subscribed_topics(group) or ()
+    return all(step.state.partitions.get(topic, 0) <= last.get(topic, -1) + 1 for topic in wanted)
 
 
 def rename(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> Member:

@@ -7,13 +7,16 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from storage.catalog import CatalogEntry, check_name, format_id, load_catalog, save_catalog
 from storage.checkpoint import read_offsets, write_offsets
+from storage.cleaner import clean, dirty_part
 from storage.config import LogSettings, TopicSettings
 from storage.data_dir import (
     CLEANER_POINTS,
+    HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
     Identity,
@@ -22,6 +25,7 @@ from storage.data_dir import (
     take_directory,
 )
 from storage.errors import (
+    CorruptMessage,
     DataDirectoryError,
     InvalidPartitions,
     InvalidTopic,
@@ -34,8 +38,10 @@ from storage.files import Buffer, Files, RealFiles, remove_tree, replace_file
 from storage.loader import create_log, open_log
 from storage.log import Log, Recovered
 from storage.producer_ids import ProducerIds
+from storage.retention import policies
 from storage.segment import OpenSegments
 from storage.types import Appended, Fetched, Topic, TopicPartition
+from storage.upkeep import remove_doomed, retain
 
 logger = logging.getLogger("muster.storage")
 
@@ -76,7 +82,9 @@ class Broker:
         self.identity: Identity = identity
         self.closed = False
         self._producer_ids = ProducerIds(self._files, self.data_dir)
-        self._checkpointed_ms = clock_ms()
+        self._last_done: dict[str, int] = {}
+        self._cleaned: dict[TopicPartition, int] = {}
+        self._uncleanable: set[TopicPartition] = set()
         try:
             self._load(fresh)
         except OSError as error:
@@ -169,21 +177,68 @@ class Broker:
             self._lock.release()
 
     def checkpoint(self) -> None:
-        """Write the recovery points and log starts down."""
+        """Write the recovery points, log starts and high watermarks down."""
         points = {tp: log.durable_offset for tp, log in self._logs.items() if log.durable_offset}
         starts = {tp: log.start_offset for tp, log in self._logs.items() if log.start_offset}
         write_offsets(self._files, f"{self.data_dir}/{RECOVERY_POINTS}", points)
+        marks = {tp: log.high_watermark for tp, log in self._logs.items() if log.high_watermark}
         write_offsets(self._files, f"{self.data_dir}/{LOG_STARTS}", starts)
+        write_offsets(self._files, f"{self.data_dir}/{HIGH_WATERMARKS}", marks)
 
     def tick(self, now_ms: int) -> None:
-        """The periodic work: flushes by age and checkpoints. To be called about once a second."""
-        for log in list(self._logs.values()):
+        """The periodic work: flushes by age, checkpoints, retention, one compaction.
+
+        To be called about once a second by the thread that appends. What fails is logged and tried again.
+        """
+        settings = self.settings
+        logs = [log for log in self._logs.values() if log.failure is None]
+        for log in logs:
             since = log.unflushed_since_ms
-            if since is not None and log.failure is None and now_ms - since >= log.settings.flush_ms:
-                log.flush()
-        if now_ms - self._checkpointed_ms >= self.settings.flush_offset_checkpoint_interval_ms:
-            self._checkpointed_ms = now_ms
-            self.checkpoint()
+            if since is not None and now_ms - since >= log.settings.flush_ms:
+                self._try(log.flush)
+        if self._due("checkpoint", now_ms, settings.flush_offset_checkpoint_interval_ms):
+            self._try(self.checkpoint)
+        if self._due("retention", now_ms, settings.retention_check_interval_ms):
+            for log in logs:
+                self._try(partial(retain, log, policies(), now_ms))
+                log.forget_producers(now_ms, settings.producer_id_expiration_ms)
+        for log in logs:
+            if log.doomed:
+                self._try(partial(remove_doomed, log, now_ms))
+        if self._due("cleaning", now_ms, settings.cleaner_backoff_ms):
+            self._try(partial(self.compact, now_ms))
+
+    def _due(self, work: str, now_ms: int, interval_ms: int) -> bool:
+        if now_ms - self._last_done.setdefault(work, now_ms) < interval_ms:
+            return False
+        self._last_done[work] = now_ms
+        return True
+
+    def _try(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except (StorageError, OSError) as error:
+            logger.error("Upkeep of %s: %s", self.data_dir, error)
+
+    def compact(self, now_ms: int) -> TopicPartition | None:
+        """Compact the log that needs it most; which one that was."""
+        parts = [
+            dirty_part(log, self._cleaned.get(tp, 0), now_ms)
+            for tp, log in self._logs.items()
+            if log.settings.compacted and log.failure is None and tp not in self._uncleanable
+        ]
+        chosen = max((part for part in parts if part.due), key=lambda part: (part.overdue, part.ratio), default=None)
+        if chosen is None:
+            return None
+        tp = chosen.log.partition
+        try:
+            self._cleaned[tp] = clean(chosen, now_ms, self.settings.cleaner_dedupe_buffer_size)
+        except CorruptMessage:
+            # Damage does not heal: the rest of the node's logs must not wait for it.
+            self._uncleanable.add(tp)
+            raise
+        write_offsets(self._files, f"{self.data_dir}/{CLEANER_POINTS}", self._cleaned)
+        return tp
 
     # -- topics -------------------------------------------------------------------------------------------
 

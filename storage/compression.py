@@ -19,6 +19,8 @@ MAX_DECOMPRESSED_BYTES = 256 << 20
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_BLOCK = 32 << 10
 _SIZE = struct.Struct(">i")
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_BLOCK_SIZE = struct.Struct("<I")
 
 
 def codec_number(name: str) -> int:
@@ -65,7 +67,7 @@ def decompress(codec: str, data: bytes | memoryview, limit: int = MAX_DECOMPRESS
     try:
         if codec == "snappy":
             return _decompress_snappy(library, data, limit)
-        return _into_bounded(library, codec, data, limit)
+        return _into_bounded(library, codec, lz4_frame(data) if codec == "lz4" else data, limit)
     except library.DecompressionError as error:
         raise CorruptMessage(f"{len(data)} bytes are no {codec} frame: {error}.") from None
 
@@ -126,6 +128,63 @@ def _into_bounded(library: Any, codec: str, data: bytes | memoryview, limit: int
 def _is_full(error: Exception) -> bool:
     text = str(error).lower()
     return "write whole buffer" in text or "too small" in text or "writezero" in text
+
+
+def lz4_frame(data: bytes | memoryview) -> bytes:
+    """The first frame in `data`: Kafka ignores what follows it, the library does not.
+
+    Also puts right the header checksum of Kafka before 0.10 (KIP-57), which was taken over the magic as well.
+    """
+    frame = bytes(data)
+    if len(frame) < 7 or frame[:4] != _LZ4_MAGIC:
+        raise CorruptMessage(f"{len(frame)} bytes are no lz4 frame: expected them to start with 04 22 4d 18.")
+    flags = frame[4]
+    checksum_at = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    at = checksum_at + 1
+    while True:
+        (block,) = _BLOCK_SIZE.unpack_from(frame, at) if at + 4 <= len(frame) else (-1,)
+        if block < 0:
+            raise CorruptMessage(f"An lz4 frame of {len(frame)} bytes ends too early.")
+        at += 4
+        if block == 0:
+            break
+        at += (block & 0x7FFFFFFF) + (4 if flags & 0x10 else 0)
+    at += 4 if flags & 0x04 else 0
+    head = frame[4:checksum_at]
+    right = (_xxh32(head) >> 8) & 0xFF
+    if frame[checksum_at] != right and frame[checksum_at] == (_xxh32(frame[:checksum_at]) >> 8) & 0xFF:
+        return b"".join((frame[:checksum_at], bytes((right,)), frame[checksum_at + 1 : at]))
+    return frame[:at]
+
+
+def _xxh32(data: bytes) -> int:
+    """XXH32 with seed 0, of the few bytes of a frame header."""
+    mask = 0xFFFFFFFF
+    prime1, prime2, prime3, prime4, prime5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+    total, at = len(data), 0
+    value = prime5
+    if total >= 16:
+        lanes = [(prime1 + prime2) & mask, prime2, 0, (-prime1) & mask]
+        while at + 16 <= total:
+            for place in range(4):
+                word = int.from_bytes(data[at : at + 4], "little")
+                lanes[place] = _rotated((lanes[place] + word * prime2) & mask, 13) * prime1 & mask
+                at += 4
+        value = sum(_rotated(lane, turn) for lane, turn in zip(lanes, (1, 7, 12, 18), strict=True)) & mask
+    value = (value + total) & mask
+    while at + 4 <= total:
+        word = int.from_bytes(data[at : at + 4], "little")
+        value = _rotated((value + word * prime3) & mask, 17) * prime4 & mask
+        at += 4
+    for byte in data[at:]:
+        value = _rotated((value + byte * prime5) & mask, 11) * prime1 & mask
+    value = (value ^ (value >> 15)) * prime2 & mask
+    value = (value ^ (value >> 13)) * prime3 & mask
+    return value ^ (value >> 16)
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & 0xFFFFFFFF
 
 
 def _compress_snappy(data: bytes) -> bytes:

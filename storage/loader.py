@@ -8,22 +8,16 @@ means that durable records are gone: the log then serves what is intact, says so
 import logging
 from itertools import pairwise
 
-from crc32c import crc32c
-
-from storage.batch import CONTROL_BIT
 from storage.config import TopicSettings
-from storage.control import marker_of
 from storage.epochs import LeaderEpochs
-from storage.errors import CorruptMessage, DataDirectoryError, LogDamaged
-from storage.files import Files, read_file
+from storage.errors import LogDamaged
+from storage.files import Files
 from storage.log import Log, LogState, Recovered
-from storage.producer_state import ProducerState
-from storage.reading import read_whole
-from storage.scan import BatchFault, Order, walk_checked, walk_headers
-from storage.segment import OpenSegments, Segment, segment_path
-from storage.summaries import Summary, load_epochs, load_summaries
+from storage.producer_loading import load_producers
+from storage.scan import BatchFault, walk_headers
+from storage.segment import OpenSegments, Segment, refill
+from storage.summaries import Summary, load_epochs, load_summaries, save_summaries
 from storage.swap import finish_swaps
-from storage.txn_index import AbortedEntry, unpack_aborted
 from storage.types import TopicPartition
 
 _SIDES = (".index", ".timeindex", ".txnindex")
@@ -63,7 +57,10 @@ def open_log(
 
 def tidy(files: Files, directory: str) -> None:
     """Finish or undo what a crash cut short: removals, compactions, replaced files."""
-    finish_swaps(files, directory)
+    swapped = finish_swaps(files, directory)
+    if swapped:
+        known = load_summaries(files, directory)
+        save_summaries(files, directory, [known[base] for base in known if base not in swapped])
     names = files.names(directory)
     bases = {name[:20] for name in names if name.endswith(".log")}
     orphans = [
@@ -107,7 +104,7 @@ def load_state(
         segments = [_start_over(segments, start_offset)]
         summaries.clear()
     state = LogState(segments, summaries, max(start_offset, segments[0].base_offset), recovered=recovered)
-    state.producers = _load_producers(segments)
+    state.producers = load_producers(segments)
     state.epochs = _load_epochs(files, directory, segments, state.start_offset)
     _remove_snapshots_past(files, directory, segments[-1].next_offset)
     return state
@@ -138,7 +135,7 @@ def _load_sealed(segment: Segment, following: Segment, summaries: dict[int, Summ
         segment.believe(known)
         return
     size = segment.file().size()
-    fault = _scan(segment, size)
+    fault = refill(segment, size)
     if fault:
         # Kept as it is: reading there will say what is wrong.
         segment.next_offset, segment.size = following.base_offset, size
@@ -158,7 +155,7 @@ def _load_active(
         active.believe(known)
         active.index()
         return
-    fault = _scan(active, size)
+    fault = refill(active, size)
     recovered.end_offset = active.next_offset
     if active.next_offset < durable:
         why = fault.why if fault else "the file ends early"
@@ -173,84 +170,6 @@ def _load_active(
         )
         file.truncate(fault.position)
     file.sync()
-
-
-def _scan(segment: Segment, size: int) -> BatchFault | None:
-    """Note every intact batch of the segment; the fault that ended the walk, if one did."""
-    segment.restart()
-    order = Order(segment.base_offset, segment.base_offset, segment.gaps)
-    try:
-        for head in walk_checked(segment.file(), 0, size, order):
-            segment.note(head.last_offset, head.max_timestamp, head.size)
-            segment.producers |= head.producer_id >= 0
-    except BatchFault as fault:
-        return fault
-    return None
-
-
-# -- producers ----------------------------------------------------------------------------------------------
-
-
-def _load_producers(segments: list[Segment]) -> ProducerState:
-    """The state at the log's end: from the newest snapshot that can be trusted, and the batches after it."""
-    state = ProducerState()
-    first = len(segments)
-    while first > 0:
-        segment = segments[first - 1]
-        known = _snapshot_after(segment) if _load_aborted(segment) else None
-        if known is not None:
-            state = known
-            break
-        first -= 1
-    for segment in segments[first:]:
-        if segment.producers:
-            replay(segment, state)
-    state.undecided.clear()  # All that is in the log now has been flushed.
-    return state
-
-
-def _load_aborted(segment: Segment) -> bool:
-    """Take the aborted index over if it is the one that was written; whether that went well."""
-    if segment.summary is None:
-        return not segment.producers
-    if segment.summary.txn_crc:
-        data = segment.read_side(".txnindex")
-        if crc32c(data) != segment.summary.txn_crc:
-            return False
-        segment.aborted = unpack_aborted(data)
-    return True
-
-
-def _snapshot_after(segment: Segment) -> ProducerState | None:
-    """The producers at the segment's end; None when that takes a replay."""
-    if segment.summary is None:
-        return None
-    if not segment.summary.snapshot_crc:
-        return ProducerState()
-    path = segment_path(segment.directory, segment.next_offset, ".snapshot")
-    try:
-        data = read_file(segment.files, path)
-        if crc32c(data) == segment.summary.snapshot_crc:
-            return ProducerState.restore(data, path)
-    except (OSError, DataDirectoryError) as error:
-        logger.warning("%s: %s", path, error)
-    return None
-
-
-def replay(segment: Segment, state: ProducerState) -> None:
-    """Tell `state` of every batch in the segment, and the segment of the transactions aborted in it."""
-    segment.aborted = []
-    try:
-        for head in walk_headers(segment.file(), 0, segment.size):
-            if head.producer_id < 0:
-                continue
-            marker = marker_of(read_whole(segment, head)) if head.attributes & CONTROL_BIT else None
-            done = state.note(head, marker)
-            if done and done.aborted:
-                segment.aborted.append(AbortedEntry(*done[:3], state.stable_after(done)))
-    except (BatchFault, CorruptMessage) as fault:
-        # Reading there will say so too; what is known of the producers up to here stays true.
-        logger.error("The producers of %s are known in part only: %s", segment.path(), fault)
 
 
 def _remove_snapshots_past(files: Files, directory: str, end_offset: int) -> None:

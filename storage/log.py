@@ -25,10 +25,11 @@ from storage.errors import (
     UnknownTopicOrPartition,
 )
 from storage.files import Buffer, Files
+from storage.producer_loading import load_producers
 from storage.producer_state import KnownBatch, Marker, ProducerState
 from storage.reading import EARLIEST, LATEST, MAX_TIMESTAMP, SegmentList
 from storage.scan import Head
-from storage.segment import OpenSegments, Segment
+from storage.segment import OpenSegments, Segment, refill
 from storage.stamp import Stamped, stamp
 from storage.summaries import Summary, save_epochs, save_summaries
 from storage.txn_index import AbortedEntry, overlapping
@@ -130,6 +131,10 @@ class Log:
         with self._lock:
             unstable = self.producers.first_unstable(high)
         return high if unstable is None else min(high, unstable)
+
+    def follow(self, high_watermark: int | None) -> None:
+        """Take the high watermark from a leader from now on, beginning with this one; None: decide it here."""
+        self._told_high_watermark = high_watermark
 
     def tell_high_watermark(self, offset: int) -> None:
         """A follower learns from its leader how far the records are safe."""
@@ -263,6 +268,17 @@ class Log:
         sealed.active = False
         sealed.gaps = self.settings.compacted
 
+    def cut_active(self, active: Segment, position: int) -> None:
+        """Make `active` the last segment and end it at a batch's start; producers are as they were there."""
+        active.file().truncate(position)
+        active.file().sync()
+        self.files.sync_dir(self.directory)
+        kept = [segment for segment in self.segments if segment.base_offset <= active.base_offset]
+        refill(active, position)
+        self.producers = load_producers(kept)
+        self.segment_list = SegmentList(kept)
+        self.end_offset = self.durable_offset = active.next_offset
+
     def seal(self, segment: Segment) -> None:
         """Write down what a restart needs to know of the last segment, all of it flushed."""
         snapshot = self.producers.snapshot() if self.producers.producers else b""
@@ -324,6 +340,12 @@ class Log:
         finally:
             for segment in self.segments:
                 segment.close()
+
+    def forget_producers(self, now_ms: int, idle_ms: int) -> None:
+        """Forget producers that were idle for longer than `idle_ms`."""
+        if self.producers.producers:
+            with self._lock:
+                self.producers.expire(now_ms, idle_ms)
 
     def retire(self) -> None:
         """The partition is being removed: refuse everything from now on."""

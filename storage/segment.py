@@ -13,7 +13,7 @@ from crc32c import crc32c
 from storage.errors import LogDamaged
 from storage.files import Buffer, File, Files, read_file
 from storage.index import OffsetIndex, TimeIndex
-from storage.scan import BatchFault, Head, Order, check_view, walk_headers
+from storage.scan import BatchFault, Head, Order, check_view, walk_checked, walk_headers
 from storage.summaries import Summary
 from storage.txn_index import AbortedEntry, pack_aborted
 
@@ -59,6 +59,7 @@ class Segment:
         "max_timestamp_offset",
         "next_offset",
         "opened",
+        "pinned",
         "producers",
         "size",
         "summary",
@@ -82,6 +83,8 @@ class Segment:
         self.created_ms = 0
         self.active = False
         self.gaps = False
+        # Its files have other names now: what is open must stay open for those who still read.
+        self.pinned = False
         self.producers = False
         self.aborted: list[AbortedEntry] = []
         self.summary: Summary | None = None
@@ -107,7 +110,7 @@ class Segment:
 
     def let_go(self) -> bool:
         """Close file and indexes if they can be had again from disk."""
-        if self.active:
+        if self.active or self.pinned:
             return False
         self._file = self._index = self._times = None
         return True
@@ -120,9 +123,11 @@ class Segment:
 
     # -- writing ------------------------------------------------------------------------------------------
 
-    def start(self, now_ms: int) -> None:
-        """Create the file; the caller makes the directory entry durable."""
-        self.file(create=True)
+    def start(self, now_ms: int, suffix: str = "") -> None:
+        """Create the file, empty; the caller makes the directory entry durable. `suffix` is for names to come."""
+        self._file = self.files.open(self.path(".log" + suffix), create=True)
+        self._file.truncate(0)
+        self.opened.touch(self)
         self.created_ms = now_ms
         self.active = True
         self._index = OffsetIndex()
@@ -154,16 +159,16 @@ class Segment:
         assert self._times is not None
         return len(self._index.data) + 8 * entries <= limit and len(self._times.data) + 12 * (entries + 1) <= limit
 
-    def seal(self, snapshot_crc: int) -> Summary:
-        """Write the indexes of the flushed records and say what to remember."""
+    def seal(self, snapshot_crc: int, suffix: str = "") -> Summary:
+        """Write the indexes of the flushed records and say what to remember. `suffix` is for names to come."""
         index, times = self.index(), self.times()
         if self.max_timestamp >= 0:
             times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        self.write_side(".index", index.data)
-        self.write_side(".timeindex", times.data)
+        self.write_side(".index" + suffix, index.data)
+        self.write_side(".timeindex" + suffix, times.data)
         aborted = pack_aborted(self.aborted)
         if aborted:
-            self.write_side(".txnindex", aborted)
+            self.write_side(".txnindex" + suffix, aborted)
         self.summary = Summary(
             self.base_offset, self.next_offset, self.size,
             self.first_timestamp, self.max_timestamp, self.max_timestamp_offset,
@@ -320,3 +325,16 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
     'd/00000000000000000007.log'
     """
     return os.path.join(directory, f"{base_offset:020d}{suffix}")
+
+
+def refill(segment: Segment, size: int) -> BatchFault | None:
+    """Note every intact batch of the segment; the fault that ended the walk, if one did."""
+    segment.restart()
+    order = Order(segment.base_offset, segment.base_offset, segment.gaps)
+    try:
+        for head in walk_checked(segment.file(), 0, size, order):
+            segment.note(head.last_offset, head.max_timestamp, head.size)
+            segment.producers |= head.producer_id >= 0
+    except BatchFault as fault:
+        return fault
+    return None

@@ -48,8 +48,11 @@ def finish_swap(files: Files, directory: str, base_offset: int) -> None:
     files.sync_dir(directory)
 
 
-def finish_swaps(files: Files, directory: str) -> None:
-    """After a crash: go on with each swap that was begun, and forget side files whose log never got there."""
+def finish_swaps(files: Files, directory: str) -> list[int]:
+    """After a crash: go on with each swap that was begun, and forget side files whose log never got there.
+
+    The base offsets of the segments that were put in place: what is written down of them may be out of date.
+    """
     names = files.names(directory)
     swapped = sorted(int(name[:20]) for name in names if name.endswith(".log" + SWAP))
     for base in reversed(swapped):
@@ -64,6 +67,7 @@ def finish_swaps(files: Files, directory: str) -> None:
         files.remove(f"{directory}/{name}")
     if stale:
         files.sync_dir(directory)
+    return swapped
 
 
 def _next_offset(files: Files, path: str, base: int) -> int:

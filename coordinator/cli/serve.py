@@ -15,7 +15,10 @@ from coordinator.cli.options import set_option
 @click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
 @click.option("--listen", metavar="HOST:PORT", help="The address to serve on (listeners); port 0 takes a free one.")
 @click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
-def serve(file: Path | None, overrides: dict[str, str], data: str | None, listen: str | None, announce: bool) -> int:
+@click.option("--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes.")
+def serve(
+    file: Path | None, overrides: dict[str, str], data: str | None, listen: str | None, announce: bool, until_eof: bool
+) -> int:
     """Run a node. SIGTERM and Ctrl-C drain it.
 
     Settings come from FILE, then from --set, --data and --listen, which win. Every setting with its default and one
@@ -30,4 +33,8 @@ def serve(file: Path | None, overrides: dict[str, str], data: str | None, listen
         settings = load_settings(file, given)
     except SettingsError as error:
         raise CommandError(str(error), code=Exit.USAGE) from error
+    if until_eof:
+        from coordinator.cli.demo.orphan import stop_with_stdin
+
+        stop_with_stdin()
     return run(settings, sys.stdout if announce else None)

@@ -99,9 +99,9 @@ def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
         if number == MAX_MOVE_LINES:
             yield Text(f"... and {len(grouped) - MAX_MOVE_LINES} lines more; -o json shows them all", style="dim")
             return
-        text = Text(f"{topic} {spans(move.partition for move in moves)}", style="cyan")
+        text = Text(f"{topic}[{spans(move.partition for move in moves)}]", style="cyan")
         text.append(f"   {names[source] or 'nobody'} -> {names[target] or 'nobody'}", style="default")
-        text.append(f"   {unowned(moves)}", style="default")
+        text.append(f"   {unowned(moves)}" if target else "", style="default")
         yield text.append(f"   {names.in_text(why)}" if why else "", style="dim")
 
 

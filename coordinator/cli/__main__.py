@@ -1,0 +1,7 @@
+"""`python -m coordinator.cli`: the same as `muster`, also where no script is installed."""
+
+import sys
+
+from coordinator.cli.main import main
+
+sys.exit(main())

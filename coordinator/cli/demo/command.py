@@ -1,0 +1,57 @@
+"""`muster demo`: the whole story in one command."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from coordinator.cli.errors import Exit
+from coordinator.cli.output import notice
+
+
+@click.command()
+@click.option("--input", "file", type=click.Path(path_type=Path), metavar="FILE", help="Lines to work on.")
+@click.option("--key-regex", metavar="RE", help="A line's key is the expression's first group, or its match.")
+@click.option("--workers", type=click.IntRange(1, 16), default=3, show_default=True, metavar="N")
+@click.option("--partitions", type=click.IntRange(1, 500), default=12, show_default=True, metavar="N")
+@click.option(
+    "--assignor",
+    default="cooperative-sticky",
+    show_default=True,
+    metavar="NAME",
+    help="Built-in, Kafka class, plugin, or package.module:Class.",
+)
+@click.option("--keep", is_flag=True, help="Keep the data directory, and say where it is.")
+def demo(file: Path | None, key_regex: str | None, workers: int, partitions: int, assignor: str, keep: bool) -> int:
+    """Run a group of workers on real lines, kill one, and see why the group rebalanced.
+
+    A node, the producer and each worker are processes of their own. Without --input the lines are those of this
+    Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute.
+    """
+    from assignors.registry import resolve_all
+    from coordinator.cli.consume import interrupt_on_sigterm
+    from coordinator.cli.demo.director import Director, Plan
+    from coordinator.cli.demo.lines import choose_source
+
+    resolve_all(assignor)
+    plan = Plan(choose_source(file, key_regex), workers, partitions, assignor)
+    interrupt_on_sigterm()
+    with workspace(keep) as folder:
+        proved = Director(plan, folder).run()
+    return Exit.OK if proved else Exit.FAILURE
+
+
+@contextmanager
+def workspace(keep: bool) -> Iterator[Path]:
+    """A directory of this demo's own; it goes at the end unless it is to be kept."""
+    folder = Path(tempfile.mkdtemp(prefix="muster-demo-"))
+    try:
+        yield folder
+    finally:
+        if keep:
+            notice(f"kept: {folder} (logs and reports); serve it again: muster serve --data {folder / 'data'}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,18 @@
+"""How a child learns that its parent is gone: its standard input ends."""
+
+import os
+import signal
+import sys
+import threading
+
+
+def stop_with_stdin() -> None:
+    """SIGTERM to this process once standard input ends, however the process at its other end died."""
+    threading.Thread(target=wait_for_end, name="stdin", daemon=True).start()
+
+
+def wait_for_end() -> None:
+    descriptor = sys.stdin.fileno()
+    while os.read(descriptor, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -216,9 +216,11 @@ class Consumer:
             self._tell(callback)
 
     def _tell(self, callback: Callback) -> None:
+        self._core.telling = True
         try:
             self._listener.call(self, callback)
         finally:
+            self._core.telling = False
             self._run(self._done(callback))
 
     async def _done(self, callback: Callback) -> None:

@@ -29,6 +29,8 @@ log = logging.getLogger("muster.client")
 
 MAX_TOPICS = 10_000
 NO_GENERATION = -1
+CLOSE_PATIENCE_MS = 5_000
+"""How long the last commit of a closing consumer may take; a node that is gone must not keep a process from ending."""
 
 
 class Consuming:
@@ -57,6 +59,9 @@ class Consuming:
         self._commit_lock = asyncio.Lock()
         self._resolving: asyncio.Task[None] | None = None
         self._expired = False
+        self._patience_ms: int | None = None
+        self.telling = False
+        """A callback is running; polling from inside it would call it again."""
         self.closed = False
 
     def wake(self) -> None:
@@ -152,6 +157,8 @@ class Consuming:
 
     def begin_poll(self) -> None:
         """What was handed over before counts as done, and the application lives."""
+        if self.telling:
+            raise IllegalState("poll() inside a callback; the callback has to return first")
         self.last_poll_ms = now_ms()
         if self._handed:
             self._count_as_done()
@@ -180,6 +187,8 @@ class Consuming:
         Raises what went wrong in the background, once.
         """
         self._must_be_open()
+        if self.driver is None and not self.assigned:
+            raise IllegalState("nothing to poll: call subscribe() or assign() first")
         self._polled()
         deadline = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
         self.polling += 1
@@ -213,7 +222,7 @@ class Consuming:
     async def _next_callback(self) -> Callback | None:
         driver = self.driver
         callback = driver.next_callback() if driver is not None else None
-        if callback is None:
+        if driver is None or callback is None:
             return None
         if callback.kind == "assigned":
             self.fetcher.add(callback.partitions)
@@ -224,7 +233,11 @@ class Consuming:
                 if (state := self.fetcher.states.get(tp)) is not None:
                     state.revoking = True
             if callback.kind == "revoked" and self.config.auto_commits:
-                await self._commit_quietly(self._to_commit(callback.partitions))
+                try:
+                    await self._commit_quietly(self._to_commit(callback.partitions), self._patience_ms)
+                except asyncio.CancelledError:
+                    driver.callbacks.appendleft(callback)
+                    raise
         return callback
 
     def done(self, callback: Callback) -> None:
@@ -398,7 +411,7 @@ class Consuming:
             if state.stored is not None and state.stored != state.committed
         }
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None) -> None:
         """Commit exactly these, one commit after the other."""
         if self.calls is None:
             raise IllegalState("commit() needs a group.id to commit for")
@@ -407,7 +420,7 @@ class Consuming:
         async with self._commit_lock:
             identity = self.group_metadata() if self.driver is not None else None
             try:
-                await self.calls.commit(offsets, identity)
+                await self.calls.commit(offsets, identity, timeout_ms)
             except Refused as error:
                 if self.driver is not None and identity is not None:
                     # No need to wait for the next heartbeat to learn the same.
@@ -422,9 +435,11 @@ class Consuming:
             raise IllegalState("committed() needs a group.id to ask about")
         return await self.calls.committed(partitions)
 
-    async def _commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _commit_quietly(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None
+    ) -> None:
         try:
-            await self.commit(offsets)
+            await self.commit(offsets, timeout_ms)
         except ClientError as error:
             log.warning("automatic commit: %s", error)
 
@@ -486,6 +501,7 @@ class Consuming:
     # The end
 
     async def begin_close(self, leave: bool | str, *, handed_over_is_done: bool) -> None:
+        self._patience_ms = CLOSE_PATIENCE_MS
         if handed_over_is_done:
             self._count_as_done()
         else:
@@ -493,7 +509,7 @@ class Consuming:
         if self.driver is not None:
             self.driver.send(ev.Close(leaving(leave)))
         elif self.config.auto_commits:
-            await self._commit_quietly(self._to_commit())
+            await self._commit_quietly(self._to_commit(), self._patience_ms)
 
     async def closing_callback(self) -> Callback | None:
         """The callbacks still due before the end, one by one."""

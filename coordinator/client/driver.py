@@ -122,7 +122,12 @@ class MemberDriver:
             self._timer.cancel()
 
     async def left(self) -> None:
-        """Wait, not for long, until the coordinator has heard that the member leaves."""
+        """Wait, not for long, until the coordinator has heard that the member leaves.
+
+        A callback that was interrupted (Ctrl-C) does not keep the member from leaving.
+        """
+        while (token := self.machine.awaited_release) is not None:
+            self.send(ev.Revoked(token))
         if self._leave_task is not None:
             await asyncio.wait([self._leave_task], timeout=LEAVE_PATIENCE_MS / 1000)
         await self.abort()

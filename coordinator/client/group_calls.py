@@ -63,7 +63,12 @@ class GroupCalls:
                     raise
                 await asyncio.sleep(wait_ms / 1000)
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: GroupMetadata | None) -> None:
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        identity: GroupMetadata | None,
+        timeout_ms: int | None = None,
+    ) -> None:
         """Commit as a member, or with None as a simple consumer. The first refused partition raises."""
         request = commit_request(self.group_id, offsets, identity)
 
@@ -76,7 +81,7 @@ class GroupCalls:
                     check(partition.error_code, partition.error_message, about)
             check(answer.error_code, answer.error_message, self.group_id)
 
-        await self.patiently(attempt)
+        await self.patiently(attempt, timeout_ms)
 
     async def committed(
         self, partitions: Collection[TopicPartition] | None

@@ -113,6 +113,11 @@ class ClassicMember:
     def rebalancing(self) -> bool:
         return self.state in REBALANCING
 
+    @property
+    def awaited_release(self) -> int | None:
+        """The token of the callbacks this member waits for."""
+        return self._waiting.get(RequestKind.RELEASE)
+
     def step(self, event: ev.Event, now_ms: int) -> list[act.Action]:
         """Take in one event; `now_ms` never goes back."""
         self._now_ms = now_ms

@@ -159,9 +159,11 @@ class Consumer:
             await self._tell(callback)
 
     async def _tell(self, callback: Callback) -> None:
+        self._core.telling = True
         try:
             waiting = self._listener.call(self, callback)
             if waiting is not None:
                 await waiting
         finally:
+            self._core.telling = False
             self._core.done(callback)

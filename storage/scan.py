@@ -167,20 +167,20 @@ def _long_crc(file: File, position: int, size: int, buffer: memoryview) -> int:
     return crc
 
 
-def check_view(view: memoryview, position: int, order: Order) -> int:
-    """Check the whole batches in `view`, which lies at `position`; return where the last of them ends."""
+def check_view(view: memoryview, position: int, order: Order) -> tuple[int, BatchFault | None]:
+    """Check the whole batches in `view`, which lies at `position`: where the last good one ends, and why there."""
     at = 0
     while at + HEADER_SIZE <= len(view):
         fields = HEADER.unpack_from(view, at)
         why = head_fault(fields, 1 << 62)
         if why:
-            raise BatchFault(position + at, why)
+            return position + at, BatchFault(position + at, why)
         size = fields[1] + LENGTH_OVERHEAD
         if at + size > len(view):
             break
         crc = crc32c(view[at + ATTRIBUTES_AT : at + size])
         why = f"its checksum is {fields[4]}, its bytes give {crc}" if crc != fields[4] else order.fault(fields)
         if why:
-            raise BatchFault(position + at, why)
+            return position + at, BatchFault(position + at, why)
         at += size
-    return position + at
+    return position + at, None

@@ -281,38 +281,43 @@ class Segment:
         return None
 
     def read(self, position: int, size: int) -> bytes:
-        """`size` bytes at a batch's start, checked unless this process knows them to be good."""
-        data = self.file().read(size, position)
-        if len(data) < size:
-            fault = BatchFault(position + len(data), "the file is shorter than it was")
-            raise self.damaged(fault, self.base_offset)
-        if position < self.verified_from or position + size > self.verified_to:
-            self._verify(memoryview(data), position)
-        return data
+        """`size` bytes at a batch's start, checked unless this process knows them to be good.
 
-    def _verify(self, view: memoryview, position: int) -> None:
+        What is checked ends with its last good batch; LogDamaged when not even the first is good.
+        """
+        data = self.file().read(size, position)
+        if self.verified_from <= position and position + size <= self.verified_to and len(data) == size:
+            return data
+        return data[: self._verify(memoryview(data), position, size) - position]
+
+    def _verify(self, view: memoryview, position: int, size: int) -> int:
+        """Check bytes read for the first time; where the good batches among them end."""
         follows_on = self.verified_from <= position <= self.verified_to
         known = follows_on and position == self.verified_to
-        order = Order(self.base_offset, self.base_offset, gaps=True)
-        if known or position == 0:
-            order = Order(self.base_offset, self.verified_next if known else self.base_offset, self.gaps)
-        start = position
-        if not known and position and len(view):
-            order.next_offset = int.from_bytes(view[:8], "big", signed=True)
-            order.gaps = self.gaps
-        try:
-            end = check_view(view, start, order)
-            last = position + len(view) >= self.size
-            if last and end < self.size:
-                raise BatchFault(end, f"{self.size - end} bytes are left, too few for a batch")
-            if last and not self.gaps and order.next_offset != self.next_offset:
-                raise BatchFault(end, f"it ends before offset {order.next_offset}, expected {self.next_offset}")
-        except BatchFault as fault:
-            raise self.damaged(fault, order.next_offset) from None
+        # A batch in the middle was found by its header, so that its offset is where the checks begin.
+        first = int.from_bytes(view[:8], "big", signed=True) if position and not known else self.base_offset
+        order = Order(self.base_offset, self.verified_next if known else first, self.gaps)
+        end, fault = check_view(view, position, order)
+        if fault is None and position + size >= self.size:
+            fault = self._end_fault(end, order)
+        if fault is None and len(view) < size:
+            fault = BatchFault(position + len(view), "the file is shorter than it was")
+        if fault and end == position:
+            raise self.damaged(fault, order.next_offset)
         if not follows_on:
             self.verified_from = position
         if end > self.verified_to or not follows_on:
             self.verified_to, self.verified_next = end, order.next_offset
+        # Half a batch behind good ones is left out: nothing is known of it yet.
+        return end if end > position else position + len(view)
+
+    def _end_fault(self, end: int, order: Order) -> BatchFault | None:
+        """Why the segment's last bytes cannot be its end."""
+        if end < self.size:
+            return BatchFault(end, f"{self.size - end} bytes are left, too few for a batch")
+        if not self.gaps and order.next_offset != self.next_offset:
+            return BatchFault(end, f"it ends before offset {order.next_offset}, expected {self.next_offset}")
+        return None
 
     def damaged(self, fault: BatchFault, first_offset: int) -> LogDamaged:
         size = max(self.size - fault.position, 0)

@@ -1,0 +1,149 @@
+"""The leader's plan: what the assignor is given, and what happens when it cannot be trusted."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import pytest
+
+from assignors.api import Assignor, Plan, RebalanceProtocol, Snapshot
+from assignors.registry import resolve
+from assignors.user_data import Subscription, encode_subscription, parse_assignment
+from coordinator.client.planner import Planner
+from coordinator.client.types import TopicPartition
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.types import GroupMember
+
+
+class Plugin:
+    """An assignor that does as it is told by the test."""
+
+    def __init__(
+        self, decide: Callable[[Snapshot], Plan], protocol: RebalanceProtocol = RebalanceProtocol.EAGER
+    ) -> None:
+        self.name = "plugin"
+        self.protocol = protocol
+        self.decide = decide
+
+    def assign(self, snapshot: Snapshot) -> Plan:
+        return self.decide(snapshot)
+
+
+def member(name: str, owned: Mapping[str, Sequence[int]] | None = None, generation: int = -1) -> GroupMember:
+    return GroupMember(name, None, encode_subscription(Subscription(3, ("t",), None, owned or {}, generation)))
+
+
+async def four_partitions(topics: Iterable[str]) -> Mapping[str, int]:
+    return dict.fromkeys(topics, 4)
+
+
+def plan(planner: Planner, *members: GroupMember, protocol: str = "plugin", generation: int = 1) -> ev.Planned:
+    return asyncio.run(planner.plan(act.Plan(generation, protocol, members)))
+
+
+def shares(planned: ev.Planned) -> dict[str, list[int]]:
+    return {name: list(parse_assignment(blob).partitions.get("t", ())) for name, blob in planned.assignments}
+
+
+def options(planned: ev.Planned) -> dict[str, str]:
+    found: dict[str, str] = json.loads(planned.snapshot).get("options", {})
+    return found
+
+
+def test_everybody_gets_a_share_and_the_snapshot_goes_along() -> None:
+    planned = plan(Planner([resolve("range")], four_partitions), member("a"), member("b"), protocol="range")
+    assert shares(planned) == {"a": [0, 1], "b": [2, 3]}
+    assert Snapshot.from_json(planned.snapshot).topics == {"t": 4}
+    assert planned.partition_counts == {"t": 4}
+
+
+def test_a_cooperative_plan_withholds_what_another_member_still_owns() -> None:
+    planner = Planner([resolve("cooperative-sticky")], four_partitions)
+    planned = plan(planner, member("a", {"t": [0, 1, 2, 3]}, 1), member("b"), protocol="cooperative-sticky")
+    assert len(shares(planned)["a"]) == 2
+    assert shares(planned)["b"] == []
+
+
+def raising(snapshot: Snapshot) -> Plan:
+    raise ZeroDivisionError("oops")
+
+
+@pytest.mark.parametrize(
+    ("decide", "says"),
+    [
+        (raising, "oops"),
+        (lambda snapshot: {"a": {"t": [0, 1, 2, 3]}, "b": {"t": [3]}}, "t-3"),
+        (lambda snapshot: {"a": {"t": [0, 1]}}, "forg"),
+        (lambda snapshot: {"a": {"t": [0, 1, 2, 3, 4]}}, "4"),
+        (lambda snapshot: {"nobody": {"t": [0, 1, 2, 3]}}, "nobody"),
+        (lambda snapshot: 5, "int"),
+    ],
+)
+def test_a_plugin_that_raises_or_lies_is_replaced_by_range_and_named(
+    decide: Callable[[Snapshot], Plan], says: str
+) -> None:
+    planned = plan(Planner([Plugin(decide)], four_partitions), member("a"), member("b"))
+    assert shares(planned) == {"a": [0, 1], "b": [2, 3]}
+    assert options(planned)["fallback"] == "range"
+    assert says in options(planned)["reason"]
+    assert "plugin" in options(planned)["reason"]
+
+
+def test_the_last_good_plan_is_kept_while_it_fits() -> None:
+    answers: list[Callable[[Snapshot], Plan]] = [lambda s: {"a": {"t": [0, 1, 2]}, "b": {"t": [3]}}, raising, raising]
+    planner = Planner([Plugin(lambda snapshot: answers.pop(0)(snapshot))], four_partitions)
+    plan(planner, member("a"), member("b"))
+    kept = plan(planner, member("a"), member("b"))
+    assert shares(kept) == {"a": [0, 1, 2], "b": [3]}
+    assert options(kept)["fallback"] == "last good assignment"
+    changed = plan(planner, member("a"), member("b"), member("c"))
+    assert options(changed)["fallback"] == "range"
+    assert [len(share) for share in shares(changed).values()] == [2, 1, 1]
+
+
+def test_a_failed_cooperative_plugin_is_replaced_without_handing_out_what_others_own() -> None:
+    plugin = Plugin(raising, RebalanceProtocol.COOPERATIVE)
+    planned = plan(Planner([plugin], four_partitions), member("a"), member("b", {"t": [0, 1, 2, 3]}, 1))
+    assert shares(planned)["a"] == []
+
+
+def test_a_plugin_that_hangs_is_given_up_at_its_deadline() -> None:
+    release = threading.Event()
+
+    def hang(snapshot: Snapshot) -> Plan:
+        release.wait()
+        return {}
+
+    planned = plan(Planner([Plugin(hang)], four_partitions, deadline_ms=20), member("a"))
+    release.set()
+    assert shares(planned) == {"a": [0, 1, 2, 3]}
+    assert "20 ms" in options(planned)["reason"]
+
+
+def test_a_protocol_this_leader_does_not_list_is_replaced_too() -> None:
+    planned = plan(Planner([resolve("range")], four_partitions), member("a"), protocol="unheard-of")
+    assert shares(planned) == {"a": [0, 1, 2, 3]}
+    assert "unheard-of" in options(planned)["reason"]
+
+
+def test_a_member_whose_subscription_is_garbage_gets_nothing_and_harms_nobody() -> None:
+    planned = plan(
+        Planner([resolve("range")], four_partitions), member("a"), GroupMember("z", None, b"\x00"), protocol="range"
+    )
+    assert shares(planned) == {"a": [0, 1, 2, 3], "z": []}
+
+
+@pytest.mark.parametrize(("assignor", "asked"), [("lag", True), ("range", False)])
+def test_lags_are_measured_only_for_an_assignor_that_wants_them(assignor: str, asked: bool) -> None:
+    measured: list[TopicPartition] = []
+
+    async def measure(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        measured.extend(partitions)
+        return {tp: 10 * tp.partition for tp in partitions}
+
+    chosen: Assignor = resolve(assignor)
+    planned = plan(Planner([chosen], four_partitions, measure), member("a"), protocol=assignor)
+    assert bool(measured) is asked
+    assert Snapshot.from_json(planned.snapshot).lags == ({"t": [0, 10, 20, 30]} if asked else None)

@@ -1,0 +1,141 @@
+"""The public names, the lazy import, callbacks and the shared loop."""
+
+import asyncio
+import doctest
+import importlib
+import os
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import coordinator.client
+from coordinator.client import aio
+from coordinator.client.config import ClientConfig
+from coordinator.client.driver import Callback, code_of, leaving
+from coordinator.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
+from coordinator.client.listener import Listener
+from coordinator.client.loop import shared_loop
+from coordinator.client.transport import channel_options
+from coordinator.client.types import RebalanceEvent, TopicPartition
+from coordinator.core.types import Cause
+from coordinator.errors import ErrorCode
+from coordinator.member.types import Leaving
+
+DOCUMENTED = [
+    "coordinator.client",
+    "coordinator.client.catalog",
+    "coordinator.client.consumer",
+    "coordinator.client.errors",
+    "coordinator.client.listener",
+    "coordinator.client.partitioner",
+    "coordinator.client.producing",
+    "coordinator.client.types",
+    "coordinator.member.backoff",
+    "coordinator.member.cooperative",
+    "coordinator.member.eager",
+    "coordinator.member.subscription",
+]
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_examples_in_the_documentation_are_true(name: str) -> None:
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize("package", [coordinator.client, aio])
+def test_every_public_name_can_be_had(package: ModuleType) -> None:
+    for name in package.__all__:
+        assert getattr(package, name).__name__ == name
+    with pytest.raises(AttributeError, match="Consummer"):
+        package.Consummer  # noqa: B018
+
+
+def test_importing_the_package_loads_no_grpc() -> None:
+    script = "import sys, coordinator.client; sys.exit('grpc' in sys.modules or 'pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
+
+
+def test_synchronous_and_asynchronous_clients_have_the_same_methods() -> None:
+    for name in aio.__all__:
+        sync, twin = getattr(coordinator.client, name), getattr(aio, name)
+        public = {method for method in vars(twin) if not method.startswith("_")}
+        assert public == {method for method in vars(sync) if not method.startswith("_")}, name
+
+
+def callback(kind: str) -> Callback:
+    event = RebalanceEvent(kind, Cause.MEMBER_LEFT, "", 3, 2, "eager", 0)
+    return Callback(kind, (TopicPartition("t", 0),), event, None)
+
+
+def test_listeners_get_the_event_only_if_they_have_room_for_it() -> None:
+    heard: list[object] = []
+    listener = Listener(
+        on_assign=lambda consumer, partitions: heard.append(partitions),
+        on_revoke=lambda consumer, partitions, event: heard.append(event.cause),
+    )
+    for kind in ("assigned", "revoked", "lost"):
+        listener.call(None, callback(kind))
+    assert heard == [[("t", 0)], Cause.MEMBER_LEFT, Cause.MEMBER_LEFT]
+
+
+def test_on_lost_takes_precedence_over_on_revoke() -> None:
+    heard: list[str] = []
+    listener = Listener(on_revoke=lambda *_: heard.append("revoke"), on_lost=lambda *_: heard.append("lost"))
+    listener.call(None, callback("lost"))
+    assert heard == ["lost"]
+
+
+def test_refusals_get_the_most_telling_type() -> None:
+    for code, kind in BY_CODE.items():
+        assert type(refusal(code, "X", "")) is kind
+    plain = refusal(15, "ERROR_CODE_COORDINATOR_NOT_AVAILABLE", "later")
+    assert type(plain) is Refused
+    assert plain.retriable
+    assert str(plain) == "COORDINATOR_NOT_AVAILABLE: later"
+
+
+def test_a_code_of_the_future_is_a_general_failure() -> None:
+    assert code_of(25) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of(9_999) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [(True, Leaving.DEFAULT), (False, Leaving.REMAIN), ("remain", Leaving.REMAIN), ("leave", Leaving.LEAVE)],
+)
+def test_ways_to_leave(given: bool | str, meant: Leaving) -> None:
+    assert leaving(given) is meant
+
+
+def test_an_unknown_way_to_leave_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'slam'.*'remain'"):
+        leaving("slam")
+
+
+def test_a_frozen_node_is_noticed_by_pings_of_its_own() -> None:
+    options = dict(channel_options(ClientConfig()))
+    assert options["grpc.http2.ping_timeout_ms"] == 5_000
+    assert options["grpc.http2.max_pings_without_data"] == 0
+    assert options["grpc.max_reconnect_backoff_ms"] == 1_000
+
+
+def test_the_background_loop_refuses_its_own_thread_and_other_processes() -> None:
+    background = shared_loop()
+    assert shared_loop() is background
+
+    async def nested() -> None:
+        background.run(asyncio.sleep(0))
+
+    with pytest.raises(IllegalState, match=r"coordinator\.client\.aio"):
+        background.run(nested())
+
+    background.pid = os.getpid() + 1
+    try:
+        with pytest.raises(WrongProcess, match="fork"):
+            background.run(asyncio.sleep(0))
+    finally:
+        background.pid = os.getpid()

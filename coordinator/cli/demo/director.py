@@ -84,8 +84,8 @@ class Director:
         return proof.complete and proof.altered == 0
 
     def _say(self, text: str) -> None:
-        line = Text(f"{time.monotonic() - self._began:5.1f} s  ", style="dim")
-        self._out.print(line.append(text, style="not dim"), soft_wrap=True)
+        since = f"{time.monotonic() - self._began:5.1f} s  "
+        self._out.print(Text.assemble((since, "dim"), text), soft_wrap=True)
 
     def _start_node(self) -> str:
         settings = [part for key, value in NODE_SETTINGS.items() for part in ("--set", f"{key}={value}")]

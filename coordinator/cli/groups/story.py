@@ -40,17 +40,18 @@ def told(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
     yield heading(entry)
     for label, lines in sections(entry, names):
         for at, line in enumerate(lines):
-            text = Text(f"  {label if at == 0 else '':<8} ", style="dim")
-            yield text.append_text(line)
+            yield Text.assemble((f"  {label if at == 0 else '':<8} ", "dim"), line)
 
 
 def heading(entry: ledger_pb2.Rebalance) -> Text:
     outcome = outcome_word(entry)
-    text = Text(f"Rebalance {entry.number}", style="bold")
-    text.append(f"   generation {entry.previous_generation} -> {entry.generation}", style="not bold")
-    text.append(f"   {moment(entry.started_at_ms)}", style="not bold dim")
-    text.append(f"   took {duration(took_ms(entry))}   ", style="not bold")
-    return text.append(outcome, style=f"not bold {OUTCOME_STYLES.get(outcome, '')}".strip())
+    return Text.assemble(
+        (f"Rebalance {entry.number}", "bold"),
+        f"   generation {entry.previous_generation} -> {entry.generation}   ",
+        (moment(entry.started_at_ms), "dim"),
+        f"   took {duration(took_ms(entry))}   ",
+        (outcome, OUTCOME_STYLES.get(outcome, "")),
+    )
 
 
 def took_ms(entry: ledger_pb2.Rebalance) -> int:
@@ -74,10 +75,10 @@ def sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[str, S
 
 
 def cause_line(entry: ledger_pb2.Rebalance, names: Names) -> Text:
-    text = Text(cause_word(entry), style="bold yellow")
+    text = Text().append(cause_word(entry), style="bold yellow")
     if entry.culprit:
         at = f" at {entry.culprit_client_host}" if entry.culprit_client_host else ""
-        text.append(f"   by {names[entry.culprit]}{at}", style="not bold default")
+        text.append(f"   by {names[entry.culprit]}{at}")
     return text
 
 
@@ -99,10 +100,12 @@ def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
         if number == MAX_MOVE_LINES:
             yield Text(f"... and {len(grouped) - MAX_MOVE_LINES} lines more; -o json shows them all", style="dim")
             return
-        text = Text(f"{topic}[{spans(move.partition for move in moves)}]", style="cyan")
-        text.append(f"   {names[source] or 'nobody'} -> {names[target] or 'nobody'}", style="default")
-        text.append(f"   {unowned(moves)}" if target else "", style="default")
-        yield text.append(f"   {names.in_text(why)}" if why else "", style="dim")
+        yield Text.assemble(
+            (f"{topic}[{spans(move.partition for move in moves)}]", "cyan"),
+            f"   {names[source] or 'nobody'} -> {names[target] or 'nobody'}",
+            f"   {unowned(moves)}" if target else "",
+            (f"   {names.in_text(why)}" if why else "", "dim"),
+        )
 
 
 def unowned(moves: Sequence[ledger_pb2.PartitionMove]) -> str:

@@ -222,7 +222,8 @@ def chosen_snapshot(group: ClassicGroup, snapshot: bytes, step: Step) -> tuple[s
     if rebuilt is None:
         return "", ""
     text = rebuilt.to_json()
-    return (text, "coordinator") if len(text) <= limit else ("", left_out(len(text), limit))
+    size = len(text.encode())
+    return (text, "coordinator") if size <= limit else ("", left_out(size, limit))
 
 
 def left_out(size: int, limit: int) -> str:

@@ -38,6 +38,8 @@ def take_back_plan(group: ClassicGroup, step: Step) -> None:
         if member.sync_request is not None:
             step.reply(member.sync_request, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
             member.sync_request = None
+            # Its session may have run out while it was parked: from here on it has to be heard of again.
+            step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
 
 def rebalance_or_wait(group: ClassicGroup, trigger: Trigger, step: Step, arriving: Member | None = None) -> None:

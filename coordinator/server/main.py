@@ -47,7 +47,7 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     try:
         await node.start()
     except (AddressTaken, PartitionCountConflict, StorageError) as error:
-        print(f"muster: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])

@@ -10,146 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assignors.axis import Axis, Ints
+from assignors.member_table import MemberRow, MemberTable
 from assignors.order import in_java_order, in_kafka_order
 
 if TYPE_CHECKING:
-    from assignors.api import Member, Snapshot
+    from assignors.api import Snapshot
 
-Ints: TypeAlias = "NDArray[np.signedinteger[Any]]"
 NOBODY = -1
-
-
-@dataclass(frozen=True)
-class Axis:
-    """All partitions of some topics in one row."""
-
-    topics: tuple[str, ...]
-    base: NDArray[np.int64]  # one longer than topics; the last is the number of partitions
-
-    @classmethod
-    def of(cls, topics: Sequence[str], counts: Mapping[str, int]) -> Axis:
-        base = np.zeros(len(topics) + 1, dtype=np.int64)
-        np.cumsum([counts[topic] for topic in topics], out=base[1:])
-        return cls(tuple(topics), base)
-
-    @property
-    def size(self) -> int:
-        return int(self.base[-1])
-
-    @cached_property
-    def counts(self) -> NDArray[np.int64]:
-        return np.diff(self.base)
-
-    @cached_property
-    def place(self) -> dict[str, int]:
-        return {topic: number for number, topic in enumerate(self.topics)}
-
-    @cached_property
-    def topic_of(self) -> NDArray[np.int32]:
-        """Topic number of each partition on the axis."""
-        return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
-
-    def split(self, row: Ints) -> dict[str, list[int]]:
-        """Sorted positions on the axis as {topic: [partitions]}."""
-        if not len(row):
-            return {}
-        topics = np.searchsorted(self.base, row, side="right") - 1
-        cuts = np.flatnonzero(np.diff(topics)) + 1
-        starts = [0, *cuts.tolist()]
-        numbers = (row - self.base[topics]).tolist()
-        ends = [*starts[1:], len(numbers)]
-        which = topics[starts].tolist()
-        return {self.topics[topic]: numbers[start:end] for topic, start, end in zip(which, starts, ends, strict=True)}
-
-
-@dataclass(frozen=True)
-class MemberRow:
-    """What a `MemberTable` knows of a member besides its topics and claims."""
-
-    id: str
-    generation: int = -1
-    instance_id: str | None = None
-    rack: str | None = None
-    user_data: bytes = b""
-
-
-class OwnedView(Mapping[str, Sequence[int]]):
-    """{topic: partitions} of one member's claims, read from positions on an axis when looked at."""
-
-    __slots__ = ("_axis", "_cells", "_row")
-
-    def __init__(self, axis: Axis, row: Ints) -> None:
-        self._axis, self._row = axis, row
-        self._cells: dict[str, list[int]] | None = None
-
-    def _read(self) -> dict[str, list[int]]:
-        if self._cells is None:
-            self._cells = self._axis.split(np.sort(self._row))
-        return self._cells
-
-    def __getitem__(self, topic: str) -> Sequence[int]:
-        return self._read()[topic]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._read())
-
-    def __len__(self) -> int:
-        return len(self._read())
-
-    def __repr__(self) -> str:
-        return repr(self._read())
-
-
-class MemberTable(Sequence["Member"]):
-    """Members by column; give it to `Snapshot` in place of a list. Reads as a sequence of `Member`.
-
-    `subscriptions` are the distinct topic lists, `subscription_of` says who has which. `claims` holds
-    positions on `axis` for each member, or None for a member that reports nothing.
-    """
-
-    def __init__(
-        self,
-        rows: Sequence[MemberRow],
-        subscriptions: Sequence[tuple[str, ...]],
-        subscription_of: Sequence[int],
-        axis: Axis,
-        claims: Sequence[Ints | None],
-    ) -> None:
-        if not len(rows) == len(subscription_of) == len(claims):
-            raise ValueError(
-                f"columns differ in length: {len(rows)} members, {len(subscription_of)} subscriptions, "
-                f"{len(claims)} claims"
-            )
-        self.rows, self.axis, self.claims = rows, axis, claims
-        self.subscriptions, self.subscription_of = subscriptions, subscription_of
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Member: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Member]: ...
-    def __getitem__(self, index: int | slice) -> Member | list[Member]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        from assignors.api import Member
-
-        row, claim = self.rows[index], self.claims[index]
-        return Member(
-            id=row.id,
-            topics=self.subscriptions[self.subscription_of[index]],
-            owned=None if claim is None else OwnedView(self.axis, claim),
-            generation=row.generation,
-            instance_id=row.instance_id,
-            rack=row.rack,
-            user_data=row.user_data,
-        )
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ class LagStickyAssignor:
             dampening=options.dampening,
             seed=options.seed,
             frozen=cooling(columns, options),
+            # The second round of a cooperative hand-over must not start a third one.
+            calm=True,
         )
         weight = columns.lags.astype(np.float64) + options.base_lag
         outcome = Placement(columns, weight, options, knobs).decide()

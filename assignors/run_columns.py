@@ -9,7 +9,8 @@ from typing import overload
 import numpy as np
 
 from assignors.api import Assignment, AssignorError, Snapshot, TopicPartition
-from assignors.columns import NOBODY, Axis, Columns, Ints, OwnerTable, subscribed
+from assignors.axis import Axis, Ints
+from assignors.columns import NOBODY, Columns, OwnerTable, subscribed
 
 _NAMED = 5
 

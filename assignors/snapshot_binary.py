@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from assignors.api import Snapshot
-from assignors.columns import Axis, MemberRow, MemberTable, table_of
+from assignors.axis import Axis
+from assignors.columns import table_of
+from assignors.member_table import MemberRow, MemberTable
 from assignors.order import in_java_order
 from assignors.snapshot_json import dump as json_dump
 from assignors.snapshot_json import load as json_load

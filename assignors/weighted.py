@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.columns import NOBODY, Columns, Ints
+from assignors.axis import Ints
+from assignors.columns import NOBODY, Columns
 from assignors.options import STANDBY, UniformOptions
 
 MAX_MOVES = 10_000  # voluntary moves of one decision
@@ -29,7 +30,9 @@ class Knobs:
     budget: int | None = None
     dampening: float = 1.0
     seed: int = 0
+    prove: bool = True  # say what the moves gain
     frozen: NDArray[np.bool_] | None = None  # partitions that may not move
+    calm: bool = False  # while free partitions are being placed, nothing owned moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Placement:
         self.load = np.zeros(members)
         self.count = np.zeros(members, dtype=np.int64)
         self.owner = np.full(columns.axis.size, NOBODY, dtype=np.int32)
+        self.moved = 0
         self._takers: dict[int, NDArray[np.intp]] = {}
 
     def decide(self) -> Outcome:
@@ -65,7 +69,8 @@ class Placement:
         for tier in np.unique(self.tier[reads])[::-1].tolist():
             serving = reads & (self.tier == tier)
             self._serve(serving)
-            if (note := self._improve(serving)) and tier == int(self.tier[reads].max()):
+            note = self._improve(serving)
+            if note and self.knobs.prove and tier == int(self.tier[reads].max()):
                 notes.append(note)
         if (self.owner == NOBODY).any():
             self._make_room()
@@ -82,6 +87,10 @@ class Placement:
         self._takers.clear()
         self._serving = serving
         free = np.flatnonzero(self.owner == NOBODY)
+        held_up = self.knobs.calm and len(free) > 0
+        self.frozen = self.columns.owner != NOBODY if held_up else np.zeros(len(held), dtype=np.bool_)
+        if self.knobs.frozen is not None:
+            self.frozen |= self.knobs.frozen
         if len(free) <= _ONE_BY_ONE:
             self._place_one_by_one(free)
         elif self.columns.alike:
@@ -168,13 +177,16 @@ class Placement:
         if before <= knobs.tolerance:
             return f"imbalance {_percent(before)} <= tolerance {_percent(knobs.tolerance)}: nothing moves"
         made = _Improver(self, members, fair).run()
+        self.moved += len(made)
         gain = 1 - (1 + self._imbalance(members, fair)) / (1 + before)
         budget = "" if knobs.budget is None else f" <= budget {knobs.budget}"
         if gain < knobs.min_gain:
             for where, source in reversed(made):
                 self.give(where, source)
+            self.moved -= len(made)
             return f"gain {_percent(gain)} < {_percent(knobs.min_gain)}: nothing moves"
-        return f"gain {_percent(gain)} >= {_percent(knobs.min_gain)}, {counted(len(made), 'move')}{budget}"
+        moved = sum(int(self.columns.owner[where]) != NOBODY for where, _ in made)
+        return f"gain {_percent(gain)} >= {_percent(knobs.min_gain)}, {counted(moved, 'move')}{budget}"
 
     def _fair_loads(self, members: NDArray[np.intp]) -> NDArray[np.float64]:
         """What each member should carry. A partition heavier than a fair load fills a member on its own;
@@ -252,6 +264,7 @@ class _Improver:
         """(partition, source) of every move, in order."""
         state, tolerance = self.state, self.state.knobs.tolerance
         budget = MAX_MOVES if state.knobs.budget is None else min(MAX_MOVES, state.knobs.budget)
+        budget -= state.moved  # One budget for all tiers.
         made: list[tuple[int, int]] = []
         while len(made) < budget:
             relative = ratio(state.load[self.members], self.fair[self.members])
@@ -278,8 +291,7 @@ class _Improver:
         """The move off `source` that leaves the heavier of the two lightest."""
         state = self.state
         mine = self.held[source]
-        if state.knobs.frozen is not None:
-            mine = mine[~state.knobs.frozen[mine]]
+        mine = mine[~state.frozen[mine]]
         topics = state.columns.axis.topic_of[mine]
         best: tuple[float, int, int] | None = None
         for topic in [0] if state.columns.alike else np.unique(topics).tolist():

@@ -22,7 +22,7 @@ from coordinator.client.planner import Planner
 from coordinator.client.transport import Transport, now_ms
 from coordinator.client.types import FencingToken, GroupMetadata, Message, OffsetAndMetadata, TopicPartition
 from coordinator.member import events as ev
-from coordinator.member.classic import State
+from coordinator.member.states import State
 from coordinator.member.subscription import Subscriber
 
 log = logging.getLogger("muster.client")

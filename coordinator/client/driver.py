@@ -20,7 +20,8 @@ from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.classic import ClassicMember, State
+from coordinator.member.classic import ClassicMember
+from coordinator.member.states import State
 from coordinator.member.subscription import Subscriber
 from coordinator.member.types import GroupMember, Leaving, MemberSettings
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb

@@ -5,7 +5,6 @@ ConsumerCoordinator after KIP-62, 345, 394, 429, 800 and 1092.
 """
 
 from collections.abc import Iterable, Sequence
-from enum import Enum
 from typing import assert_never
 
 from coordinator.core.types import Cause
@@ -13,7 +12,9 @@ from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member.backoff import Backoff
-from coordinator.member.subscription import Subscriber, topics_of
+from coordinator.member.requests import Requests
+from coordinator.member.states import COME_BACK, FORGOTTEN, HEARTBEATING, LOOK_AGAIN, MOVES, REBALANCING, WORKING, State
+from coordinator.member.subscription import Subscriber
 from coordinator.member.types import (
     MAX_REASON,
     NO_GENERATION,
@@ -23,51 +24,7 @@ from coordinator.member.types import (
     RequestKind,
     TopicPartition,
 )
-
-
-class State(Enum):
-    """Where a member stands."""
-
-    IDLE = "idle"
-    RELEASING = "waits for callbacks before it joins"
-    JOINING = "wants to join, or waits for the join phase to end"
-    PLANNING = "leads, and waits for its own plan"
-    SYNCING = "waits for its share"
-    ADOPTING = "waits for callbacks before it takes its share"
-    STABLE = "has its share"
-    EXPIRED = "its application stopped polling"
-    CLOSING = "waits for callbacks before it leaves"
-    CLOSED = "closed"
-    FAILED = "refused for good"
-
-
-WORKING = frozenset(
-    {State.RELEASING, State.JOINING, State.PLANNING, State.SYNCING, State.ADOPTING, State.STABLE, State.EXPIRED}
-)
-MOVES: dict[State, frozenset[State]] = {
-    State.IDLE: frozenset({State.JOINING, State.CLOSED}),
-    State.RELEASING: frozenset({State.JOINING, State.EXPIRED, State.CLOSING, State.FAILED}),
-    State.JOINING: WORKING - {State.STABLE, State.ADOPTING} | {State.CLOSING, State.FAILED},
-    State.PLANNING: frozenset(
-        {State.JOINING, State.RELEASING, State.SYNCING, State.EXPIRED, State.CLOSING, State.FAILED}
-    ),
-    State.SYNCING: WORKING - {State.PLANNING} | {State.CLOSING, State.FAILED},
-    State.ADOPTING: frozenset(
-        {State.JOINING, State.RELEASING, State.STABLE, State.EXPIRED, State.CLOSING, State.FAILED}
-    ),
-    State.STABLE: frozenset({State.JOINING, State.RELEASING, State.EXPIRED, State.CLOSING, State.FAILED}),
-    State.EXPIRED: frozenset({State.JOINING, State.RELEASING, State.CLOSING}),
-    State.CLOSING: frozenset({State.CLOSED}),
-    State.FAILED: frozenset({State.CLOSED}),
-    State.CLOSED: frozenset(),
-}
-REBALANCING = frozenset({State.RELEASING, State.JOINING, State.PLANNING, State.SYNCING})
-HEARTBEATING = frozenset({State.RELEASING, State.PLANNING, State.SYNCING, State.ADOPTING, State.STABLE, State.CLOSING})
-"""Not while joining: the coordinator then knows that the member is alive, because it holds its request."""
-
-LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-COME_BACK = LOOK_AGAIN | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS}
-FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+from coordinator.member.watch import TopicWatch
 
 
 class ClassicMember:
@@ -83,9 +40,7 @@ class ClassicMember:
         self.owned: set[TopicPartition] = set()
         self._subscriber = subscriber
         self._joined_topics: tuple[str, ...] = ()
-        self._group_topics: frozenset[str] = frozenset()
-        self._planned_counts: dict[str, int] | None = None
-        self._counts: dict[str, int] = {}
+        self._watch = TopicWatch()
         self._share: set[TopicPartition] = set()
         self._added: Partitions = ()
         self._protocol_name: str | None = None
@@ -96,8 +51,7 @@ class ClassicMember:
         self._cause_detail = ""
         self._leaving = Leaving.DEFAULT
         self._coordinator_known = False
-        self._tokens = 0
-        self._waiting: dict[RequestKind, int] = {}
+        self._requests = Requests()
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._retry_at_ms: int | None = None
         self._heartbeat_at_ms: int | None = None
@@ -116,7 +70,7 @@ class ClassicMember:
     @property
     def awaited_release(self) -> int | None:
         """The token of the callbacks this member waits for."""
-        return self._waiting.get(RequestKind.RELEASE)
+        return self._requests.token(RequestKind.RELEASE)
 
     def step(self, event: ev.Event, now_ms: int) -> list[act.Action]:
         """Take in one event; `now_ms` never goes back."""
@@ -139,7 +93,7 @@ class ClassicMember:
                 if event.generation == self.generation:
                     self._hear(event.code, event.message)
             case ev.TopicsChanged():
-                self._counts = dict(event.partition_counts)
+                self._watch.heard(event.partition_counts)
                 self._look_for_changes()
             case ev.SubscriptionChanged():
                 self._subscriber.topics = tuple(sorted(set(event.topics)))
@@ -157,10 +111,9 @@ class ClassicMember:
 
     def _take_answer(self, event: ev.Answer) -> None:
         """Answers nobody waits for any more are dropped."""
-        kind = next((kind for kind, token in self._waiting.items() if token == event.token), None)
+        kind = self._requests.answered(event.token)
         if kind is None:
             return
-        del self._waiting[kind]
         match event:
             case ev.CoordinatorFound():
                 self._coordinator_found()
@@ -204,7 +157,7 @@ class ClassicMember:
         self._heartbeat_at_ms = None
         self._abandon(RequestKind.HEARTBEAT)
         offered = self._subscriber.offered(self.owned, self.generation)
-        self._out.append(act.SendJoin(self._ask(RequestKind.JOIN), self.member_id, offered, self._reason))
+        self._out.append(act.SendJoin(self._requests.ask(RequestKind.JOIN), self.member_id, offered, self._reason))
 
     def _release_before_join(self) -> bool:
         """Whether the application has to be told first. A member that was forgotten has lost everything."""
@@ -245,8 +198,7 @@ class ClassicMember:
         if not self.is_leader:
             self._sync(())
             return
-        self._group_topics = frozenset(topic for member in answer.members for topic in topics_of(member.metadata))
-        self._planned_counts = None
+        self._watch.lead(answer.members)
         if answer.skip_assignment:
             # KIP-814: a static leader came back; the group keeps its plan, the leader only watches topics.
             self._sync(())
@@ -263,14 +215,13 @@ class ClassicMember:
             self._retry_at_ms = self._now_ms + self._backoff.next_ms()
             return
         if event.partition_counts is not None:
-            self._planned_counts = dict(event.partition_counts)
-            self._counts.update(event.partition_counts)
+            self._watch.planned(event.partition_counts)
         self._plan = None
         self._sync(event.assignments, event.snapshot)
 
     def _sync(self, assignments: tuple[tuple[str, bytes], ...], snapshot: bytes = b"") -> None:
         self._become(State.SYNCING)
-        token = self._ask(RequestKind.SYNC)
+        token = self._requests.ask(RequestKind.SYNC)
         self._out.append(
             act.SendSync(token, self.member_id, self.generation, self._protocol_name, assignments, snapshot)
         )
@@ -330,12 +281,8 @@ class ClassicMember:
             return
         if self._joined_topics != self.topics:
             self._rejoin(f"subscription changed to {', '.join(self.topics)}", Cause.SUBSCRIPTION_CHANGED)
-        elif self.is_leader and self._counts:
-            now = {topic: self._counts.get(topic, 0) for topic in sorted(self._group_topics)}
-            before, self._planned_counts = self._planned_counts, now
-            if before is not None and (changed := [t for t in now if now[t] != before.get(t, 0)]):
-                told = ", ".join(f"{t} {before.get(t, 0)} -> {now[t]}" for t in changed)
-                self._rejoin(f"partition counts changed: {told}", Cause.PARTITIONS_CHANGED)
+        elif self.is_leader and (changes := self._watch.changes()):
+            self._rejoin(f"partition counts changed: {changes}", Cause.PARTITIONS_CHANGED)
 
     # Callbacks
 
@@ -343,7 +290,7 @@ class ClassicMember:
         """From here on the partitions are not this member's any more, whatever the callback does."""
         gone: Partitions = tuple(sorted(partitions))
         self.owned -= set(gone)
-        token = self._ask(RequestKind.RELEASE)
+        token = self._requests.ask(RequestKind.RELEASE)
         deadline_ms = self._now_ms + self.settings.rebalance_timeout_ms
         self._out.append(kind(token, gone, self._cause, self._cause_detail, self.rebalance_number, deadline_ms))
 
@@ -412,7 +359,7 @@ class ClassicMember:
         if self.state is not State.EXPIRED:
             return
         self._reason = "polling again after max.poll.interval.ms"
-        if RequestKind.RELEASE in self._waiting:
+        if RequestKind.RELEASE in self._requests:
             self._become(State.RELEASING)
         else:
             self._try_to_join()
@@ -438,19 +385,19 @@ class ClassicMember:
 
     def _heartbeat(self) -> None:
         self._heartbeat_at_ms = self._now_ms + self.settings.heartbeat_interval_ms
-        self._out.append(act.SendHeartbeat(self._ask(RequestKind.HEARTBEAT), self.member_id, self.generation))
+        self._out.append(act.SendHeartbeat(self._requests.ask(RequestKind.HEARTBEAT), self.member_id, self.generation))
 
     def _may_heartbeat(self) -> bool:
         return (
             self.state in HEARTBEATING
             and self.generation != NO_GENERATION
             and self._coordinator_known
-            and RequestKind.HEARTBEAT not in self._waiting
+            and RequestKind.HEARTBEAT not in self._requests
         )
 
     def _silent(self) -> bool:
         """No heartbeat was answered for a whole session: somebody else may coordinate the group by now."""
-        return RequestKind.HEARTBEAT in self._waiting and self._now_ms >= self._session_end_ms()
+        return RequestKind.HEARTBEAT in self._requests and self._now_ms >= self._session_end_ms()
 
     def _session_end_ms(self) -> int:
         return self._last_heard_ms + self.settings.session_timeout_ms
@@ -458,13 +405,13 @@ class ClassicMember:
     # The coordinator
 
     def _find(self) -> None:
-        if RequestKind.FIND not in self._waiting:
-            self._out.append(act.FindCoordinator(self._ask(RequestKind.FIND)))
+        if RequestKind.FIND not in self._requests:
+            self._out.append(act.FindCoordinator(self._requests.ask(RequestKind.FIND)))
 
     def _coordinator_found(self) -> None:
         self._coordinator_known = True
         self._last_heard_ms = max(self._last_heard_ms, self._now_ms)
-        if self.state is State.JOINING and RequestKind.JOIN not in self._waiting and self._retry_at_ms is None:
+        if self.state is State.JOINING and RequestKind.JOIN not in self._requests and self._retry_at_ms is None:
             self._try_to_join()
         elif self._may_heartbeat():
             self._heartbeat()
@@ -500,7 +447,7 @@ class ClassicMember:
         self._become(State.CLOSING)
         if self.owned:
             self._tell(act.Lost if lost else act.Revoke, self.owned)
-        elif RequestKind.RELEASE not in self._waiting:
+        elif RequestKind.RELEASE not in self._requests:
             self._leave_and_close()
 
     def _leave_and_close(self) -> None:
@@ -535,14 +482,9 @@ class ClassicMember:
         assert state is self.state or state in MOVES[self.state], f"{self.state} -> {state}"
         self.state = state
 
-    def _ask(self, kind: RequestKind) -> int:
-        self._tokens += 1
-        self._waiting[kind] = self._tokens
-        return self._tokens
-
     def _abandon(self, *kinds: RequestKind) -> None:
         for kind in kinds:
-            token = self._waiting.pop(kind, None)
+            token = self._requests.drop(kind)
             if token is not None and kind is not RequestKind.RELEASE:
                 self._out.append(act.Abandon(token))
 
@@ -550,7 +492,7 @@ class ClassicMember:
         wishes = [self._retry_at_ms]
         if self._may_heartbeat():
             wishes.append(self._heartbeat_at_ms)
-        if RequestKind.HEARTBEAT in self._waiting:
+        if RequestKind.HEARTBEAT in self._requests:
             wishes.append(self._session_end_ms())
         due: Sequence[int] = [wish for wish in wishes if wish is not None]
         if due:

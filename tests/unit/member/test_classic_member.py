@@ -11,7 +11,8 @@ from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.classic import MOVES, ClassicMember, State
+from coordinator.member.classic import ClassicMember
+from coordinator.member.states import MOVES, State
 from coordinator.member.subscription import Subscriber
 from coordinator.member.types import GroupMember, Leaving, MemberSettings
 
@@ -415,6 +416,16 @@ def test_stale_answers_change_nothing() -> None:
     story.on(ev.RequestFailed(old.token, retriable=True))
     assert story.on(ev.JoinAnswered(old.token, generation=9, member_id="me", leader="x"))[:-1] == []
     assert story.member.generation == -1
+
+
+def test_a_parked_sync_is_abandoned_when_the_group_forgot_the_member() -> None:
+    story = Story()
+    story.start()
+    story.joined()
+    sync = story.the(act.SendSync)
+    story.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert act.Abandon(sync.token) in story.asked
+    assert story.the(act.SendJoin).member_id == ""
 
 
 def test_a_refused_commit_says_as_much_as_a_refused_heartbeat() -> None:

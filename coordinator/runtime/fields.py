@@ -6,6 +6,7 @@ lengths are "compact": an unsigned varint of length + 1, 0 for null, and every s
 
 from dataclasses import dataclass
 from struct import Struct
+from struct import error as StructError
 
 MAX_STRING_BYTES = 32_767
 """The longest plain string, in UTF-8 bytes. Edges refuse longer ids before they reach a shard."""
@@ -55,25 +56,24 @@ class FieldReader:
         return text
 
     def nullable_string(self) -> str | None:
-        length = self._compact_length() if self.compact else self.int16()
+        length = self._varint() - 1 if self.compact else self._number(INT16)
         if length == -1:
             return None
-        raw = self._take(length)
         try:
-            return raw.decode()
+            return str(self._take(length), "utf-8")
         except UnicodeDecodeError as error:
             raise MalformedRecord(f"string before byte {self._at} is not UTF-8: {error.reason}") from error
 
     def blob(self) -> bytes:
         """Bytes that must not be null."""
-        length = self._compact_length() if self.compact else self.int32()
+        length = self._varint() - 1 if self.compact else self._number(INT32)
         if length == -1:
             raise MalformedRecord(f"null at byte {self._at}; expected bytes")
         return self._take(length)
 
     def count(self) -> int:
         """The length of an array that must not be null; never more than the bytes left could hold."""
-        number = self._compact_length() if self.compact else self.int32()
+        number = self._varint() - 1 if self.compact else self._number(INT32)
         if not 0 <= number <= self.left:
             raise MalformedRecord(f"array of {number} elements at byte {self._at} with {self.left} bytes left")
         return number
@@ -90,15 +90,22 @@ class FieldReader:
             raise MalformedRecord(f"{self.left} bytes after the last field at byte {self._at}")
 
     def _number(self, layout: Struct) -> int:
-        number: int = layout.unpack(self._take(layout.size))[0]
+        start = self._at
+        self._at = start + layout.size
+        try:
+            number: int = layout.unpack_from(self._data, start)[0]
+        except StructError:
+            raise MalformedRecord(
+                f"field of {layout.size} bytes at byte {start} with {len(self._data) - start} bytes left"
+            ) from None
         return number
 
-    def _compact_length(self) -> int:
-        return self._varint() - 1
-
     def _varint(self) -> int:
-        number = 0
-        for shift in range(0, 35, 7):
+        byte = self._take(1)[0]
+        if byte < 0x80:
+            return byte
+        number = byte & 0x7F
+        for shift in range(7, 35, 7):
             byte = self._take(1)[0]
             number |= (byte & 0x7F) << shift
             if byte < 0x80:
@@ -106,10 +113,12 @@ class FieldReader:
         raise MalformedRecord(f"varint before byte {self._at} is longer than 5 bytes")
 
     def _take(self, length: int) -> bytes:
-        if not 0 <= length <= self.left:
-            raise MalformedRecord(f"field of {length} bytes at byte {self._at} with {self.left} bytes left")
-        start, self._at = self._at, self._at + length
-        return self._data[start : self._at]
+        start = self._at
+        end = start + length
+        if not start <= end <= len(self._data):
+            raise MalformedRecord(f"field of {length} bytes at byte {start} with {len(self._data) - start} bytes left")
+        self._at = end
+        return self._data[start:end]
 
 
 def plain_string(text: str | None) -> bytes:

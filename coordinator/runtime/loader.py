@@ -1,7 +1,7 @@
 """Replay: the log's records of one shard, applied in order, give back the hard state that was live (house rule 2)."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,11 +25,16 @@ class Replayable(Protocol):
 
 @dataclass(slots=True)
 class LoadReport:
-    """What a replay met. `skipped` counts records of kinds that this node does not keep."""
+    """What a replay met: facts applied, by topic, and what else there was.
+
+    `superseded` counts records that a later one of the same key replaces, `skipped` those of kinds that this node does
+    not keep.
+    """
 
     groups: int = 0
     ledger: int = 0
     tombstones: int = 0
+    superseded: int = 0
     malformed: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
@@ -38,13 +43,15 @@ class LoadReport:
     @property
     def records(self) -> int:
         """All records read, whatever became of them."""
-        return self.groups + self.ledger + self.malformed + self.skipped.total()
+        return self.groups + self.ledger + self.superseded + self.malformed + self.skipped.total()
 
 
 def replay(log: GroupLog, shard: int, core: Replayable) -> LoadReport:
-    """Apply every record of the shard to `core`, groups first. Raises LogFailed when the log cannot be read.
+    """Apply the shard's facts to `core`, groups first. Raises LogFailed when the log cannot be read.
 
-    A malformed record is reported and passed over: one damaged value must not take a shard's other groups away.
+    Of each key only the newest record is decoded, as if the log had been compacted: a load takes time by what there
+    is, not by how often it changed. A malformed record is reported and passed over: one damaged value must not take a
+    shard's other groups away.
     """
     report = LoadReport()
     place = f"{GROUPS_TOPIC}-{shard}"
@@ -66,7 +73,7 @@ def understood(
     place: str,
     report: LoadReport,
 ) -> Iterator[Record]:
-    for item in stored:
+    for item in newest(stored, report):
         try:
             record = decode(item)
         except MalformedRecord as error:
@@ -78,3 +85,12 @@ def understood(
             report.skipped[f"{place.rsplit('-', 1)[0]} {record.kind}"] += 1
         else:
             yield record
+
+
+def newest(stored: Iterator[KeyValue], report: LoadReport) -> Iterable[KeyValue]:
+    """The last record of each key, in the order in which they stand in the log."""
+    latest: dict[bytes, KeyValue] = {}
+    for item in stored:
+        report.superseded += latest.pop(item.key, None) is not None
+        latest[item.key] = item
+    return latest.values()

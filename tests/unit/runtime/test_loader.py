@@ -28,11 +28,25 @@ def log_of(*records: Record) -> MemoryGroupLog:
 
 def test_facts_are_applied_and_counted() -> None:
     core = TinyShard(Limits(), 0)
-    report = replay(log_of(AT_10, RebalanceDecided("g", entry(3, 0)), AT_10), 0, core)
+    report = replay(log_of(AT_10, RebalanceDecided("g", entry(3, 0))), 0, core)
     assert core.offsets == {("g", "t", 0): 10}
     assert core.rounds == {"g": 3}
-    assert (report.groups, report.ledger, report.tombstones, report.malformed) == (2, 1, 0, 0)
-    assert report.records == 3
+    assert (report.groups, report.ledger, report.tombstones, report.malformed) == (1, 1, 0, 0)
+    assert report.records == 2
+
+
+def test_only_the_newest_record_of_a_key_is_applied_in_its_place() -> None:
+    applied: list[Record] = []
+
+    class Notebook(TinyShard):
+        def apply(self, record: Record) -> None:
+            applied.append(record)
+
+    at_20 = OffsetStored("g", "t", 0, StoredOffset(20, -1, "", 6))
+    other = OffsetStored("g", "t", 1, StoredOffset(1, -1, "", 5))
+    report = replay(log_of(AT_10, other, at_20, GroupDeleted("g"), GroupDeleted("g")), 0, Notebook(Limits(), 0))
+    assert applied == [other, at_20, GroupDeleted("g")]
+    assert (report.superseded, report.records) == (2, 5)
 
 
 def test_tombstones_of_unknown_things_are_normal() -> None:
@@ -66,7 +80,9 @@ def test_kinds_of_records_that_are_not_kept_are_counted_by_kind() -> None:
 
 def test_a_log_full_of_damage_gives_a_short_report() -> None:
     log = MemoryGroupLog(1)
-    log.append(0, [KeyValue(b"", b"")] * 1_000, [], 0)
+    log.append(
+        0, [KeyValue(b"\x00\x02" + bytes([0, 9, number % 256, number // 256]), b"") for number in range(1_000)], [], 0
+    )
     report = replay(log, 0, TinyShard(Limits(), 0))
     assert report.malformed == 1_000
     assert len(report.complaints) == MAX_COMPLAINTS

@@ -1,9 +1,11 @@
 """Settings: every one named, bounded and explained; every mistake answered with where, what, and what instead."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+import coordinator
 from coordinator.config import (
     Settings,
     SettingsError,
@@ -88,6 +90,18 @@ def test_every_number_has_a_bound_below(name: str) -> None:
     field = known_settings()[name]
     if field.annotation in (int, float):
         assert " from " in expected(field) or "at least" in expected(field)
+
+
+@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+def test_every_setting_is_read_by_something(name: str, code: str) -> None:
+    # A topic's own settings default to the node's by name, in storage.config.
+    assert re.search(rf"\.{name}\b", code) or f': "{name}",' in code, f"nothing reads {name}"
+
+
+@pytest.fixture(scope="module")
+def code() -> str:
+    root = Path(coordinator.__file__).parents[1]
+    return "\n".join(file.read_text() for name in ("coordinator", "storage") for file in root.glob(f"{name}/**/*.py"))
 
 
 # -- the properties file ------------------------------------------------------------------------------------------

@@ -303,7 +303,7 @@ class ShardMachine(RuleBasedStateMachine):
 
 TestShardMachine = ShardMachine.TestCase
 TestShardMachine.settings = settings(
-    max_examples=150,
+    max_examples=100,
     stateful_step_count=60,
     derandomize=True,
     deadline=None,

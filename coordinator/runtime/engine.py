@@ -137,6 +137,9 @@ class Engine:
         if slot.status is ShardStatus.ACTIVE:
             raise ValueError(f"shard {shard} is active; unload it before loading it again")
         self._reloads.cancel(shard)
+        slot.status = (
+            ShardStatus.LOADING
+        )  # from here on it is wanted: one that was unloaded may fall, and be tried again
         core = self._make_shard(self._limits, shard)
         try:
             slot.report = replay(self._log, shard, core)

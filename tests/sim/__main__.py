@@ -10,6 +10,9 @@ from pathlib import Path
 from tests.sim.run import Result, run_seed
 from tests.sim.story import write_run_as_story
 
+LINES, LINE_WIDTH = 3, 600
+"""How much of a failure is printed; the trace has all of it."""
+
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
@@ -58,7 +61,8 @@ def main() -> int:
             runs.append(run)
         if run.violation:
             failed.append(run)
-            print(f"seed {run.seed} failed after {run.events} events\n  {run.violation}")
+            told = "\n  ".join(line[:LINE_WIDTH] for line in run.violation.splitlines()[:LINES])
+            print(f"seed {run.seed} failed after {run.events} events\n  {told}")
             print(f"  repeat: python -m tests.sim --seed {run.seed} --trace trace.txt", flush=True)
     if options.trace:
         options.trace.write_text("\n".join(runs[0].lines) + "\n", encoding="utf-8")

@@ -143,9 +143,9 @@ class Process:
         for action in self.member.step(event, self.world.now_ms):
             self.watch.acted(self, action)
             if self.alive:
-                self._perform(action)
+                self._perform(action, event)
 
-    def _perform(self, action: act.Action) -> None:
+    def _perform(self, action: act.Action, event: ev.Event) -> None:
         match action:
             case act.FindCoordinator():
                 self._find(action.token)
@@ -167,6 +167,8 @@ class Process:
             case act.Revoke() | act.Lost() | act.Assign():
                 self.app.call_back(action)
             case act.WakeAt():
+                if isinstance(event, ev.Tick) and action.at_ms <= self.world.now_ms:
+                    self.world.violated("client", f"{self} was woken, and wants to be woken at once again")
                 self._wake_at(action.at_ms)
             case act.Fail():
                 self.world.census[f"members refused for good: {action.code.name}"] += 1

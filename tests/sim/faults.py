@@ -16,6 +16,8 @@ class Faults:
     append_fails: float = 0.0
     flush_fails: float = 0.0
     read_fails: float = 0.0
+    flush_ms: int = 20
+    """A flush takes up to this long."""
     kill_every_ms: int = 0
     """The node's process dies; what it appended is safe with the operating system."""
     power_loss_every_ms: int = 0
@@ -55,6 +57,7 @@ def draw(rng: Random) -> Faults:
         append_fails=rate(0.3, 0.04),
         flush_fails=rate(0.3, 0.04),
         read_fails=rate(0.2, 0.3),
+        flush_ms=rng.choice((0, 20, 20, 300, 3_000)),
         kill_every_ms=often(0.3, 20_000, 200_000),
         power_loss_every_ms=often(0.4, 15_000, 200_000),
         node_pause_every_ms=often(0.3, 20_000, 100_000),

@@ -14,7 +14,6 @@ from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.router import partition_for
 from coordinator.runtime.slot import Core, ShardStatus
 from tests.sim.crashing_log import CrashingLog
-from tests.sim.faults import CALM, Faults
 from tests.sim.network import Call, Network
 from tests.sim.watch import Watch
 from tests.sim.world import World
@@ -70,7 +69,6 @@ class Node:
         self.topics = topics
         self.make_shard = make_shard
         self.make_engine = make_engine
-        self.faults: Faults = CALM
         self.up = False
         self.life = 0
         self.engine: Engine
@@ -221,7 +219,7 @@ class Node:
         self._flushing = True
         self.log.mark(list(job.positions))
         life = self.life
-        self.world.after(self.world.between(0, 30), lambda: self._end_flush(job, life))
+        self.world.after(self.world.between(0, self.log.faults.flush_ms), lambda: self._end_flush(job, life))
 
     def _end_flush(self, job: FlushJob, life: int) -> None:
         if life != self.life:

@@ -266,7 +266,7 @@ class Workload:
         """Faults end; everybody who should be there comes back; twins of the past are gone."""
         self.calm = True
         self.network.heal()
-        self.node.faults = self.node.log.faults = self.network.faults
+        self.node.log.faults = self.network.faults
         current = {place.process.name for place in self.places if place.process is not None}
         for process in self.processes:
             if process.name not in current:

@@ -1,6 +1,7 @@
 """Checks that refuse by raising. They come first, so that a refusal leaves no trace."""
 
-from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member
 from coordinator.core.types import GroupState, Protocol
 from coordinator.errors import CoordinatorError, ErrorCode
 
@@ -65,7 +66,7 @@ def suitable_protocols(group: ClassicGroup, protocol_type: str, protocols: tuple
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"protocol_type {protocol_type!r} is not {group.protocol_type!r}, the one of group {group.id!r}",
         )
-    common = common_protocols(group)
+    common = group.members.common_protocols
     offered = [protocol.name for protocol in protocols]
     if not common.intersection(offered):
         raise CoordinatorError(
@@ -75,12 +76,6 @@ def suitable_protocols(group: ClassicGroup, protocol_type: str, protocols: tuple
         )
 
 
-def common_protocols(group: ClassicGroup) -> set[str]:
-    """The names that every member offers."""
-    offers = [{protocol.name for protocol in member.protocols} for member in group.members.values()]
-    return set.intersection(*offers) if offers else set()
-
-
 def room_for(group: ClassicGroup, member_id: str, max_size: int) -> None:
     """KIP-389; coordinator.md 1.4: while preparing, only those who have already rejoined hold a place."""
     match group.state:
@@ -88,7 +83,7 @@ def room_for(group: ClassicGroup, member_id: str, max_size: int) -> None:
             return
         case GroupState.PREPARING_REBALANCE:
             member = group.members.get(member_id)
-            accepted = (member is not None and member.joining) or group.joining_count < max_size
+            accepted = (member is not None and member.joining) or group.members.joining_count < max_size
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
             accepted = member_id in group.members or len(group.members) < max_size
     if not accepted:

@@ -5,9 +5,10 @@ Hard state is `stored` (what the log says) and the offsets; everything else is s
 
 from dataclasses import dataclass, field
 
+from coordinator.core.classic.members import Member, Members
 from coordinator.core.ledger import Departure, RebalanceInProgress, Settling
 from coordinator.core.records import GroupStored, MemberRecord
-from coordinator.core.types import GroupState, Protocol, RequestId, StoredOffset, TimerKey
+from coordinator.core.types import GroupState, StoredOffset, TimerKey
 
 MOVES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
@@ -17,36 +18,6 @@ MOVES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.DEAD: frozenset({GroupState.DEAD}),
 }
 """From each state to those it may become. The docs' diagram is drawn from this table."""
-
-
-@dataclass(slots=True)
-class Member:
-    """A member while it lives in the group. `join_request` and `sync_request` are its parked requests."""
-
-    id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocols: tuple[Protocol, ...]
-    assignment: bytes = b""
-    is_new: bool = False
-    join_request: RequestId | None = None
-    sync_request: RequestId | None = None
-    last_seen_ms: int = 0
-
-    @property
-    def joining(self) -> bool:
-        return self.join_request is not None
-
-    @property
-    def syncing(self) -> bool:
-        return self.sync_request is not None
-
-    def metadata(self, protocol: str | None) -> bytes:
-        """The subscription that belongs to `protocol`, empty when the member does not offer it."""
-        return next((p.metadata for p in self.protocols if p.name == protocol), b"")
 
 
 @dataclass(slots=True)
@@ -61,7 +32,7 @@ class ClassicGroup:
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: Members = field(default_factory=Members)
     static: dict[str, str] = field(default_factory=dict)
     """group instance id -> member id"""
     pending_joins: set[str] = field(default_factory=set)
@@ -93,12 +64,8 @@ class ClassicGroup:
         return self.state in (GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
     @property
-    def joining_count(self) -> int:
-        return sum(member.joining for member in self.members.values())
-
-    @property
     def everyone_joined(self) -> bool:
-        return not self.pending_joins and all(member.joining for member in self.members.values())
+        return not self.pending_joins and self.members.joining_count == len(self.members)
 
     @property
     def max_rebalance_timeout_ms(self) -> int:

@@ -1,6 +1,7 @@
 """Tells the ledger what happens to a group: every rebalance gets one entry, whatever becomes of it."""
 
-from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member
 from coordinator.core.ledger import (
     Before,
     Departure,

@@ -4,7 +4,8 @@ from typing import assert_never
 
 from coordinator.core.classic import history, static
 from coordinator.core.classic.checks import group_id_given, known_member, not_dead, room_for, suitable_protocols
-from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import (
     join_reply,
     maybe_complete_join,
@@ -167,8 +168,8 @@ def rejoin_trigger(group: ClassicGroup, member: Member, changed: bool, reason: s
 
 def prepare_with(group: ClassicGroup, member: Member, request: JoinGroup, trigger: Trigger, step: Step) -> None:
     """Start a rebalance in which this member has already joined."""
-    member.protocols = request.protocols
-    member.join_request = request.request_id
+    group.members.offer(member, request.protocols)
+    group.members.park(member, request.request_id)
     apply_request(member, request, step)
     prepare_rebalance(group, trigger, step, arriving=member)
 
@@ -177,8 +178,8 @@ def update_member(group: ClassicGroup, member: Member, request: JoinGroup, step:
     """A re-sent join replaces the parked one."""
     if member.join_request is not None and member.join_request != request.request_id:
         step.reply(member.join_request, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.id))
-    member.protocols = request.protocols
-    member.join_request = request.request_id
+    group.members.offer(member, request.protocols)
+    group.members.park(member, request.request_id)
     apply_request(member, request, step)
     history.arrived(group, member, step)
 
@@ -212,7 +213,7 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
     if not group.members:
         group.leader = member_id
         group.protocol_type = request.protocol_type
-    group.members[member_id] = member
+    group.members.add(member)
     if member.group_instance_id is not None:
         group.static[member.group_instance_id] = member_id
     group.pending_joins.discard(member_id)

@@ -4,7 +4,8 @@ import dataclasses
 
 from coordinator.core.classic import history
 from coordinator.core.classic.checks import group_id_given, not_dead
-from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
 from coordinator.core.effects import LeaveReply, MemberReply
 from coordinator.core.events import LeaveGroup

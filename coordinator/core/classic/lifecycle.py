@@ -1,7 +1,8 @@
 """Groups come from the log and go back to it: load, unload, delete (coordinator.md 1.11)."""
 
 from coordinator.core.classic import history
-from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member, Members
 from coordinator.core.classic.rebalance import prepare_rebalance, subscribed_topics
 from coordinator.core.effects import DeleteReply, JoinReply, SyncReply
 from coordinator.core.events import DeleteGroup
@@ -31,7 +32,9 @@ def restore(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
     group.leader = stored.leader
     group.state_timestamp_ms = stored.state_timestamp_ms if stored.state_timestamp_ms >= 0 else None
     group.restored = bool(stored.members)
-    group.members = {member.member_id: restored_member(member, stored, step.now_ms) for member in stored.members}
+    group.members = Members()
+    for record in stored.members:
+        group.members.add(restored_member(record, stored, step.now_ms))
     group.static = {m.group_instance_id: m.id for m in group.members.values() if m.group_instance_id is not None}
     group.state = GroupState.STABLE if group.members else GroupState.EMPTY
     group.subscribed_topics = subscribed_topics(group) if group.members else frozenset()
@@ -67,9 +70,9 @@ def unload(step: Step) -> None:
     """The shard goes away: answer whoever is parked, set no more timers. Nothing hard changes."""
     for group in step.state.groups.values():
         for member in group.members.values():
-            if member.join_request is not None:
-                step.reply(member.join_request, JoinReply(ErrorCode.NOT_COORDINATOR, member_id=member.id))
-                member.join_request = None
+            join_request = group.members.unpark(member)
+            if join_request is not None:
+                step.reply(join_request, JoinReply(ErrorCode.NOT_COORDINATOR, member_id=member.id))
             if member.sync_request is not None:
                 step.reply(member.sync_request, SyncReply(ErrorCode.NOT_COORDINATOR))
                 member.sync_request = None

@@ -1,8 +1,8 @@
 """The join phase: prepare a rebalance, wait for the members, elect a leader, vote for a protocol."""
 
 from coordinator.core.classic import history
-from coordinator.core.classic.checks import common_protocols
-from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member
 from coordinator.core.effects import JoinedMember, JoinReply, SyncReply
 from coordinator.core.ledger import Departure, Trigger
 from coordinator.core.plan import CONSUMER, topics_of
@@ -134,16 +134,16 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
     for member in group.members.values():
         member.is_new = False
         step.arm(group.session_timer(member.id), member.session_timeout_ms)
-        if member.join_request is not None:
-            step.reply(member.join_request, join_reply(group, member))
-            member.join_request = None
+        join_request = group.members.unpark(member)
+        if join_request is not None:
+            step.reply(join_request, join_reply(group, member))
     group.pending_syncs = set(group.members)
     step.arm(group.sync_timer, group.max_rebalance_timeout_ms)
 
 
 def vote(group: ClassicGroup) -> str:
     """Each member votes for the first name of its list that all support; the leader's preference breaks a tie."""
-    candidates = common_protocols(group)
+    candidates = group.members.common_protocols
     votes: dict[str, int] = {}
     for member in group.members.values():
         choice = next(protocol.name for protocol in member.protocols if protocol.name in candidates)
@@ -192,13 +192,14 @@ def roster(group: ClassicGroup) -> tuple[JoinedMember, ...]:
 def remove_member(group: ClassicGroup, member: Member, departure: Departure, step: Step) -> None:
     """Take the member out and answer what it has parked; the caller decides what follows."""
     history.departed(group, member.id, departure)
-    if member.join_request is not None:
-        step.reply(member.join_request, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id))
+    join_request = group.members.unpark(member)
+    if join_request is not None:
+        step.reply(join_request, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id))
     if member.sync_request is not None:
         # Kafka never answers this one (coordinator.md 1.10, our choice 6.2).
         step.reply(member.sync_request, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
     step.disarm(group.session_timer(member.id))
-    del group.members[member.id]
+    group.members.remove(member)
     group.pending_syncs.discard(member.id)
     if member.group_instance_id is not None and group.static.get(member.group_instance_id) == member.id:
         del group.static[member.group_instance_id]

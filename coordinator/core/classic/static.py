@@ -4,7 +4,8 @@ from typing import assert_never
 
 from coordinator.core.classic import history
 from coordinator.core.classic.checks import suitable_protocols
-from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, roster, subscribed_topics, vote
 from coordinator.core.effects import JoinReply, SyncReply
 from coordinator.core.events import JoinGroup
@@ -22,14 +23,14 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
     was_leader = group.leader == old_id
     member = rename(group, old_id, member_id, step)
     replaced = Departure("its owner was replaced by its next incarnation", member.last_seen_ms)
-    update(member, request, step)
+    update(group, member, request, step)
     step.arm(group.session_timer(member_id), member.session_timeout_ms)
     trigger = history.by_member(
         Cause.STATIC_MEMBER_REPLACED, member, f"took over group.instance.id {member.group_instance_id}", request.reason
     )
     match group.state:
         case GroupState.STABLE if vote(group) == group.protocol_name and covers_topics(group, step):
-            member.join_request = None
+            group.members.unpark(member)
             group.subscribed_topics = subscribed_topics(group)
             step.keep(group.record(step.now_ms))
             step.reply(request.request_id, calm_reply(group, member, old_id, was_leader, request))
@@ -68,10 +69,9 @@ def covers_topics(group: ClassicGroup, step: Step) -> bool:
 def rename(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> Member:
     """The same member under a new id, in the same place of the order."""
     old = group.members[old_id]
-    fence_parked(old, step)
+    fence_parked(group, old, step)
     step.disarm(group.session_timer(old_id))
-    group.members = {new_id if key == old_id else key: member for key, member in group.members.items()}
-    old.id = new_id
+    group.members.rename(old, new_id)
     if old.group_instance_id is not None:
         group.static[old.group_instance_id] = new_id
     if old_id in group.pending_syncs:
@@ -82,15 +82,16 @@ def rename(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> Member:
     return old
 
 
-def fence_parked(member: Member, step: Step) -> None:
-    if member.join_request is not None:
-        step.reply(member.join_request, JoinReply(ErrorCode.FENCED_INSTANCE_ID, member_id=member.id))
+def fence_parked(group: ClassicGroup, member: Member, step: Step) -> None:
+    join_request = group.members.unpark(member)
+    if join_request is not None:
+        step.reply(join_request, JoinReply(ErrorCode.FENCED_INSTANCE_ID, member_id=member.id))
     if member.sync_request is not None:
         step.reply(member.sync_request, SyncReply(ErrorCode.FENCED_INSTANCE_ID))
-    member.join_request = member.sync_request = None
+        member.sync_request = None
 
 
-def update(member: Member, request: JoinGroup, step: Step) -> None:
+def update(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
     # KAFKA-14009: the new incarnation's own timeouts count.
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = (
@@ -98,8 +99,8 @@ def update(member: Member, request: JoinGroup, step: Step) -> None:
     )
     member.client_id = request.client_id
     member.client_host = request.client_host
-    member.protocols = request.protocols
-    member.join_request = request.request_id
+    group.members.offer(member, request.protocols)
+    group.members.park(member, request.request_id)
     member.is_new = False  # it has a session from the start: only a newcomer is given five minutes
     member.last_seen_ms = step.now_ms
 

@@ -4,7 +4,8 @@ from typing import assert_never
 
 from coordinator.core.classic import history
 from coordinator.core.classic.checks import known_member, not_dead, same_generation
-from coordinator.core.classic.group import ClassicGroup, Member
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import prepare_rebalance, remove_member
 from coordinator.core.effects import SyncReply
 from coordinator.core.events import SyncGroup

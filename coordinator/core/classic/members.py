@@ -1,0 +1,99 @@
+"""The members of a classic group, with the counts that let a join of one of thousands stay cheap."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from coordinator.core.types import Protocol, RequestId
+
+
+@dataclass(slots=True)
+class Member:
+    """A member while it lives in the group. `join_request` and `sync_request` are its parked requests.
+
+    What a group counts about its members (`protocols`, `join_request`) is changed through `Members` only.
+    """
+
+    id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    join_request: RequestId | None = None
+    sync_request: RequestId | None = None
+    last_seen_ms: int = 0
+
+    @property
+    def joining(self) -> bool:
+        return self.join_request is not None
+
+    @property
+    def syncing(self) -> bool:
+        return self.sync_request is not None
+
+    @property
+    def offer(self) -> frozenset[str]:
+        """The names it offers, whatever their order."""
+        return frozenset(protocol.name for protocol in self.protocols)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """The subscription that belongs to `protocol`, empty when the member does not offer it."""
+        return next((p.metadata for p in self.protocols if p.name == protocol), b"")
+
+
+class Members(dict[str, Member]):
+    """Member id -> member, in order of arrival."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joining_count = 0
+        self._supporters: Counter[str] = Counter()
+
+    def add(self, member: Member) -> None:
+        assert member.id not in self, f"member {member.id!r} is there already"
+        self[member.id] = member
+        self.joining_count += member.joining
+        self._supporters.update(member.offer)
+
+    def remove(self, member: Member) -> None:
+        del self[member.id]
+        self.joining_count -= member.joining
+        self._withdraw(member)
+
+    def rename(self, member: Member, new_id: str) -> None:
+        """The same member under a new id, in the same place of the order."""
+        renamed = [(new_id if key == member.id else key, each) for key, each in self.items()]
+        member.id = new_id
+        self.clear()
+        self.update(renamed)
+
+    def park(self, member: Member, request_id: RequestId) -> None:
+        """The member waits for the join phase to end."""
+        self.joining_count += not member.joining
+        member.join_request = request_id
+
+    def unpark(self, member: Member) -> RequestId | None:
+        """The request to answer, if there is one; the member waits no longer."""
+        request_id, member.join_request = member.join_request, None
+        self.joining_count -= request_id is not None
+        return request_id
+
+    def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+        """The member offers these from now on."""
+        self._withdraw(member)
+        member.protocols = protocols
+        self._supporters.update(member.offer)
+
+    @property
+    def common_protocols(self) -> set[str]:
+        """The names that every member offers."""
+        return {name for name, count in self._supporters.items() if count == len(self)}
+
+    def _withdraw(self, member: Member) -> None:
+        for name in member.offer:
+            self._supporters[name] -= 1
+            if not self._supporters[name]:
+                del self._supporters[name]

@@ -9,7 +9,7 @@ from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 
 SMALL = {
-    "log__segment__bytes": 500,
+    "log__segment__bytes": 250,
     "log__index__interval__bytes": 100,
     "log__retention__check__interval__ms": 1,
     "log__cleaner__backoff__ms": 1,
@@ -38,7 +38,8 @@ class Promise:
 def put(broker: Broker, promise: Promise, number: int) -> None:
     """One turn: an append to each topic, a flush, then the acknowledgement."""
     text = b"value %03d" % number
-    key = b"key %d" % (number % 3)
+    # Some keys are written again and again, others once and must outlive every compaction.
+    key = b"key %d" % (number % 3) if number % 2 else b"once %d" % number
     done = broker.append("plain", 0, batch(text, at=T0 + number), T0 + number)
     kept = broker.append("keyed", 0, batch(text, key=key, at=T0 + number), T0 + number)
     sent = batch(text, producer_id=5, producer_epoch=0, base_sequence=promise.idempotent, transactional=True)
@@ -54,11 +55,11 @@ def put(broker: Broker, promise: Promise, number: int) -> None:
     promise.idempotent += 1
 
 
-def live(files: MemoryFiles, promise: Promise, rounds: int = 8) -> None:
+def live(files: MemoryFiles, promise: Promise, rounds: int = 14) -> None:
     """Everything a node does with its disk: topics, records, upkeep, a restart."""
     broker = open_broker(files, **SMALL)
     for name, configs in (
-        ("plain", {"retention.bytes": "1000"}),
+        ("plain", {"retention.bytes": "600"}),
         ("keyed", {"cleanup.policy": "compact"}),
         ("txn", {}),
     ):

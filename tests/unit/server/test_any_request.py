@@ -1,0 +1,142 @@
+"""Whatever a client sends is answered, parked or refused as malformed: no message breaks a shard."""
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.core import effects, events
+from coordinator.core.shard import Shard
+from coordinator.core.types import Limits, RequestId
+from coordinator.errors import ErrorCode
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.runtime.engine import Engine
+from coordinator.server import answers, translate
+from coordinator.server.shape import MAX_NAME_CHARS, MalformedRequest
+from tests.fakes.memory_group_log import MemoryGroupLog
+
+Translate = Callable[[Any, RequestId], events.Request]
+
+# Small pools, so that requests meet the same groups, members and topics; and what is at the edge of the allowed.
+WORDS = ["", "g", "c", "c-1", "c-2", "consumer", "range", "t", "é😀", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1)]
+SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff\x00\x00\x00\x00"
+BLOBS = [b"", b"\x00", SUBSCRIPTION, SUBSCRIPTION[:-3], b"\xff" * 40, b'{"version": 1}']
+INT32 = st.sampled_from([0, 1, 1, 1, 2, -1, 6_000, 10_000, 60_000, 2**31 - 1, -(2**31)])
+INT64 = st.sampled_from([0, 1, 7, -1, 2**63 - 1, -(2**63)])
+VALUES: dict[int, st.SearchStrategy[Any]] = {
+    FieldDescriptor.TYPE_STRING: st.sampled_from(WORDS),
+    FieldDescriptor.TYPE_BYTES: st.sampled_from(BLOBS),
+    FieldDescriptor.TYPE_INT32: INT32,
+    FieldDescriptor.TYPE_INT64: INT64,
+    FieldDescriptor.TYPE_BOOL: st.booleans(),
+}
+LIKELY = {"group_id": st.sampled_from(["g", "g", "g", "h", ""]), "client_id": st.sampled_from(["c", "", "é"])}
+
+
+def messages(kind: type[Message]) -> st.SearchStrategy[Message]:
+    """Any message of the type, by its descriptor."""
+    fields = {field.name: value_of(field) for field in kind.DESCRIPTOR.fields}
+    return st.fixed_dictionaries({}, optional=fields).map(lambda given: kind(**given))
+
+
+def value_of(field: FieldDescriptor) -> st.SearchStrategy[Any]:
+    if field.name in LIKELY:
+        return LIKELY[field.name]
+    single = messages(field.message_type._concrete_class) if field.message_type else VALUES[field.type]
+    return st.lists(single, max_size=3) if field.is_repeated else single
+
+
+def join(request: pb.JoinGroupRequest, request_id: RequestId) -> events.Request:
+    return translate.join_group(request, request_id, fresh_id=str(1 + request_id % 2), client_host="h")
+
+
+def remove(request: pb.RemoveMembersRequest, request_id: RequestId) -> events.Request:
+    return translate.remove_members(request, request_id, client_host="h")
+
+
+REQUESTS: dict[type[Message], Translate] = {
+    pb.JoinGroupRequest: join,
+    pb.SyncGroupRequest: translate.sync_group,
+    pb.HeartbeatRequest: translate.heartbeat,
+    pb.LeaveGroupRequest: translate.leave_group,
+    pb.RemoveMembersRequest: remove,
+    pb.OffsetCommitRequest: translate.offset_commit,
+    pb.OffsetFetchRequest: translate.offset_fetch,
+    pb.OffsetDeleteRequest: translate.offset_delete,
+    pb.ListGroupsRequest: translate.list_groups,
+    pb.ExplainGroupRequest: translate.explain_group,
+}
+
+SAID: dict[type[Any], Callable[[Any], Message]] = {
+    effects.JoinReply: answers.join_group,
+    effects.SyncReply: answers.sync_group,
+    effects.HeartbeatReply: answers.heartbeat,
+    effects.LeaveReply: answers.leave_group,
+    effects.OffsetCommitReply: lambda reply: answers.offset_commit(dict(reply.partitions), reply),
+    effects.OffsetFetchReply: answers.offset_fetch,
+    effects.OffsetDeleteReply: answers.offset_delete,
+    effects.ListReply: lambda reply: pb.ListGroupsResponse(groups=map(answers.listed_group, reply.groups)),
+    effects.ExplainReply: lambda reply: answers.explain_group("g", reply, with_snapshots=True),
+}
+
+
+def joining(member_id: str) -> pb.JoinGroupRequest:
+    return pb.JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[pb.JoinGroupProtocol(name="range", metadata=SUBSCRIPTION)],
+        client_id="c",
+    )
+
+
+def syncing(generation: int) -> pb.SyncGroupRequest:
+    plan = [pb.SyncGroupAssignment(member_id="c-1", assignment=SUBSCRIPTION)]
+    return pb.SyncGroupRequest(group_id="g", generation_id=generation, member_id="c-1", assignments=plan)
+
+
+# A group's plausible life; oddities begin somewhere in it. Member ids follow from the request's number, see `join`.
+LIFE = [joining(""), joining("c-1"), syncing(1), joining(""), joining("c-2"), joining("c-1"), syncing(2)]
+ANYTHING = st.one_of(st.sampled_from(LIFE), *(messages(kind) for kind in REQUESTS))
+STORIES = st.builds(
+    lambda begun, more: [*((request, 0) for request in LIFE[:begun]), *more],
+    st.integers(0, len(LIFE)),
+    st.lists(st.tuples(ANYTHING, st.sampled_from([0, 1, 100, 10_001])), max_size=15),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STORIES)
+def test_no_message_breaks_a_shard(story: list[tuple[Message, int]]) -> None:
+    bugs: list[tuple[str, Exception]] = []
+    log = MemoryGroupLog(1)
+    engine = Engine(
+        log, 1, Limits(initial_rebalance_delay_ms=0), Shard, on_bug=lambda event, error: bugs.append((event, error))
+    )
+    engine.submit_all(events.TopicsChanged({"t": 3}))
+    engine.load(0)
+    now_ms, open_requests = 0, set()
+    for request_id, (request, pause_ms) in enumerate(story):
+        try:
+            event = REQUESTS[type(request)](request, request_id)
+        except MalformedRequest:
+            continue
+        now_ms += pause_ms
+        assert engine.submit(0, event)
+        open_requests.add(request_id)
+        engine.turn(now_ms)
+        if job := engine.flush_job():
+            job.run()
+            engine.flushed(job)
+        for answered, reply in engine.take_released().replies:
+            open_requests.remove(answered)
+            SAID[type(reply)](reply).SerializeToString()
+            assert reply.code is not ErrorCode.UNKNOWN_SERVER_ERROR
+    assert bugs == []
+    waiting = {type(story[request_id][0]) for request_id in open_requests}
+    assert waiting <= {pb.JoinGroupRequest, pb.SyncGroupRequest}

@@ -142,6 +142,16 @@ class ExplainReply:
     """Newest first, each with what its settlement added."""
 
 
+def refused_join(code: ErrorCode, member_id: str) -> JoinReply:
+    """No generation for this member: what a parked JoinGroup hears when it will not be served."""
+    return JoinReply(code, code.meaning, member_id=member_id)
+
+
+def refused_sync(code: ErrorCode) -> SyncReply:
+    """No share: what a parked SyncGroup hears when it will not be served."""
+    return SyncReply(code, code.meaning)
+
+
 Reply: TypeAlias = (
     JoinReply
     | SyncReply

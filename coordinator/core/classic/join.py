@@ -13,7 +13,7 @@ from coordinator.core.classic.rebalance import (
     rebalance_or_wait,
     remove_member,
 )
-from coordinator.core.effects import JoinReply
+from coordinator.core.effects import JoinReply, refused_join
 from coordinator.core.events import JoinGroup
 from coordinator.core.ledger import Departure, Trigger
 from coordinator.core.records import GroupStored
@@ -177,7 +177,7 @@ def prepare_with(group: ClassicGroup, member: Member, request: JoinGroup, trigge
 def update_member(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
     """A re-sent join replaces the parked one."""
     if member.join_request is not None and member.join_request != request.request_id:
-        step.reply(member.join_request, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.id))
+        step.reply(member.join_request, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
     group.members.offer(member, request.protocols)
     group.members.park(member, request.request_id)
     apply_request(member, request, step)

@@ -4,7 +4,7 @@ from coordinator.core.classic import history
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member, Members
 from coordinator.core.classic.rebalance import prepare_rebalance, subscribed_topics
-from coordinator.core.effects import DeleteReply, JoinReply, SyncReply
+from coordinator.core.effects import DeleteReply, refused_join, refused_sync
 from coordinator.core.events import DeleteGroup
 from coordinator.core.ledger import Trigger
 from coordinator.core.offsets import delete_group_records
@@ -72,9 +72,9 @@ def unload(step: Step) -> None:
         for member in group.members.values():
             join_request = group.members.unpark(member)
             if join_request is not None:
-                step.reply(join_request, JoinReply(ErrorCode.NOT_COORDINATOR, member_id=member.id))
+                step.reply(join_request, refused_join(ErrorCode.NOT_COORDINATOR, member.id))
             if member.sync_request is not None:
-                step.reply(member.sync_request, SyncReply(ErrorCode.NOT_COORDINATOR))
+                step.reply(member.sync_request, refused_sync(ErrorCode.NOT_COORDINATOR))
                 member.sync_request = None
         if group.state is not GroupState.DEAD:
             group.become(GroupState.DEAD, step.now_ms)

@@ -56,9 +56,7 @@ def session_expired(group: ClassicGroup, member_id: str, step: Step) -> None:
         group.pending_joins.discard(member_id)
         maybe_complete_join(group, step)
         return
-    member = group.members.get(member_id)
-    if member is None:
-        return
+    member = group.members[member_id]
     if (member.joining or member.syncing) and not member.is_new:
         # It waits for us, not we for it. Answering it arms the session again.
         return

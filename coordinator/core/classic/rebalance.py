@@ -3,7 +3,7 @@
 from coordinator.core.classic import history
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
-from coordinator.core.effects import JoinedMember, JoinReply, SyncReply
+from coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
 from coordinator.core.ledger import Departure, Trigger
 from coordinator.core.plan import CONSUMER, topics_of
 from coordinator.core.state import Step
@@ -36,7 +36,7 @@ def take_back_plan(group: ClassicGroup, step: Step) -> None:
     for member in group.members.values():
         member.assignment = b""
         if member.sync_request is not None:
-            step.reply(member.sync_request, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+            step.reply(member.sync_request, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
             member.sync_request = None
             # Its session may have run out while it was parked: from here on it has to be heard of again.
             step.arm(group.session_timer(member.id), member.session_timeout_ms)
@@ -62,8 +62,7 @@ def maybe_complete_join(group: ClassicGroup, step: Step) -> None:
 
 def join_timer_fired(group: ClassicGroup, step: Step) -> None:
     """The initial delay or the rebalance timeout is over."""
-    if group.state is not GroupState.PREPARING_REBALANCE:
-        return
+    assert group.state is GroupState.PREPARING_REBALANCE
     remaining_ms = group.initial_remaining_ms
     if remaining_ms and group.new_member_added:
         # Members are still arriving: give the rest of them a chance.
@@ -194,10 +193,10 @@ def remove_member(group: ClassicGroup, member: Member, departure: Departure, ste
     history.departed(group, member.id, departure)
     join_request = group.members.unpark(member)
     if join_request is not None:
-        step.reply(join_request, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, member_id=member.id))
+        step.reply(join_request, refused_join(ErrorCode.UNKNOWN_MEMBER_ID, member.id))
     if member.sync_request is not None:
         # Kafka never answers this one (coordinator.md 1.10, our choice 6.2).
-        step.reply(member.sync_request, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
+        step.reply(member.sync_request, refused_sync(ErrorCode.UNKNOWN_MEMBER_ID))
     step.disarm(group.session_timer(member.id))
     group.members.remove(member)
     group.pending_syncs.discard(member.id)

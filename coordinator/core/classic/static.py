@@ -7,7 +7,7 @@ from coordinator.core.classic.checks import suitable_protocols
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, roster, subscribed_topics, vote
-from coordinator.core.effects import JoinReply, SyncReply
+from coordinator.core.effects import JoinReply, refused_join, refused_sync
 from coordinator.core.events import JoinGroup
 from coordinator.core.ledger import Departure
 from coordinator.core.plan import assignment_of
@@ -85,9 +85,9 @@ def rename(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> Member:
 def fence_parked(group: ClassicGroup, member: Member, step: Step) -> None:
     join_request = group.members.unpark(member)
     if join_request is not None:
-        step.reply(join_request, JoinReply(ErrorCode.FENCED_INSTANCE_ID, member_id=member.id))
+        step.reply(join_request, refused_join(ErrorCode.FENCED_INSTANCE_ID, member.id))
     if member.sync_request is not None:
-        step.reply(member.sync_request, SyncReply(ErrorCode.FENCED_INSTANCE_ID))
+        step.reply(member.sync_request, refused_sync(ErrorCode.FENCED_INSTANCE_ID))
         member.sync_request = None
 
 

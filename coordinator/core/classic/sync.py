@@ -7,7 +7,7 @@ from coordinator.core.classic.checks import known_member, not_dead, same_generat
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import prepare_rebalance, remove_member
-from coordinator.core.effects import SyncReply
+from coordinator.core.effects import SyncReply, refused_sync
 from coordinator.core.events import SyncGroup
 from coordinator.core.ledger import Departure, Trigger
 from coordinator.core.state import Step
@@ -63,7 +63,7 @@ def same_protocol(group: ClassicGroup, request: SyncGroup) -> None:
 
 def park_sync(member: Member, request: SyncGroup, step: Step) -> None:
     if member.sync_request is not None:
-        step.reply(member.sync_request, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+        step.reply(member.sync_request, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_request = request.request_id
     member.last_seen_ms = step.now_ms
 
@@ -101,8 +101,7 @@ def disarm_when_complete(group: ClassicGroup, step: Step) -> None:
 
 def sync_timer_fired(group: ClassicGroup, step: Step) -> None:
     """Whoever has not fetched its share in time is out, static members and the leader included."""
-    if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_syncs:
-        return
+    assert group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
     late = [member for member in group.members.values() if member.id in group.pending_syncs]
     trigger = sync_timeout(late)
     for member in late:

@@ -275,6 +275,7 @@ class ShardMachine(RuleBasedStateMachine):
         if request_id in self.forgotten:
             return
         assert request_id in self.open, f"request {request_id} was answered twice"
+        assert reply.code is ErrorCode.NONE or reply.message, "a refusal says why"
         request = self.open.pop(request_id)
         if isinstance(request, events.JoinGroup) and isinstance(reply, JoinReply) and reply.member_id:
             who = (reply.member_id, request.group_instance_id, reply.generation)

@@ -1,0 +1,91 @@
+"""What a shard meets only in odd logs and odd schedules, so that no story can tell it."""
+
+import pytest
+
+from assignors.user_data import Subscription, encode_subscription
+from coordinator.core.effects import DescribeReply, HeartbeatReply
+from coordinator.core.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
+from coordinator.core.plan import assignment_of
+from coordinator.core.records import (
+    GroupDeleted,
+    GroupStored,
+    MemberRecord,
+    OffsetDeleted,
+    RebalanceForgotten,
+    Record,
+)
+from coordinator.core.shard import Shard
+from coordinator.core.types import GroupState, Limits, Protocol
+from coordinator.errors import ErrorCode
+
+SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))
+
+
+def stored_member(member_id: str, rebalance_timeout_ms: int = 60_000) -> MemberRecord:
+    return MemberRecord(member_id, None, "client", "host", rebalance_timeout_ms, 10_000, SUBSCRIPTION, b"")
+
+
+def stored_group(leader: str | None, *members: MemberRecord) -> GroupStored:
+    return GroupStored("g", "consumer", 7, "range", leader, 0, members)
+
+
+def loaded(*records: Record) -> Shard:
+    shard = Shard(Limits(), 0)
+    for record in records:
+        shard.apply(record)
+    shard.step(Loaded(), 1_000)
+    return shard
+
+
+@pytest.mark.parametrize("leader", [None, "", "gone"])
+def test_a_record_without_a_leader_gets_the_first_member(leader: str | None) -> None:
+    shard = loaded(stored_group(leader, stored_member("a"), stored_member("b")))
+    reply = shard.step(DescribeGroup(1, "g"), 1_000).replies[0][1]
+    assert isinstance(reply, DescribeReply)
+    assert (reply.state, reply.generation, reply.leader) == ("Stable", 7, "a")
+
+
+def test_a_record_older_than_rebalance_timeouts_takes_the_session_timeout() -> None:
+    shard = loaded(stored_group("a", stored_member("a", rebalance_timeout_ms=-1)))
+    assert shard.groups["g"].max_rebalance_timeout_ms == 10_000
+
+
+@pytest.mark.parametrize("tombstone", [GroupDeleted("g"), OffsetDeleted("g", "t", 0), RebalanceForgotten("g", 3)])
+def test_a_tombstone_of_something_unknown_does_no_harm(tombstone: Record) -> None:
+    shard = loaded(tombstone)
+    assert not shard.groups
+    assert not shard.ledgers
+
+
+def test_a_timer_that_was_set_again_is_stale() -> None:
+    shard = loaded(stored_group("a", stored_member("a")))
+    key = ("session", "g", "a")
+    first = shard.state.deadlines[key]
+    beat = shard.step(Heartbeat(1, "g", "a", None, 7), 5_000)
+    assert beat.replies == [(1, HeartbeatReply())]
+    stale = shard.step(TimerFired(key, first), first)
+    assert (stale.replies, stale.records, stale.timers) == ([], [], {})
+    assert "a" in shard.groups["g"].members
+
+
+def test_a_refused_request_leaves_no_trace() -> None:
+    shard = loaded(stored_group("a", stored_member("a")))
+    before = repr(shard.groups), dict(shard.state.deadlines)
+    offer = (Protocol("sticky", SUBSCRIPTION),)
+    join = JoinGroup(1, "g", "", None, "c", "host", 10_000, 60_000, "consumer", offer, "1")
+    effects = shard.step(join, 2_000)
+    assert [reply.code for _, reply in effects.replies] == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
+    assert not effects.records
+    assert not effects.timers
+    assert (repr(shard.groups), dict(shard.state.deadlines)) == before
+
+
+def test_an_illegal_move_is_a_bug() -> None:
+    group = loaded(stored_group("a", stored_member("a"))).groups["g"]
+    with pytest.raises(AssertionError, match="Stable -> CompletingRebalance is not a legal move"):
+        group.become(GroupState.COMPLETING_REBALANCE, 0)
+
+
+@pytest.mark.parametrize("blob", [b"", b"junk", b"\x00\x01\xff\xff\xff\xff"])
+def test_an_assignment_that_cannot_be_read_is_unknown(blob: bytes) -> None:
+    assert assignment_of(blob) == {}

@@ -113,7 +113,7 @@ class Consumer:
         has gone on without this consumer.
         """
         given = offsets_given(self._core, message, offsets)
-        work = self._core.commit(given)
+        work = self._core.commits.commit(given)
         if asynchronous:
             return self._loop.submit(work)
         self._run(work)
@@ -128,7 +128,7 @@ class Consumer:
 
     def committed(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed, None where nothing is."""
-        return self._run(self._core.committed([TopicPartition(*tp) for tp in partitions]))
+        return self._run(self._core.commits.committed([TopicPartition(*tp) for tp in partitions]))
 
     def position(self, partition: tuple[str, int]) -> int:
         """The offset of the next record that `poll` would hand over."""

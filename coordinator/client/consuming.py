@@ -12,13 +12,15 @@ from typing import Any
 
 from assignors.registry import resolve_all
 from coordinator.client.catalog import Catalog, matching
+from coordinator.client.commits import Commits
 from coordinator.client.config import ConsumerConfig
 from coordinator.client.driver import Callback, MemberDriver, leaving
 from coordinator.client.errors import ClientError, IllegalState, NoOffset, Refused, UnknownTopic
 from coordinator.client.fetcher import Fetcher, PartitionState
 from coordinator.client.group_calls import GroupCalls
-from coordinator.client.log_calls import EARLIEST, LATEST, end_offsets, list_offsets, start_offsets
+from coordinator.client.log_calls import end_offsets, start_offsets
 from coordinator.client.planner import Planner
+from coordinator.client.positions import Positions
 from coordinator.client.transport import Transport, now_ms
 from coordinator.client.types import FencingToken, GroupMetadata, Message, OffsetAndMetadata, TopicPartition
 from coordinator.member import events as ev
@@ -56,8 +58,8 @@ class Consuming:
         self._topics: frozenset[str] = frozenset()
         self._handed: dict[TopicPartition, PartitionState] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._commit_lock = asyncio.Lock()
-        self._resolving: asyncio.Task[None] | None = None
+        self.positions = Positions(self.transport, self.calls, config, self.fetcher, self._found_out)
+        self.commits = Commits(self.calls, config, self.fetcher, self._identity, self._commit_refused)
         self._expired = False
         self._patience_ms: int | None = None
         self.telling = False
@@ -70,6 +72,18 @@ class Consuming:
             (driver is not None and (driver.callbacks or driver.failure)) or self.failure or self.fetcher.failure
         )
         self._wakeup.set()
+
+    def _found_out(self, error: Exception) -> None:
+        """Something in the background that the application must decide on: the next poll raises it."""
+        self.failure = error
+        self.wake()
+
+    def _identity(self) -> GroupMetadata | None:
+        return self.driver.identity if self.driver is not None else None
+
+    def _commit_refused(self, error: Refused, generation: int) -> None:
+        if self.driver is not None:
+            self.driver.refused(error, generation)
 
     # Subscription
 
@@ -95,7 +109,7 @@ class Consuming:
         self._background(self._watch_topics())
         self._background(self._watch_polls())
         if self.config.auto_commits:
-            self._background(self._commit_now_and_then())
+            self._background(self.commits.commit_now_and_then())
 
     def _make_driver(self, calls: GroupCalls, names: Iterable[str]) -> MemberDriver:
         planner = Planner(
@@ -117,7 +131,7 @@ class Consuming:
             self.driver.send(ev.Close())
         elif self.config.auto_commits:
             self._count_as_done()
-            await self._commit_quietly(self._to_commit())
+            await self.commits.commit_quietly(self.commits.to_commit())
 
     async def finish_unsubscribe(self) -> None:
         driver, self.driver = self.driver, None
@@ -150,7 +164,7 @@ class Consuming:
         self.fetcher.add(wanted - self.assigned)
         self.assigned = wanted
         if self.config.auto_commits and not self._tasks:
-            self._background(self._commit_now_and_then())
+            self._background(self.commits.commit_now_and_then())
         self.wake()
 
     # Reading
@@ -198,7 +212,7 @@ class Consuming:
                 if (callback := await self._next_callback()) is not None:
                     return callback
                 self._raise_failure()
-                self._resolve_soon()
+                self.positions.resolve_soon()
                 self.fetcher.refill(self.config.max_poll_records)
                 if self.fetcher.ready or not await self._woken(deadline):
                     return None
@@ -234,7 +248,7 @@ class Consuming:
                     state.revoking = True
             if callback.kind == "revoked" and self.config.auto_commits:
                 try:
-                    await self._commit_quietly(self._to_commit(callback.partitions), self._patience_ms)
+                    await self.commits.commit_quietly(self.commits.to_commit(callback.partitions), self._patience_ms)
                 except asyncio.CancelledError:
                     driver.callbacks.appendleft(callback)
                     raise
@@ -251,7 +265,7 @@ class Consuming:
         if self.driver is not None:
             self.driver.done(callback)
         self.wake()
-        self._resolve_soon()
+        self.positions.resolve_soon()
 
     def _raise_failure(self) -> None:
         driver = self.driver
@@ -276,65 +290,6 @@ class Consuming:
 
     # Positions
 
-    def _resolve_soon(self) -> None:
-        """Not before the application polls or asks: until then it may still seek."""
-        if self._unplaced() and (self._resolving is None or self._resolving.done()):
-            self._resolving = asyncio.create_task(self._resolve())
-
-    def _unplaced(self) -> list[PartitionState]:
-        return [s for s in self.fetcher.states.values() if s.fetch_offset is None and not s.stuck and not s.revoking]
-
-    async def _resolve(self) -> None:
-        """Find out where to begin; try again for as long as the partitions are ours."""
-        backoff = self.transport.backoff()
-        while missing := self._unplaced():
-            try:
-                await self._find_positions(missing)
-            except (NoOffset, Refused) as error:
-                if isinstance(error, Refused) and error.retriable:
-                    await asyncio.sleep(backoff.next_ms() / 1000)
-                    continue
-                self.failure = error
-                for state in missing:
-                    state.stuck = state.fetch_offset is None
-                self.attention = True
-                self._wakeup.set()
-                return
-            except ClientError as error:
-                log.warning("%s", error)
-                await asyncio.sleep(backoff.next_ms() / 1000)
-        self.fetcher.changed()
-
-    async def _find_positions(self, missing: Sequence[PartitionState]) -> None:
-        epochs = {state.tp: state.epoch for state in missing}
-        found: dict[TopicPartition, int] = {}
-        if self.calls is not None:
-            # Where the log did not hold the committed offset, it is of no use.
-            asked = [state.tp for state in missing if not state.reset]
-            for tp, committed in (await self.calls.committed(asked)).items() if asked else ():
-                if committed is not None:
-                    found[tp] = committed.offset
-        on_record = set(found)
-        # Whoever sought in the meantime has decided for himself.
-        if rest := [s.tp for s in missing if s.tp not in found and s.epoch == epochs[s.tp]]:
-            found |= await self._reset_positions(rest)
-        for state in missing:
-            if state.epoch == epochs[state.tp] and state.tp in found:
-                state.fetch_offset = state.position = found[state.tp]
-                state.reset = False
-                state.committed = found[state.tp] if state.tp in on_record else None
-                # So that the next owner begins here too, even if nothing is read before it takes over.
-                state.stored = state.position if self.config.enable_auto_offset_store else None
-
-    async def _reset_positions(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        reset = self.config.auto_offset_reset
-        if reset == "none":
-            named = ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
-            raise NoOffset(f"no offset is committed for {named} and auto.offset.reset=none; seek, or choose a reset")
-        where = EARLIEST if reset == "earliest" else LATEST
-        found = await list_offsets(self.transport, dict.fromkeys(partitions, where))
-        return {tp: at.offset for tp, at in found.items()}
-
     def state_of(self, tp: TopicPartition) -> PartitionState:
         state = self.fetcher.states.get(TopicPartition(*tp))
         if state is None:
@@ -349,9 +304,7 @@ class Consuming:
             self._raise_failure()
             if state.stuck:
                 raise NoOffset(f"{tp[0]}-{tp[1]} has no position; seek first")
-            self._resolve_soon()
-            assert self._resolving is not None
-            await asyncio.wait([self._resolving])
+            await self.positions.resolved()
         return state.position
 
     async def seek(self, tp: TopicPartition, offset: int) -> None:
@@ -400,53 +353,7 @@ class Consuming:
         """What commit() without arguments means: after the last record the application got, or what it stored."""
         if self.config.enable_auto_offset_store:
             self._count_as_done()
-        return self._to_commit()
-
-    def _to_commit(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
-        chosen = self.fetcher.states if partitions is None else partitions
-        states = [self.fetcher.states[tp] for tp in chosen if tp in self.fetcher.states]
-        return {
-            state.tp: OffsetAndMetadata(state.stored)
-            for state in states
-            if state.stored is not None and state.stored != state.committed
-        }
-
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None) -> None:
-        """Commit exactly these, one commit after the other."""
-        if self.calls is None:
-            raise IllegalState("commit() needs a group.id to commit for")
-        if not offsets:
-            return
-        async with self._commit_lock:
-            identity = self.group_metadata() if self.driver is not None else None
-            try:
-                await self.calls.commit(offsets, identity, timeout_ms)
-            except Refused as error:
-                if self.driver is not None and identity is not None:
-                    # No need to wait for the next heartbeat to learn the same.
-                    self.driver.refused(error, identity.generation)
-                raise
-        for tp, offset in offsets.items():
-            if (state := self.fetcher.states.get(tp)) is not None:
-                state.committed = offset.offset
-
-    async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        if self.calls is None:
-            raise IllegalState("committed() needs a group.id to ask about")
-        return await self.calls.committed(partitions)
-
-    async def _commit_quietly(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None
-    ) -> None:
-        try:
-            await self.commit(offsets, timeout_ms)
-        except ClientError as error:
-            log.warning("automatic commit: %s", error)
-
-    async def _commit_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(self.config.auto_commit_interval_ms / 1000)
-            await self._commit_quietly(self._to_commit())
+        return self.commits.to_commit()
 
     # Membership
 
@@ -509,7 +416,7 @@ class Consuming:
         if self.driver is not None:
             self.driver.send(ev.Close(leaving(leave)))
         elif self.config.auto_commits:
-            await self._commit_quietly(self._to_commit(), self._patience_ms)
+            await self.commits.commit_quietly(self.commits.to_commit(), self._patience_ms)
 
     async def closing_callback(self) -> Callback | None:
         """The callbacks still due before the end, one by one."""
@@ -543,14 +450,14 @@ class Consuming:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             # A bug must not stop commits or checks in silence.
-            self.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
-            self.wake()
+            self._found_out(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
     async def _cancel_background(self) -> None:
-        tasks = [*self._tasks, *([self._resolving] if self._resolving is not None else [])]
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.positions.stop()
 
 
 def compiled(pattern: str) -> re.Pattern[str]:

@@ -11,7 +11,7 @@ from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.backoff import Backoff
+from coordinator.member.link import Link
 from coordinator.member.requests import Requests
 from coordinator.member.states import COME_BACK, FORGOTTEN, HEARTBEATING, LOOK_AGAIN, MOVES, REBALANCING, WORKING, State
 from coordinator.member.subscription import Subscriber
@@ -50,12 +50,8 @@ class ClassicMember:
         self._cause = Cause.UNSPECIFIED
         self._cause_detail = ""
         self._leaving = Leaving.DEFAULT
-        self._coordinator_known = False
+        self._link = Link(settings)
         self._requests = Requests()
-        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
-        self._retry_at_ms: int | None = None
-        self._heartbeat_at_ms: int | None = None
-        self._last_heard_ms = 0
         self._now_ms = 0
         self._out: list[act.Action] = []
 
@@ -132,29 +128,29 @@ class ClassicMember:
 
     # Joining
 
-    def _rejoin(self, reason: str, cause: Cause, *, after_ms: int = 0) -> None:
+    def _rejoin(self, reason: str, cause: Cause, *, later: bool = False) -> None:
         """Join (again), at once or after a back-off, letting go first of what must be let go of."""
         self._abandon(RequestKind.JOIN, RequestKind.SYNC)
         self._plan = None
         self._reason = reason[:MAX_REASON]
         self._cause, self._cause_detail = cause, reason
-        if after_ms:
+        if later:
             self._become(State.JOINING)
-            self._retry_at_ms = self._now_ms + after_ms
+            self._link.back_off(self._now_ms)
         else:
             self._try_to_join()
 
     def _try_to_join(self) -> None:
-        self._retry_at_ms = None
+        self._link.retry_at_ms = None
         if self._release_before_join():
             self._become(State.RELEASING)
             return
         self._become(State.JOINING)
-        if not self._coordinator_known:
+        if not self._link.known:
             self._find()
             return
         self._joined_topics = self.topics
-        self._heartbeat_at_ms = None
+        self._link.heartbeat_at_ms = None
         self._abandon(RequestKind.HEARTBEAT)
         offered = self._subscriber.offered(self.owned, self.generation)
         self._out.append(act.SendJoin(self._requests.ask(RequestKind.JOIN), self.member_id, offered, self._reason))
@@ -180,21 +176,21 @@ class ClassicMember:
             self._forget_membership(code)
             self._rejoin(f"the join was refused: {code.name}", Cause.SESSION_EXPIRED)
         elif code in COME_BACK:
-            self._coordinator_known = self._coordinator_known and code not in LOOK_AGAIN
-            self._rejoin(self._reason, self._cause, after_ms=self._backoff.next_ms())
+            self._link.known = self._link.known and code not in LOOK_AGAIN
+            self._rejoin(self._reason, self._cause, later=True)
         else:
             self._fail(code, answer.message)
 
     def _lead_or_follow(self, answer: ev.JoinAnswered) -> None:
-        self._backoff.reset()
+        self._link.well()
         self.member_id, self.generation = answer.member_id, answer.generation
         self._protocol_name = answer.protocol_name
         self._cause, self._cause_detail = answer.cause, answer.cause_detail
         self.rebalance_number = answer.rebalance_number
         self.is_leader = answer.leader == answer.member_id
         # Heartbeats begin here, before the share is known: a slow leader must not cost anyone the session.
-        self._last_heard_ms = self._now_ms
-        self._heartbeat_at_ms = self._now_ms + self.settings.heartbeat_interval_ms
+        self._link.heard(self._now_ms)
+        self._link.schedule_heartbeat(self._now_ms)
         if not self.is_leader:
             self._sync(())
             return
@@ -212,7 +208,7 @@ class ClassicMember:
     def _planned(self, event: ev.Planned | ev.PlanFailed) -> None:
         if isinstance(event, ev.PlanFailed):
             self._plan_again = True
-            self._retry_at_ms = self._now_ms + self._backoff.next_ms()
+            self._link.back_off(self._now_ms)
             return
         if event.partition_counts is not None:
             self._watch.planned(event.partition_counts)
@@ -229,7 +225,7 @@ class ClassicMember:
     def _synced(self, answer: ev.SyncAnswered) -> None:
         code = answer.code
         if code is ErrorCode.NONE:
-            self._backoff.reset()
+            self._link.well()
             self._adopt(answer.assignment)
         elif code in FORGOTTEN:
             self._forget_membership(code)
@@ -237,8 +233,8 @@ class ClassicMember:
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._rejoin("group is already rebalancing", self._cause)
         elif code in COME_BACK:
-            self._coordinator_known = self._coordinator_known and code not in LOOK_AGAIN
-            self._rejoin(f"the sync was refused: {code.name}", self._cause, after_ms=self._backoff.next_ms())
+            self._link.known = self._link.known and code not in LOOK_AGAIN
+            self._rejoin(f"the sync was refused: {code.name}", self._cause, later=True)
         else:
             self._fail(code, answer.message)
 
@@ -312,9 +308,9 @@ class ClassicMember:
     # Liveness
 
     def _heartbeat_answered(self, answer: ev.HeartbeatAnswered) -> None:
-        self._last_heard_ms = self._now_ms
+        self._link.heard(self._now_ms)
         if answer.code is ErrorCode.NONE:
-            self._backoff.reset()
+            self._link.well()
         else:
             self._hear(answer.code, answer.message)
 
@@ -337,7 +333,7 @@ class ClassicMember:
 
     def _forget_membership(self, code: ErrorCode) -> None:
         self.generation = NO_GENERATION
-        self._heartbeat_at_ms = None
+        self._link.heartbeat_at_ms = None
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""
 
@@ -350,7 +346,7 @@ class ClassicMember:
         if self.settings.group_instance_id is None and self.member_id:
             self._out.append(act.SendLeave(self.member_id, reason))
         self._forget_membership(ErrorCode.UNKNOWN_MEMBER_ID)
-        self._retry_at_ms = None
+        self._link.retry_at_ms = None
         self._become(State.EXPIRED)
         if self.owned:
             self._tell(act.Lost, self.owned)
@@ -365,42 +361,35 @@ class ClassicMember:
             self._try_to_join()
 
     def _tick(self) -> None:
-        if self._retry_at_ms is not None and self._now_ms >= self._retry_at_ms:
-            self._retry_at_ms = None
+        if self._link.retry_due(self._now_ms):
             self._retry()
-        if self._silent() and self._coordinator_known:
+        # No heartbeat was answered for a whole session: somebody else may coordinate the group by now.
+        if RequestKind.HEARTBEAT in self._requests and self._now_ms >= self._link.session_end_ms:
             self._coordinator_lost()
-        elif self._may_heartbeat() and self._heartbeat_at_ms is not None and self._now_ms >= self._heartbeat_at_ms:
+        elif self._may_heartbeat() and self._link.heartbeat_due(self._now_ms):
             self._heartbeat()
 
     def _retry(self) -> None:
         if self.state is State.JOINING:
             self._try_to_join()
             return
-        if not self._coordinator_known:
+        if not self._link.known:
             self._find()
         if self._plan is not None and self._plan_again:
             self._plan_again = False
             self._out.append(self._plan)
 
     def _heartbeat(self) -> None:
-        self._heartbeat_at_ms = self._now_ms + self.settings.heartbeat_interval_ms
+        self._link.schedule_heartbeat(self._now_ms)
         self._out.append(act.SendHeartbeat(self._requests.ask(RequestKind.HEARTBEAT), self.member_id, self.generation))
 
     def _may_heartbeat(self) -> bool:
         return (
             self.state in HEARTBEATING
             and self.generation != NO_GENERATION
-            and self._coordinator_known
+            and self._link.known
             and RequestKind.HEARTBEAT not in self._requests
         )
-
-    def _silent(self) -> bool:
-        """No heartbeat was answered for a whole session: somebody else may coordinate the group by now."""
-        return RequestKind.HEARTBEAT in self._requests and self._now_ms >= self._session_end_ms()
-
-    def _session_end_ms(self) -> int:
-        return self._last_heard_ms + self.settings.session_timeout_ms
 
     # The coordinator
 
@@ -409,26 +398,24 @@ class ClassicMember:
             self._out.append(act.FindCoordinator(self._requests.ask(RequestKind.FIND)))
 
     def _coordinator_found(self) -> None:
-        self._coordinator_known = True
-        self._last_heard_ms = max(self._last_heard_ms, self._now_ms)
-        if self.state is State.JOINING and RequestKind.JOIN not in self._requests and self._retry_at_ms is None:
+        self._link.found(self._now_ms)
+        if self.state is State.JOINING and RequestKind.JOIN not in self._requests and self._link.retry_at_ms is None:
             self._try_to_join()
         elif self._may_heartbeat():
             self._heartbeat()
 
     def _coordinator_lost(self) -> None:
-        self._coordinator_known = False
         self._abandon(RequestKind.HEARTBEAT)
-        self._retry_at_ms = self._now_ms + self._backoff.next_ms()
+        self._link.lost(self._now_ms)
 
     def _request_failed(self, kind: RequestKind, failure: ev.RequestFailed) -> None:
         assert kind is not RequestKind.RELEASE, "callbacks do not fail; their edge answers Revoked"
         if not failure.retriable:
             self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, failure.detail)
         elif kind is RequestKind.JOIN or kind is RequestKind.SYNC:
-            self._coordinator_known = False
+            self._link.known = False
             reason = self._reason if kind is RequestKind.JOIN else "the answer to SyncGroup was lost"
-            self._rejoin(reason, self._cause, after_ms=self._backoff.next_ms())
+            self._rejoin(reason, self._cause, later=True)
         else:
             self._coordinator_lost()
 
@@ -442,7 +429,7 @@ class ClassicMember:
             return
         self._abandon(RequestKind.JOIN, RequestKind.SYNC, RequestKind.FIND)
         lost = self.generation == NO_GENERATION or self.rebalancing
-        self._leaving, self._plan, self._retry_at_ms = leaving, None, None
+        self._leaving, self._plan, self._link.retry_at_ms = leaving, None, None
         self._cause, self._cause_detail = Cause.MEMBER_LEFT, "the consumer is being closed"
         self._become(State.CLOSING)
         if self.owned:
@@ -468,7 +455,7 @@ class ClassicMember:
         if self.state is State.CLOSING:
             self._leave_and_close()
             return
-        self._retry_at_ms = self._heartbeat_at_ms = None
+        self._link.retry_at_ms = self._link.heartbeat_at_ms = None
         self.generation = NO_GENERATION
         self._cause, self._cause_detail = Cause.MEMBER_FENCED, message or code.meaning
         if self.owned:
@@ -489,11 +476,11 @@ class ClassicMember:
                 self._out.append(act.Abandon(token))
 
     def _wish_to_wake(self) -> None:
-        wishes = [self._retry_at_ms]
+        wishes = [self._link.retry_at_ms]
         if self._may_heartbeat():
-            wishes.append(self._heartbeat_at_ms)
+            wishes.append(self._link.heartbeat_at_ms)
         if RequestKind.HEARTBEAT in self._requests:
-            wishes.append(self._session_end_ms())
+            wishes.append(self._link.session_end_ms)
         due: Sequence[int] = [wish for wish in wishes if wish is not None]
         if due:
             self._out.append(act.WakeAt(min(due)))

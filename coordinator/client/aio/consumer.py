@@ -78,7 +78,7 @@ class Consumer:
     async def commit(
         self, message: Message | None = None, offsets: Mapping[tuple[str, int], Offset] | None = None
     ) -> None:
-        await self._core.commit(offsets_given(self._core, message, offsets))
+        await self._core.commits.commit(offsets_given(self._core, message, offsets))
 
     def store_offsets(
         self, message: Message | None = None, offsets: Mapping[tuple[str, int], int] | None = None
@@ -87,7 +87,7 @@ class Consumer:
         self._core.store(given | {TopicPartition(*tp): offset for tp, offset in (offsets or {}).items()})
 
     async def committed(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        return await self._core.committed([TopicPartition(*tp) for tp in partitions])
+        return await self._core.commits.committed([TopicPartition(*tp) for tp in partitions])
 
     async def position(self, partition: tuple[str, int]) -> int:
         return await self._core.position(TopicPartition(*partition))

@@ -1,0 +1,79 @@
+"""What a consumer commits, and when: one commit after the other, so that a later one is never overtaken."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from coordinator.client.config import ConsumerConfig
+from coordinator.client.errors import ClientError, IllegalState, Refused
+from coordinator.client.fetcher import Fetcher
+from coordinator.client.group_calls import GroupCalls
+from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+log = logging.getLogger("muster.client")
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class Commits:
+    """`identity` says who commits (None: a simple consumer); `on_refused` hears what it means for the membership."""
+
+    def __init__(
+        self,
+        calls: GroupCalls | None,
+        config: ConsumerConfig,
+        fetcher: Fetcher,
+        identity: Callable[[], GroupMetadata | None],
+        on_refused: Callable[[Refused, int], None],
+    ) -> None:
+        self._calls = calls
+        self._config = config
+        self._fetcher = fetcher
+        self._identity = identity
+        self._on_refused = on_refused
+        self._lock = asyncio.Lock()
+
+    def to_commit(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Positions that are done and not committed yet, of these partitions or of all."""
+        chosen = self._fetcher.states if partitions is None else partitions
+        states = [self._fetcher.states[tp] for tp in chosen if tp in self._fetcher.states]
+        return {
+            state.tp: OffsetAndMetadata(state.stored)
+            for state in states
+            if state.stored is not None and state.stored != state.committed
+        }
+
+    async def commit(self, offsets: Offsets, timeout_ms: int | None = None) -> None:
+        """Commit exactly these, one commit after the other."""
+        if self._calls is None:
+            raise IllegalState("commit() needs a group.id to commit for")
+        if not offsets:
+            return
+        async with self._lock:
+            identity = self._identity()
+            try:
+                await self._calls.commit(offsets, identity, timeout_ms)
+            except Refused as error:
+                if identity is not None:
+                    # No need to wait for the next heartbeat to learn the same.
+                    self._on_refused(error, identity.generation)
+                raise
+        for tp, offset in offsets.items():
+            if (state := self._fetcher.states.get(tp)) is not None:
+                state.committed = offset.offset
+
+    async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        if self._calls is None:
+            raise IllegalState("committed() needs a group.id to ask about")
+        return await self._calls.committed(partitions)
+
+    async def commit_quietly(self, offsets: Offsets, timeout_ms: int | None = None) -> None:
+        try:
+            await self.commit(offsets, timeout_ms)
+        except ClientError as error:
+            log.warning("automatic commit: %s", error)
+
+    async def commit_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
+            await self.commit_quietly(self.to_commit())

@@ -1,0 +1,52 @@
+"""The line to the coordinator: whether it is known, when to try again, when the next heartbeat is due."""
+
+from coordinator.member.backoff import Backoff
+from coordinator.member.types import MemberSettings
+
+
+class Link:
+    """Deadlines only, absolute and in the edge's milliseconds; whoever owns it does the talking."""
+
+    def __init__(self, settings: MemberSettings) -> None:
+        self.known = False
+        self.retry_at_ms: int | None = None
+        self.heartbeat_at_ms: int | None = None
+        self._settings = settings
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self._last_heard_ms = 0
+
+    @property
+    def session_end_ms(self) -> int:
+        """Without an answer until then, somebody else may coordinate the group."""
+        return self._last_heard_ms + self._settings.session_timeout_ms
+
+    def found(self, now_ms: int) -> None:
+        self.known = True
+        self._last_heard_ms = now_ms
+
+    def lost(self, now_ms: int) -> None:
+        self.known = False
+        self.back_off(now_ms)
+
+    def back_off(self, now_ms: int) -> None:
+        """Try again a little later each time, until `well`."""
+        self.retry_at_ms = now_ms + self._backoff.next_ms()
+
+    def well(self) -> None:
+        self._backoff.reset()
+
+    def heard(self, now_ms: int) -> None:
+        self._last_heard_ms = now_ms
+
+    def retry_due(self, now_ms: int) -> bool:
+        """Whether it is time to try again; true once."""
+        if self.retry_at_ms is None or now_ms < self.retry_at_ms:
+            return False
+        self.retry_at_ms = None
+        return True
+
+    def schedule_heartbeat(self, now_ms: int) -> None:
+        self.heartbeat_at_ms = now_ms + self._settings.heartbeat_interval_ms
+
+    def heartbeat_due(self, now_ms: int) -> bool:
+        return self.heartbeat_at_ms is not None and now_ms >= self.heartbeat_at_ms

@@ -218,12 +218,23 @@ def deleted_group(group_id: str, reply: effects.DeleteReply) -> pb.DeletedGroup:
     )
 
 
-def explain_group(group_id: str, reply: effects.ExplainReply, *, with_snapshots: bool) -> pb.ExplainGroupResponse:
-    return pb.ExplainGroupResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
-        rebalances=[rebalance(group_id, entry, with_snapshot=with_snapshots) for entry in reply.entries],
+def explain_group(
+    group_id: str, reply: effects.ExplainReply, *, with_snapshots: bool, room: int
+) -> pb.ExplainGroupResponse:
+    """Newest first, with the snapshots that fit into `room` bytes; that others were left out is said."""
+    response = pb.ExplainGroupResponse(
+        error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message)
     )
+    left_out = 0
+    for entry in reply.entries:
+        size = len(entry.snapshot_json.encode())
+        fits = with_snapshots and size <= room
+        room -= size if fits else 0
+        left_out += with_snapshots and not fits
+        response.rebalances.append(rebalance(group_id, entry, with_snapshot=fits))
+    if left_out:
+        response.error_message = f"{left_out} snapshots did not fit into one answer; ask for one generation at a time"
+    return response
 
 
 def watch_group(notice: effects.GroupChanged, skipped: int) -> pb.WatchGroupResponse:

@@ -97,6 +97,7 @@ class Node:
         await self._listener.announce_shutdown()
         self.methods.drain()
         self._watchers.close()
+        await asyncio.sleep(0)  # handlers that had begun take their place in a flush
         await self._answer_everyone()
         self._ticking.cancel()
         self.broker.close()
@@ -141,6 +142,7 @@ class Node:
             self.driver,
             self._watchers,
             shards=self.engine.shards,
+            snapshot_bytes=self._settings.grpc_max_message_bytes // 2,
             endpoint=lambda: Endpoint(self._settings.node_id, *self.advertised),
             partitions=lambda: self._partitions,
         )

@@ -24,7 +24,11 @@ class Endpoint:
 
 
 class GroupCoordinator:
-    """The handlers. `partitions` gives the catalog's partition counts, `endpoint` what FindCoordinator answers."""
+    """The handlers.
+
+    `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs, `endpoint` is what FindCoordinator
+    answers, `partitions` gives the catalog's partition counts.
+    """
 
     def __init__(
         self,
@@ -32,12 +36,14 @@ class GroupCoordinator:
         watchers: Watchers,
         *,
         shards: int,
+        snapshot_bytes: int,
         endpoint: Callable[[], Endpoint],
         partitions: Callable[[], Mapping[str, int]],
     ) -> None:
         self._driver = driver
         self._watchers = watchers
         self._shards = shards
+        self._snapshot_bytes = snapshot_bytes
         self._endpoint = endpoint
         self._partitions = partitions
 
@@ -132,7 +138,9 @@ class GroupCoordinator:
     async def explain_group(self, request: pb.ExplainGroupRequest, call: Call) -> pb.ExplainGroupResponse:
         event = translate.explain_group(request, self._driver.next_id())
         reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.ExplainReply)
-        return answers.explain_group(event.group_id, reply, with_snapshots=request.include_snapshots)
+        return answers.explain_group(
+            event.group_id, reply, with_snapshots=request.include_snapshots, room=self._snapshot_bytes
+        )
 
     async def watch_group(self, request: pb.WatchGroupRequest, call: Call) -> AsyncIterator[pb.WatchGroupResponse]:
         """The group as it is now, then every change; a group that is not there yet is "Dead"."""

@@ -1,5 +1,7 @@
 """Replies become responses: numbers unchanged, a sentence with every refusal, absence kept absent."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.core import effects
@@ -112,7 +114,7 @@ def test_what_was_never_committed_is_minus_one() -> None:
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_rebalance_is_told_whole_with_its_snapshot_on_request(wanted: bool) -> None:
-    response = answers.explain_group("g", effects.ExplainReply(entries=(ENTRY,)), with_snapshots=wanted)
+    response = answers.explain_group("g", effects.ExplainReply(entries=(ENTRY,)), with_snapshots=wanted, room=1000)
     (told,) = response.rebalances
     assert told.cause == ledger_pb2.REBALANCE_CAUSE_SESSION_EXPIRED
     assert told.outcome == ledger_pb2.REBALANCE_OUTCOME_COMPLETED
@@ -125,6 +127,15 @@ def test_a_rebalance_is_told_whole_with_its_snapshot_on_request(wanted: bool) ->
     assert told.unowned_partition_seconds == 0.7
     assert told.snapshot_json == ("{}" if wanted else "")
     assert list(told.also) == ["c-1 joined"]
+
+
+def test_snapshots_that_do_not_fit_are_left_out_and_counted() -> None:
+    entries = tuple(replace(ENTRY, number=number, snapshot_json="é" * 30) for number in (3, 2, 1))
+    told = answers.explain_group("g", effects.ExplainReply(entries=entries), with_snapshots=True, room=130)
+    assert [bool(entry.snapshot_json) for entry in told.rebalances] == [True, True, False]
+    assert (told.error_code, told.error_message.split(";")[0]) == (0, "1 snapshots did not fit into one answer")
+    without = answers.explain_group("g", effects.ExplainReply(entries=entries), with_snapshots=False, room=0)
+    assert without.error_message == ""
 
 
 def test_a_watcher_hears_of_state_rebalance_and_what_it_missed() -> None:

@@ -79,7 +79,7 @@ SAID: dict[type[Any], Callable[[Any], Message]] = {
     effects.OffsetFetchReply: answers.offset_fetch,
     effects.OffsetDeleteReply: answers.offset_delete,
     effects.ListReply: lambda reply: pb.ListGroupsResponse(groups=map(answers.listed_group, reply.groups)),
-    effects.ExplainReply: lambda reply: answers.explain_group("g", reply, with_snapshots=True),
+    effects.ExplainReply: lambda reply: answers.explain_group("g", reply, with_snapshots=True, room=100),
 }
 
 

@@ -6,12 +6,13 @@
 """
 
 import concurrent.futures
+import time
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.consuming import Consuming
+from coordinator.client.consuming import Consuming, left_of
 from coordinator.client.driver import Callback
 from coordinator.client.listener import Listener, OnChange
 from coordinator.client.log_calls import end_offsets, list_offsets, start_offsets
@@ -77,10 +78,11 @@ class Consumer:
         """The next record; None when none came within `timeout` seconds (None: wait for ever)."""
         core = self._core
         core.begin_poll()
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             if not core.attention and (message := core.pop()) is not None:
                 return message
-            callback = self._run(core.fill(timeout))
+            callback = self._run(core.fill(left_of(deadline)))
             if callback is not None:
                 self._tell(callback)
             elif not core.fetcher.ready:

@@ -7,6 +7,7 @@ interpreter's lock, and that is what makes a loop over single messages fast.
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -214,6 +215,8 @@ class Consuming:
                 self._raise_failure()
                 self.positions.resolve_soon()
                 self.fetcher.refill(self.config.max_poll_records)
+                # However many records wait: heartbeats and fetches get their turn.
+                await asyncio.sleep(0)
                 if self.fetcher.ready or not await self._woken(deadline):
                     return None
         finally:
@@ -273,7 +276,8 @@ class Consuming:
         self.failure = self.fetcher.failure = None
         if error is None and driver is not None:
             # The end of a membership stays true, so it is raised at every poll.
-            error = driver.failure
+            error = driver.failure or driver.trouble
+            driver.trouble = None
         self.wake_attention()
         if error is not None:
             raise error
@@ -465,3 +469,8 @@ def compiled(pattern: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as error:
         raise IllegalState(f"{pattern!r} is not a regular expression: {error}") from None
+
+
+def left_of(deadline: float | None) -> float | None:
+    """Seconds until a deadline of the steady clock; 0 when it has passed."""
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

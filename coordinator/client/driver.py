@@ -58,6 +58,8 @@ class MemberDriver:
     ) -> None:
         self.callbacks: deque[Callback] = deque()
         self.failure: Exception | None = None
+        self.trouble: Exception | None = None
+        """To be raised once; the member goes on trying."""
         self.closed = asyncio.Event()
         self._transport = transport
         self._calls = calls
@@ -71,6 +73,7 @@ class MemberDriver:
         self._plan_task: asyncio.Task[None] | None = None
         self._leave_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._silent_since_ms: int | None = None
 
     @property
     def identity(self) -> GroupMetadata:
@@ -205,6 +208,7 @@ class MemberDriver:
             try:
                 answer = await work
             except Unreachable as error:
+                self._unreachable(error)
                 answer = ev.RequestFailed(token, True, str(error))
             except (TransportRefused, Refused) as error:
                 retriable = isinstance(error, Refused) and error.retriable
@@ -213,10 +217,23 @@ class MemberDriver:
                 # A bug must not leave a member waiting for ever: whoever owns it is told.
                 self._crashed(error)
                 return
+            else:
+                self._silent_since_ms = None
             self._tasks.pop(token, None)
             self.send(answer)
 
         self._tasks[token] = asyncio.create_task(asking())
+
+    def _unreachable(self, error: Unreachable) -> None:
+        """Keep trying; but whoever waits for the very first contact is told after default.api.timeout.ms."""
+        if self._silent_since_ms is None:
+            self._silent_since_ms = now_ms()
+            log.warning("%s; trying again", error)
+        waited_ms = now_ms() - self._silent_since_ms
+        if not self.machine.member_id and waited_ms >= self._config.default_api_timeout_ms:
+            self._silent_since_ms = now_ms()
+            self.trouble = Unreachable(error.address, waited_ms, f"joining group {self.settings.group_id!r}")
+            self._wake_owner()
 
     async def _find(self, action: act.FindCoordinator) -> ev.Event:
         self._calls.forget_coordinator()

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.client.config import ConsumerConfig
 from coordinator.client.errors import CorruptRecords, OffsetOutOfRange, TransportRefused, Unreachable, refusal
@@ -68,8 +69,7 @@ class PartitionState:
         return self.fetch_offset is not None and self.chunk is None and not (self.paused or self.revoking or self.stuck)
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """A record on its way to the application, void when the partition moved to another epoch."""
 
     state: PartitionState
@@ -94,6 +94,12 @@ class Fetcher:
     def start(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Only a bug ends it before `stop` does; the application must not wait for records for ever."""
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self._fail(error)
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -1,6 +1,7 @@
 """The producer: appends records to topics, keyed as Kafka keys them."""
 
 import concurrent.futures
+import contextlib
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -11,6 +12,9 @@ from coordinator.client.errors import ClientError
 from coordinator.client.loop import shared_loop
 from coordinator.client.producing import ANY, Producing, as_bytes
 from coordinator.client.types import RecordMetadata
+
+LAST_CHANCE_S = 1.0
+"""What a producer still tries to deliver when it is left by an error."""
 
 
 class Producer:
@@ -112,5 +116,9 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error (Ctrl-C among them) nobody wants to wait for a node that may be gone.
-        self.close(None if error is None else 1.0)
+        if error is None:
+            self.close()
+            return
+        # After an error (Ctrl-C among them) nobody wants to wait for a node that may be gone, nor to hear of that.
+        with contextlib.suppress(ClientError):
+            self.close(LAST_CHANCE_S)

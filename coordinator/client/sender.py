@@ -15,6 +15,7 @@ from storage.rpc.v1 import broker_service_pb2 as pb
 
 log = logging.getLogger("muster.client")
 
+GIVEN_UP = ClientError("the producer was closed before the record was delivered")
 ACKS = {"all": -1, "1": 1, "0": 0}
 
 
@@ -35,6 +36,7 @@ class Sender:
     def start(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(self._delivered)
 
     def wake(self) -> None:
         self._wake.set()
@@ -50,6 +52,11 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # Whoever waits for one of these must not wait for ever.
+        self._accumulator.begin_flush()
+        while batches := self._accumulator.take(set())[0]:
+            for batch in batches:
+                self._settle(batch, GIVEN_UP)
 
     async def _run(self) -> None:
         while True:
@@ -91,9 +98,9 @@ class Sender:
                 left = [batch for batch in left if batch not in overdue]
                 if left:
                     await asyncio.sleep(backoff.next_ms() / 1000)
-        except Exception as error:
+        except BaseException as error:
             for batch in left:
-                self._settle(batch, error)
+                self._settle(batch, error if isinstance(error, Exception) else GIVEN_UP)
             raise
         finally:
             self._busy.difference_update(batch.tp for batch in batches)

@@ -39,8 +39,7 @@ class RecordMetadata(NamedTuple):
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One record as it was read. `timestamp_ms` is epoch milliseconds."""
 
     topic: str

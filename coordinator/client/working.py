@@ -70,8 +70,9 @@ class Working:
             self._wakeup.clear()
             if (callback := self._taken()) is not None or self.closed:
                 return callback
-            if self.driver.failure is not None:
-                raise self.driver.failure
+            if (error := self.driver.failure or self.driver.trouble) is not None:
+                self.driver.trouble = None
+                raise error
             left = None if deadline is None else deadline - asyncio.get_running_loop().time()
             if left is not None and left <= 0:
                 return None

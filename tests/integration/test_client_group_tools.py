@@ -17,7 +17,9 @@ import pytest
 from coordinator.client import Admin, Consumer, FencingToken, Producer, RebalanceEvent, TopicPartition, Worker, aio
 from coordinator.client.errors import (
     BufferFull,
+    ClientError,
     DeliveryFailed,
+    FencedInstance,
     GroupNotEmpty,
     GroupNotFound,
     IllegalState,
@@ -398,3 +400,62 @@ def test_the_asyncio_worker_runs_until_it_is_closed(node: NodeProcess) -> None:
         assert events == ["gained a", "gained b", "lost a", "lost b"]
 
     on_the_loop(story())
+
+
+# Trouble that an application is told of
+
+
+def test_a_group_that_cannot_be_reached_at_all_is_an_error_after_the_api_timeout(nobody: str) -> None:
+    with Consumer(bootstrap_servers=nobody, group_id="g", default_api_timeout_ms=200) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(Unreachable, match=f"joining group 'g': no answer from {nobody}"):
+            poll_until(lambda: False, consumer, what="the error")
+    with Worker(bootstrap_servers=nobody, group_id="g", default_api_timeout_ms=200) as worker:
+        worker.join(resources=["r"])
+        with pytest.raises(Unreachable, match=nobody):
+            worker.run()
+
+
+def test_a_second_process_under_the_same_instance_id_fences_the_first(node: NodeProcess, topic: str) -> None:
+    lost: list[str] = []
+    first = member(node, topic, group_instance_id="same")
+    first.subscribe([topic], on_lost=lambda _, __, event: lost.append(event.cause.name))
+    poll_until(lambda: len(first.assignment()) == 4, first, what="assigned")
+    second = member(node, topic, group_instance_id="same")
+    second.subscribe([topic])
+    poll_until(lambda: len(second.assignment()) == 4, second, what="taken over")
+    with pytest.raises(FencedInstance, match="same"):
+        poll_until(lambda: False, first, what="the error")
+    assert lost == ["MEMBER_FENCED"]
+    assert first.assignment() == set()
+    first.close()
+    second.close(leave="leave")
+
+
+def test_records_that_were_not_delivered_in_time_fail_their_futures(tmp_path: Path) -> None:
+    with running_node(tmp_path / "data") as node:
+        with Admin(bootstrap_servers=node.address) as admin:
+            admin.create_topic("t")
+        producer = Producer(bootstrap_servers=node.address)
+        producer.send("t", b"first").result(timeout=30)
+        node.kill()
+        future = producer.send("t", b"second")
+        with pytest.raises(ClientError, match="not delivered within"):
+            producer.close(0.1)
+        with pytest.raises(ClientError, match="closed before"):
+            future.result(timeout=30)
+
+
+def test_an_error_is_not_hidden_by_a_producer_that_cannot_deliver(tmp_path: Path) -> None:
+    def interrupted(node: NodeProcess) -> None:
+        with Producer(bootstrap_servers=node.address) as producer:
+            producer.send("t", b"first").result(timeout=30)
+            node.kill()
+            producer.produce("t", b"second")
+            raise KeyboardInterrupt
+
+    with running_node(tmp_path / "data") as node:
+        with Admin(bootstrap_servers=node.address) as admin:
+            admin.create_topic("t")
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(node)

@@ -1,11 +1,12 @@
 """The consumer for asyncio."""
 
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.consuming import Consuming
+from coordinator.client.consuming import Consuming, left_of
 from coordinator.client.driver import Callback
 from coordinator.client.listener import Listener, OnChange
 from coordinator.client.log_calls import end_offsets, list_offsets, start_offsets
@@ -52,10 +53,11 @@ class Consumer:
     async def poll(self, timeout: float | None = None) -> Message | None:
         core = self._core
         core.begin_poll()
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             if not core.attention and (message := core.pop()) is not None:
                 return message
-            callback = await core.fill(timeout)
+            callback = await core.fill(left_of(deadline))
             if callback is not None:
                 await self._tell(callback)
             elif not core.fetcher.ready:

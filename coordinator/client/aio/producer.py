@@ -1,6 +1,7 @@
 """The producer for asyncio."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -10,6 +11,9 @@ from coordinator.client.config import ProducerConfig, load
 from coordinator.client.errors import BufferFull, ClientError
 from coordinator.client.producing import ANY, Producing, as_bytes, size_of
 from coordinator.client.types import RecordMetadata
+
+LAST_CHANCE_S = 1.0
+"""What a producer still tries to deliver when it is left by an error."""
 
 
 class Producer:
@@ -86,7 +90,12 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close(None if error is None else 1.0)
+        if error is None:
+            await self.close()
+            return
+        # After an error (Ctrl-C among them) nobody wants to wait for a node that may be gone, nor to hear of that.
+        with contextlib.suppress(ClientError):
+            await self.close(LAST_CHANCE_S)
 
     async def _room_for(self, size: int) -> None:
         core = self._core

@@ -41,7 +41,8 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    code = guarded(lambda: cli.main(args=None if arguments is None else list(arguments), standalone_mode=False))
+    args = None if arguments is None else list(arguments)
+    code = guarded(lambda: cli.main(args=args, prog_name="muster", standalone_mode=False))
     flush()
     return code
 

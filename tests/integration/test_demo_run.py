@@ -1,0 +1,102 @@
+"""`muster demo` on a small input: the whole story, and nothing left behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+MUSTER = str(Path(sys.executable).with_name("muster"))
+PATIENCE_S = 100
+LINES = 3_000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Sessions of very different length, so that partitions are skewed."""
+    file = tmp_path / "input.log"
+    file.write_text("".join(f"session[{(number * number) % 97}] line {number}\n" for number in range(LINES)))
+    return file
+
+
+@pytest.fixture
+def own_temp(tmp_path: Path) -> Path:
+    folder = tmp_path / "temp"
+    folder.mkdir()
+    return folder
+
+
+def start(temp: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [MUSTER, "demo", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(temp), "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def figure(out: str, name: str) -> int:
+    found = re.search(rf"^\s*{name}\s+([\d,]+)", out, re.MULTILINE)
+    assert found is not None, out
+    return int(found[1].replace(",", ""))
+
+
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
+def test_a_worker_is_killed_and_no_line_is_lost(assignor: str, log: Path, own_temp: Path) -> None:
+    arguments = ("--input", str(log), "--key-regex", r"session\[(\d+)\]", "--assignor", assignor)
+    process = start(own_temp, *arguments)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, out + err
+    assert err == ""
+    assert figure(out, "lines produced") == LINES
+    assert figure(out, "distinct lines consumed") == LINES
+    assert (figure(out, "lost"), figure(out, "altered"), figure(out, "left to commit")) == (0, 0, 0)
+    assert "SIGKILL to worker-2" in out
+    assert "cause    session expired   by worker-2 at 127.0.0.1" in out
+    assert re.search(r"cause    member joined   by worker-4", out)
+    assert f"assignor {assignor}" in out
+    assert list(own_temp.iterdir()) == []
+
+
+def test_a_single_worker_and_a_single_partition_are_enough(log: Path, own_temp: Path) -> None:
+    process = start(own_temp, "--input", str(log), "--workers", "1", "--partitions", "1", "--keep")
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, out + err
+    assert figure(out, "lost") == 0
+    kept = next(own_temp.iterdir())
+    assert f"kept: {kept}" in err
+    assert (kept / "data" / "meta.properties").exists()
+    assert (kept / "worker-1.report").stat().st_size > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_takes_everything_with_it(number: signal.Signals, log: Path, own_temp: Path) -> None:
+    process = start(own_temp, "--input", str(log))
+    assert process.stdout is not None
+    said = ""
+    while "workers started" not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    node = re.search(r"node at \S+ \(pid (\d+)\)", said)
+    assert node is not None
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert list(own_temp.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(node[1]), 0)
+
+
+def test_nothing_is_left_in_the_systems_own_temporary_directory(log: Path) -> None:
+    before = set(Path(tempfile.gettempdir()).glob("muster-demo-*"))
+    process = start(Path(tempfile.gettempdir()), "--input", str(log), "--workers", "0")
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 2
+    assert set(Path(tempfile.gettempdir()).glob("muster-demo-*")) - before == set()

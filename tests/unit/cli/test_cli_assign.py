@@ -1,0 +1,107 @@
+"""`muster assign` as a filter: answers in step, faults by line."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from coordinator.cli.errors import Exit
+from coordinator.cli.main import main
+
+GOOD = '{"assignor":"range","topics":{"t":3},"members":[{"id":"a","topics":["t"]},{"id":"b","topics":["t"]}]}'
+PLAN = {"a": {"t": [0, 1]}, "b": {"t": [2]}}
+
+PLUGINS = """
+import time
+from assignors.api import RebalanceProtocol
+
+class Base:
+    name = "mine"
+    protocol = RebalanceProtocol.EAGER
+
+class Twice(Base):
+    def assign(self, snapshot):
+        return {member.id: {"t": [0, 1, 2]} for member in snapshot.members}
+
+class Forgets(Base):
+    def assign(self, snapshot):
+        return {"a": {"t": [0]}, "b": {}}
+
+class Raises(Base):
+    def assign(self, snapshot):
+        raise RuntimeError("out of cheese")
+
+class Hangs(Base):
+    def assign(self, snapshot):
+        while True:
+            pass
+"""
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "bad_plugins.py").write_text(PLUGINS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "bad_plugins"
+
+
+def assign(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str
+) -> tuple[int, list[str], str]:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    code = main(["assign", *options])
+    out, err = capsys.readouterr()
+    return code, out.splitlines(), err
+
+
+def test_each_problem_gets_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines, err = assign(f"{GOOD}\n\n{GOOD}\n", monkeypatch, capsys)
+    assert (code, err) == (Exit.OK, "")
+    assert [json.loads(line) for line in lines] == [PLAN, PLAN]
+
+
+def test_the_option_overrules_the_problem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _, lines, _ = assign(
+        GOOD, monkeypatch, capsys, "--assignor", "org.apache.kafka.clients.consumer.RoundRobinAssignor"
+    )
+    assert json.loads(lines[0]) == {"a": {"t": [0, 2]}, "b": {"t": [1]}}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 2: not JSON"),
+        ("[1]", "line 2: a JSON list, expected an object"),
+        ("{}", "line 2: problem: 'topics' is missing"),
+        ('{"topics":{"t":-1},"members":[]}', "line 2: topics.t"),
+        ('{"assignor":"rnge","topics":{},"members":[]}', "line 2: assignor 'rnge'"),
+        ('{"topics":{},"members":[]}', "names no assignor"),
+    ],
+)
+def test_a_bad_line_is_named_and_answered_with_an_empty_line_while_the_others_are_solved(
+    line: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, lines, err = assign(f"{GOOD}\n{line}\n{GOOD}\n", monkeypatch, capsys)
+    assert code == Exit.USAGE
+    assert [json.loads(answer) if answer else None for answer in lines] == [PLAN, None, PLAN]
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("Twice", "gave t-0 twice: to 'a' and 'b'"),
+        ("Forgets", "forgot t-1, t-2"),
+        ("Raises", "out of cheese"),
+        ("Hangs", "gave no plan within 0.2 s"),
+    ],
+)
+def test_a_bad_plugin_is_named_and_exits_with_1(
+    kind: str, said: str, plugins: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, lines, err = assign(GOOD, monkeypatch, capsys, "--assignor", f"{plugins}:{kind}", "--deadline", "0.2")
+    assert (code, lines) == (Exit.FAILURE, [""])
+    assert "line 1: assignor 'mine'" in err
+    assert said in err

@@ -1,0 +1,83 @@
+"""Rows as people and programs get them."""
+
+import json
+
+import pytest
+import yaml
+
+from coordinator.cli.output import Column, console, show
+from coordinator.cli.words import Names, spans
+
+ROWS = [
+    {"group": "blue", "lag": 3, "owners": ["a", "b"], "host": None},
+    {"group": "red, white", "lag": 0, "owners": [], "host": "h"},
+]
+COLUMNS = [
+    Column("GROUP", "group"),
+    Column("LAG", "lag"),
+    Column("OWNERS", "owners"),
+    Column("HOST", "host", wide=True),
+]
+
+
+def shown(style: str, capsys: pytest.CaptureFixture[str]) -> str:
+    show(ROWS, COLUMNS, style)
+    return capsys.readouterr().out
+
+
+def test_a_table_away_from_a_terminal_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown("table", capsys) == "GROUP       LAG  OWNERS\nblue        3    a,b\nred, white  0    -\n"
+
+
+def test_wide_adds_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown("wide", capsys).splitlines()[0] == "GROUP       LAG  OWNERS  HOST"
+
+
+def test_json_and_yaml_hold_every_column_with_its_type(capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(shown("json", capsys)) == ROWS
+    assert yaml.safe_load(shown("yaml", capsys)) == ROWS
+
+
+def test_csv_quotes_what_needs_it_and_leaves_absent_values_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown("csv", capsys) == 'group,lag,owners,host\nblue,3,"a,b",\n"red, white",0,-,h\n'
+
+
+def test_no_rows_still_have_a_heading_in_a_table_and_an_empty_list_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    show([], COLUMNS, "table")
+    show([], COLUMNS, "json")
+    assert capsys.readouterr().out == "GROUP  LAG  OWNERS\n[]\n"
+
+
+def test_no_color_is_honoured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert console().color_system is not None
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert console().no_color
+
+
+ONE = "pay-1f0e5d3c-0000-4000-8000-000000000001"
+TWO = "pay-2f0e5d3c-0000-4000-8000-000000000002"
+OTHER = "ship-3f0e5d3c-0000-4000-8000-000000000003"
+
+
+def test_members_are_called_by_their_client_id_where_that_is_enough() -> None:
+    names = Names([ONE, TWO, OTHER, "static", ""])
+    assert [names[member] for member in (ONE, TWO, OTHER, "static", "")] == [
+        "pay-1f0e",
+        "pay-2f0e",
+        "ship",
+        "static",
+        "",
+    ]
+    assert names.in_text(f"{ONE} gave way to {OTHER}") == "pay-1f0e gave way to ship"
+
+
+def test_full_names_stay_full() -> None:
+    assert Names([ONE], full=True)[ONE] == ONE
+
+
+@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([1, 0], "0,1"), ([5, 1, 2, 3], "1-3,5")])
+def test_spans_of_partitions(numbers: list[int], text: str) -> None:
+    assert spans(numbers) == text

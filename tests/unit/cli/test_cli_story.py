@@ -1,0 +1,93 @@
+"""A ledger entry as people read it."""
+
+from coordinator.cli.groups.explain import document
+from coordinator.cli.groups.story import MAX_MOVE_LINES, names_of, told
+from coordinator.rpc.v1 import ledger_pb2 as pb
+
+KILLED = "worker-2-1f0e5d3c-0000-4000-8000-000000000002"
+LEFT = "worker-1-2f0e5d3c-0000-4000-8000-000000000001"
+
+
+def entry() -> pb.Rebalance:
+    found = pb.Rebalance(
+        group_id="demo",
+        number=2,
+        previous_generation=1,
+        generation=2,
+        protocol_name="sticky",
+        cause=pb.REBALANCE_CAUSE_SESSION_EXPIRED,
+        culprit=KILLED,
+        culprit_client_host="10.0.0.2",
+        detail=f"member {KILLED} was not heard of for 3000 ms",
+        outcome=pb.REBALANCE_OUTCOME_COMPLETED,
+        started_at_ms=1_750_000_000_000,
+        ended_at_ms=1_750_000_000_420,
+        unowned_partition_seconds=6.84,
+        also=[f"member {LEFT} rejoined"],
+    )
+    found.phases.add(name="join", duration_ms=400, waited_for=["x", LEFT])
+    found.phases.add(name="plan", duration_ms=20, waited_for=[LEFT])
+    for partition, unowned_ms in ((4, 3420), (5, 3420), (6, -1)):
+        found.moves.add(
+            topic="t", partition=partition, source=KILLED, target=LEFT, unowned_ms=unowned_ms, why="expired"
+        )
+    found.moves.add(topic="t", partition=7, source=KILLED, target="", unowned_ms=-1, why="withheld")
+    found.members.add(member_id=LEFT).assigned.add(topic="t", partitions=[4, 5, 6])
+    return found
+
+
+def story(found: pb.Rebalance, *, full: bool = False) -> str:
+    return "\n".join(line.plain for line in told(found, names_of([found], full=full)))
+
+
+def test_cause_culprit_phases_moves_and_unowned_times_are_told() -> None:
+    text = story(entry())
+    assert "Rebalance 2   generation 1 -> 2" in text
+    assert "took 420 ms   completed" in text
+    assert "cause    session expired   by worker-2 at 10.0.0.2" in text
+    assert "why      member worker-2 was not heard of for 3000 ms" in text
+    assert "join 400 ms (last to join worker-1)   plan 20 ms (planned by worker-1)" in text
+    assert "assignor sticky" in text
+    assert "4 partitions, 6.84 partition-seconds unowned" in text
+    assert "t[4-6]   worker-2 -> worker-1   unowned 3.42 s   expired" in text
+    assert "t[7]   worker-2 -> nobody   withheld" in text
+    assert "also     member worker-1 rejoined" in text
+
+
+def test_full_names_are_shown_when_asked_for() -> None:
+    assert f"by {KILLED} at 10.0.0.2" in story(entry(), full=True)
+
+
+def test_a_partition_that_still_waits_for_its_owner_says_so() -> None:
+    found = entry()
+    del found.moves[:]
+    found.moves.add(topic="t", partition=1, source="", target=LEFT, unowned_ms=-1)
+    assert "t[1]   nobody -> worker-1   still unowned" in story(found)
+
+
+def test_many_moves_are_cut_with_a_remark() -> None:
+    found = entry()
+    for number in range(40):
+        found.moves.add(topic=f"t{number:02}", partition=0, source=KILLED, target=LEFT, unowned_ms=1)
+    assert f"... and {42 - MAX_MOVE_LINES} lines more; -o json shows them all" in story(found)
+
+
+def test_the_clients_own_reason_is_told_unless_the_sentence_has_it() -> None:
+    found = entry()
+    found.client_reason = "poll timeout"
+    assert 'said     "poll timeout"' in story(found)
+    found.detail += ": poll timeout"
+    assert "said" not in story(found)
+
+
+def test_json_holds_every_field_numbers_as_numbers_and_the_snapshot_unpacked() -> None:
+    found = entry()
+    found.snapshot_json = '{"topics": {"t": 8}}'
+    told_to_programs = document(found)
+    assert told_to_programs["number"] == 2
+    assert told_to_programs["cause"] == "SESSION_EXPIRED"
+    assert told_to_programs["outcome"] == "COMPLETED"
+    assert told_to_programs["phases"][0] == {"name": "join", "duration_ms": 400, "waited_for": ["x", LEFT]}
+    assert told_to_programs["moves"][2]["unowned_ms"] == -1
+    assert told_to_programs["client_reason"] == ""
+    assert told_to_programs["snapshot"] == {"topics": {"t": 8}}

@@ -1,0 +1,181 @@
+"""What the command line says to wrong input, and what it costs to ask for help."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+
+from coordinator.cli.errors import CommandError, Exit, Unhealthy, exit_code_of, guarded
+from coordinator.cli.lazy import LazyGroup
+from coordinator.cli.main import cli, main
+from coordinator.client import errors as client
+from storage.errors import DataDirectoryError, StorageError
+
+HEAVY = {"grpc", "pydantic", "numpy", "rich", "yaml", "structlog", "asyncio", "google.protobuf", "uvloop", "storage"}
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["groups", "--help"], ["serv"]])
+def test_help_and_typing_errors_import_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys; from coordinator.cli.main import main; "
+        f"main({arguments!r}); print(*sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.splitlines()[-1] == ""
+
+
+def test_help_names_every_command_that_is_not_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+    assert code == Exit.OK
+    assert isinstance(cli, LazyGroup)
+    shown = {line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line.startswith("  ") and line}
+    assert set(cli.list_commands(click.Context(cli))) <= shown
+    assert "demo-worker" not in shown
+
+
+def test_every_lazy_command_can_be_imported_and_has_a_help_text() -> None:
+    def commands(group: click.Group) -> list[click.Command]:
+        context = click.Context(group)
+        names = list(group.lazy) if isinstance(group, LazyGroup) else group.list_commands(context)
+        found = [group.get_command(context, name) for name in names]
+        below = [deeper for command in found if isinstance(command, click.Group) for deeper in commands(command)]
+        return [command for command in found if command is not None] + below
+
+    everything = commands(cli)
+    assert len(everything) > 15
+    assert [command.name for command in everything if not (command.help or "").strip()] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["serv"], "there is no command 'muster serv'; did you mean 'serve'?"),
+        (["quux"], "there is no command 'muster quux'; expected one of serve, demo"),
+        (["groups", "explian", "g"], "there is no command 'muster groups explian'; did you mean 'explain'?"),
+        (["topics", "create"], "Missing argument 'NAME'"),
+        (["topics", "create", "t", "--partitons", "3"], "Did you mean '--partitions'?"),
+        (["topics", "create", "t", "--partitions", "0"], "0 is not in the range x>=1"),
+        (["topics", "list", "-o", "xml"], "'xml' is not one of 'table', 'wide', 'json', 'yaml', 'csv'"),
+        (["topics", "list", "--set", "acks"], "'acks' is no setting; expected key=value"),
+        (["groups", "describe"], "no group is named; expected GROUP"),
+        (["groups", "describe", "a", "--group", "b"], "two groups are named, 'a' and 'b'; expected one"),
+        (["groups", "reset-offsets", "g", "--topic", "t"], "no position is given"),
+        (["groups", "reset-offsets", "g", "--topic", "t", "--to", "noon"], "'noon' is no position; expected start"),
+        (["groups", "reset-offsets", "g", "--to", "start"], "expected --topic or --all-topics"),
+        (["assign", "--assignor", "rnge"], "did you mean 'range'?"),
+        (["demo", "--workers", "0"], "0 is not in the range 1<=x<=16"),
+        (["demo", "--assignor", "stiky"], "did you mean 'sticky'?"),
+        (["demo", "--input", "/nonexistent/lines"], "cannot read /nonexistent/lines: No such file"),
+        (["demo", "--key-regex", "("], "'(' is no regular expression"),
+        (["produce", "--topic", "t", "/nonexistent/lines"], "No such file or directory"),
+    ],
+)
+def test_wrong_usage_is_one_line_with_a_remedy_and_exit_code_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (Exit.USAGE, "")
+    assert err.startswith("error: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["serve", "--set", "group.max.siz=3"],
+            "--set: group.max.siz is no setting of this node; did you mean group.max.size?",
+        ),
+        (["serve", "--set", "group.max.size=many"], "group.max.size is 'many', expected a whole number from 1"),
+        (["serve", "--listen", "nowhere"], "listeners is 'nowhere', expected HOST:PORT"),
+        (["serve", "--config", "/nonexistent/file"], "cannot read the settings in /nonexistent/file"),
+        (["topics", "list", "--set", "clientid=x"], "client.id"),
+        (["topics", "list", "--bootstrap", "nowhere"], "'nowhere' is not HOST:PORT"),
+        (["consume", "--topic", "t", "--set", "auto.offset.reset=middle"], "auto.offset.reset"),
+    ],
+)
+def test_wrong_settings_and_properties_exit_with_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, *arguments)
+    assert code == Exit.USAGE
+    assert err.startswith("error: ")
+    assert said in err
+
+
+def test_a_settings_file_is_named_with_the_line_of_the_mistake(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path_factory.mktemp("etc") / "coordinator.properties"
+    file.write_text("node.id=1\nlog.dir=/tmp/x\n")
+    code, _, err = run(capsys, "serve", "--config", str(file))
+    assert code == Exit.USAGE
+    assert f"{file}:2: log.dir is no setting of this node; did you mean log.dirs?" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (client.ConfigError("x"), Exit.USAGE),
+        (client.InvalidTopic(17, "INVALID_TOPIC_EXCEPTION", "x"), Exit.USAGE),
+        (client.UnknownTopic(3, "UNKNOWN_TOPIC_OR_PARTITION", "x"), Exit.NOT_FOUND),
+        (client.GroupNotFound(69, "GROUP_ID_NOT_FOUND", "x"), Exit.NOT_FOUND),
+        (client.TopicExists(36, "TOPIC_ALREADY_EXISTS", "x"), Exit.CONFLICT),
+        (client.GroupNotEmpty(68, "NON_EMPTY_GROUP", "x"), Exit.CONFLICT),
+        (client.Unreachable("127.0.0.1:1", 5, "asking"), Exit.UNHEALTHY),
+        (client.MessageTooLarge(10, "MESSAGE_TOO_LARGE", "x"), Exit.FAILURE),
+        (DataDirectoryError("held", 17), Exit.CONFLICT),
+        (DataDirectoryError("foreign"), Exit.FAILURE),
+        (StorageError("disk"), Exit.FAILURE),
+        (CommandError("x"), Exit.FAILURE),
+        (Unhealthy("x"), Exit.UNHEALTHY),
+        (KeyError("a bug"), None),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(error: Exception, code: Exit | None) -> None:
+    assert exit_code_of(error) is code
+
+
+def raiser(error: BaseException) -> Callable[[], object]:
+    def fail() -> object:
+        raise error
+
+    return fail
+
+
+def test_an_expected_error_is_printed_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(raiser(CommandError("a is wrong", "expected b", "do c\nd is wrong as well"))) == Exit.FAILURE
+    assert capsys.readouterr().err == "error: a is wrong; expected b; do c\nerror: d is wrong as well\n"
+
+
+def test_a_bug_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        guarded(raiser(ZeroDivisionError()))
+
+
+def test_ctrl_c_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(raiser(KeyboardInterrupt())) == Exit.INTERRUPTED
+    assert capsys.readouterr().err == ""
+
+
+def test_an_unreachable_node_is_named_and_exits_with_4(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "topics", "list", "--bootstrap", "127.0.0.1:1", "--set", "default.api.timeout.ms=200")
+    assert code == Exit.UNHEALTHY
+    assert "listing topics: no answer from 127.0.0.1:1" in err
+    assert "muster serve" in err
+
+
+def test_the_environment_names_the_node(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("MUSTER_BOOTSTRAP", "127.0.0.1:2")
+    code, _, err = run(capsys, "health", "--timeout", "0.05")
+    assert code == Exit.UNHEALTHY
+    assert "127.0.0.1:2 gave no answer within 0.05 s" in err

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,7 +26,6 @@ from coordinator.server.status import DETAILS_KEY
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_S = 30
 HEARTBEAT = "/coordinator.rpc.v1.GroupCoordinator/Heartbeat"
 WATCH = "/coordinator.rpc.v1.GroupCoordinator/WatchGroup"
 QUICK = TransportLimits(
@@ -37,23 +36,7 @@ QUICK = TransportLimits(
     keepalive_timeout_ms=1_000,
     min_ping_interval_ms=500,
 )
-Story = Callable[[], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    """One event loop for all: several loops in a process share grpcio's poller and disturb each other."""
-    with asyncio.Runner() as runner:
-        yield runner
-
-
-@pytest.fixture
-def run(runner: asyncio.Runner) -> Callable[[Story], None]:
-    async def bounded(story: Story) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await story()
-
-    return lambda story: runner.run(bounded(story))
+Run = Callable[[Callable[[], Any]], None]
 
 
 @dataclass
@@ -146,7 +129,7 @@ async def refused(channel: grpc.aio.Channel, group_id: str) -> grpc.aio.AioRpcEr
     return refusal.value
 
 
-def test_a_handler_sees_who_calls(run: Callable[[Story], None]) -> None:
+def test_a_handler_sees_who_calls(run: Run) -> None:
     async def story() -> None:
         async with edge() as served, served.channel() as channel:
             stub = pb_grpc.GroupCoordinatorStub(channel)
@@ -157,7 +140,7 @@ def test_a_handler_sees_who_calls(run: Callable[[Story], None]) -> None:
     run(story)
 
 
-def test_a_malformed_request_is_an_invalid_argument_with_details(run: Callable[[Story], None]) -> None:
+def test_a_malformed_request_is_an_invalid_argument_with_details(run: Run) -> None:
     async def story() -> None:
         async with edge() as served, served.channel() as channel:
             error = await refused(channel, "malformed")
@@ -170,7 +153,7 @@ def test_a_malformed_request_is_an_invalid_argument_with_details(run: Callable[[
     run(story)
 
 
-def test_bytes_that_are_no_message_are_the_clients_fault(run: Callable[[Story], None]) -> None:
+def test_bytes_that_are_no_message_are_the_clients_fault(run: Run) -> None:
     async def story() -> None:
         async with edge() as served, served.channel() as channel:
             with pytest.raises(grpc.aio.AioRpcError) as refusal:
@@ -181,7 +164,7 @@ def test_bytes_that_are_no_message_are_the_clients_fault(run: Callable[[Story], 
     run(story)
 
 
-def test_a_reached_limit_says_when_to_try_again(run: Callable[[Story], None]) -> None:
+def test_a_reached_limit_says_when_to_try_again(run: Run) -> None:
     async def story() -> None:
         async with edge() as served, served.channel() as channel:
             error = await refused(channel, "overloaded")
@@ -192,9 +175,7 @@ def test_a_reached_limit_says_when_to_try_again(run: Callable[[Story], None]) ->
     run(story)
 
 
-def test_a_bug_leaks_nothing_but_a_reference_into_the_log(
-    run: Callable[[Story], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bug_leaks_nothing_but_a_reference_into_the_log(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     async def story() -> None:
         async with edge() as served, served.channel() as channel:
             error = await refused(channel, "bug")
@@ -209,7 +190,7 @@ def test_a_bug_leaks_nothing_but_a_reference_into_the_log(
     run(story)
 
 
-def test_messages_above_the_limit_are_refused_both_ways(run: Callable[[Story], None]) -> None:
+def test_messages_above_the_limit_are_refused_both_ways(run: Run) -> None:
     async def story() -> None:
         async with edge() as served, served.channel() as channel:
             assert (await refused(channel, "x" * (2 << 20))).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -219,7 +200,7 @@ def test_messages_above_the_limit_are_refused_both_ways(run: Callable[[Story], N
     run(story)
 
 
-def test_an_unknown_method_is_unimplemented(run: Callable[[Story], None]) -> None:
+def test_an_unknown_method_is_unimplemented(run: Run) -> None:
     async def story() -> None:
         async with edge() as served, served.channel() as channel:
             with pytest.raises(grpc.aio.AioRpcError) as refusal:
@@ -229,7 +210,7 @@ def test_an_unknown_method_is_unimplemented(run: Callable[[Story], None]) -> Non
     run(story)
 
 
-def test_a_burst_of_two_thousand_waiting_calls_is_answered_whole(run: Callable[[Story], None]) -> None:
+def test_a_burst_of_two_thousand_waiting_calls_is_answered_whole(run: Run) -> None:
     """By default grpcio throws away calls at random above 1,000 pending ones, with the status CANCELLED."""
 
     async def story() -> None:
@@ -260,7 +241,7 @@ asyncio.run(main())
 """
 
 
-def test_a_frozen_peer_is_noticed(run: Callable[[Story], None]) -> None:
+def test_a_frozen_peer_is_noticed(run: Run) -> None:
     """`keepalive_timeout_ms` alone does nothing before 60 s; the ping timeout is what counts."""
 
     async def story() -> None:
@@ -283,7 +264,7 @@ def test_a_frozen_peer_is_noticed(run: Callable[[Story], None]) -> None:
     run(story)
 
 
-def test_a_second_server_on_the_same_port_is_refused(run: Callable[[Story], None]) -> None:
+def test_a_second_server_on_the_same_port_is_refused(run: Run) -> None:
     """grpcio shares ports by default, and a second server would take half of the connections."""
 
     async def story() -> None:
@@ -313,7 +294,7 @@ async def futures_waited_on(methods: int, monkeypatch: pytest.MonkeyPatch) -> se
 
 
 def test_accepting_a_call_costs_the_same_however_many_methods_there_are(
-    run: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With registered methods grpcio waits on one future per method for every call that it accepts."""
 
@@ -325,7 +306,7 @@ def test_accepting_a_call_costs_the_same_however_many_methods_there_are(
     run(story)
 
 
-def test_draining_refuses_new_calls_and_lets_the_others_finish(run: Callable[[Story], None]) -> None:
+def test_draining_refuses_new_calls_and_lets_the_others_finish(run: Run) -> None:
     async def story() -> None:
         async with edge() as served, served.channel() as channel:
             stub = pb_grpc.GroupCoordinatorStub(channel)
@@ -345,7 +326,7 @@ def test_draining_refuses_new_calls_and_lets_the_others_finish(run: Callable[[St
     run(story)
 
 
-def test_health_turns_to_not_serving_before_the_port_closes(run: Callable[[Story], None]) -> None:
+def test_health_turns_to_not_serving_before_the_port_closes(run: Run) -> None:
     async def story() -> None:
         async with edge() as served, served.channel() as channel:
             stub = health_pb2_grpc.HealthStub(channel)

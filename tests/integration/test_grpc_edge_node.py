@@ -1,12 +1,7 @@
-"""A whole node on loopback: groups over gRPC, clients that vanish, ordered shutdown, refused starts."""
+"""A whole node on loopback: groups over gRPC, bounds, ordered shutdown, refused starts."""
 
 import asyncio
-import json
-import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +10,6 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from coordinator.config import Settings, load_settings
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import ledger_pb2
@@ -26,128 +20,22 @@ from coordinator.server.listener import AddressTaken
 from storage.errors import DataDirectoryError
 from storage.rpc.v1 import broker_service_pb2 as storage_pb
 from storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
+from tests.support.grpc_node import (
+    commit,
+    connected,
+    create_topic,
+    groups,
+    join_request,
+    lone_member,
+    parked_join,
+    serving,
+    settings,
+    state_of,
+)
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_S = 60
-Story = Callable[[], Coroutine[Any, Any, None]]
-Run = Callable[[Story], None]
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    """One event loop for all: several loops in a process share grpcio's poller and disturb each other."""
-    with asyncio.Runner() as runner:
-        yield runner
-
-
-@pytest.fixture
-def run(runner: asyncio.Runner) -> Run:
-    async def bounded(story: Story) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await story()
-
-    return lambda story: runner.run(bounded(story))
-
-
-def settings(data: Path, **more: str) -> Settings:
-    """A small node on a free port, whose groups form at once."""
-    given = {
-        "log.dirs": str(data),
-        "listeners": "127.0.0.1:0",
-        "offsets.topic.num.partitions": "4",
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    return load_settings(None, given | {key.replace("_", "."): value for key, value in more.items()})
-
-
-@asynccontextmanager
-async def serving(data: Path, **more: str) -> AsyncIterator[Node]:
-    node = Node(settings(data, **more))
-    await node.start()
-    try:
-        yield node
-    finally:
-        await node.stop()
-
-
-@asynccontextmanager
-async def connected(node: Node) -> AsyncIterator[grpc.aio.Channel]:
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{node.bound.port}") as channel:
-        yield channel
-
-
-@asynccontextmanager
-async def groups(data: Path, **more: str) -> AsyncIterator[tuple[Node, GroupCoordinatorStub]]:
-    async with serving(data, **more) as node, connected(node) as channel:
-        yield node, GroupCoordinatorStub(channel)
-
-
-def join_request(member_id: str = "", group_id: str = "g") -> pb.JoinGroupRequest:
-    return pb.JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=60_000,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=[pb.JoinGroupProtocol(name="range", metadata=b"")],
-        client_id="c",
-        reason="test",
-    )
-
-
-async def new_member_id(stub: GroupCoordinatorStub) -> str:
-    """A member id by the two-step join."""
-    first = await stub.JoinGroup(join_request())
-    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert first.member_id.startswith("c-")
-    return str(first.member_id)
-
-
-async def lone_member(stub: GroupCoordinatorStub) -> str:
-    """The only member, and leader, of a stable group in generation 1."""
-    member_id = await new_member_id(stub)
-    joined = await stub.JoinGroup(join_request(member_id))
-    assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, member_id)
-    synced = await stub.SyncGroup(
-        pb.SyncGroupRequest(
-            group_id="g",
-            generation_id=1,
-            member_id=member_id,
-            assignments=[pb.SyncGroupAssignment(member_id=member_id, assignment=b"all")],
-        )
-    )
-    assert (synced.error_code, synced.assignment) == (0, b"all")
-    return member_id
-
-
-async def parked_join(stub: GroupCoordinatorStub) -> "grpc.aio.UnaryUnaryCall[Any, Any]":
-    """A second member's join, which waits for the first to rejoin."""
-    call = stub.JoinGroup(join_request(await new_member_id(stub)))
-    await prepared(stub)
-    return call
-
-
-async def prepared(stub: GroupCoordinatorStub) -> None:
-    """Return once the group waits for its members: the newcomer's join is parked."""
-    while await state_of(stub) != "PreparingRebalance":
-        pass
-
-
-async def state_of(stub: GroupCoordinatorStub) -> str:
-    described = await stub.DescribeGroups(pb.DescribeGroupsRequest(groups=["g"]))
-    return str(described.groups[0].group_state)
-
-
-def commit(offset: int, *partitions: int, topic: str = "t", group_id: str = "s") -> pb.OffsetCommitRequest:
-    positions = [pb.OffsetCommitPartition(partition_index=p, committed_offset=offset) for p in partitions]
-    return pb.OffsetCommitRequest(group_id=group_id, topics=[pb.OffsetCommitTopic(name=topic, partitions=positions)])
-
-
-async def create_topic(channel: grpc.aio.Channel, name: str, partitions: int) -> None:
-    wanted = storage_pb.NewTopic(name=name, num_partitions=partitions)
-    created = await BrokerStub(channel).CreateTopics(storage_pb.CreateTopicsRequest(topics=[wanted]))
-    assert created.topics[0].error_code == 0
+Run = Callable[[Callable[[], Any]], None]
 
 
 def test_a_group_forms_and_can_say_why(run: Run, tmp_path: Path) -> None:
@@ -415,117 +303,3 @@ def test_a_directory_in_use_is_refused_and_the_port_given_back(run: Run, tmp_pat
             await third.stop()
 
     run(story)
-
-
-CHILD = """
-import sys
-from coordinator.config import load_settings
-from coordinator.server.main import run
-sys.exit(run(load_settings(None, dict(pair.split("=", 1) for pair in sys.argv[1:])), sys.stdout))
-"""
-
-
-def child(*pairs: str) -> "subprocess.Popen[str]":
-    """A node as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD, "listeners=127.0.0.1:0", "offsets.topic.num.partitions=2", *pairs],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-VANISHING_CLIENT = """
-import sys, grpc
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb, coordinator_service_pb2_grpc as pb_grpc
-
-with grpc.insecure_channel(sys.argv[1]) as channel:
-    stub = pb_grpc.GroupCoordinatorStub(channel)
-    request = pb.JoinGroupRequest.FromString(bytes.fromhex(sys.argv[2]))
-    request.member_id = stub.JoinGroup(request).member_id
-    stub.JoinGroup(request)
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_client_process_that_dies_or_freezes_while_parked_is_forgotten(
-    number: signal.Signals, run: Run, tmp_path: Path
-) -> None:
-    quick = {"grpc_keepalive_time_ms": "1000", "grpc_keepalive_timeout_ms": "500"}
-
-    async def story() -> None:
-        async with groups(tmp_path / "d", **quick) as (node, stub):
-            await lone_member(stub)
-            target, request = f"127.0.0.1:{node.bound.port}", join_request().SerializeToString().hex()
-            client = await asyncio.create_subprocess_exec(sys.executable, "-c", VANISHING_CLIENT, target, request)
-            try:
-                await prepared(stub)
-                client.send_signal(number)
-                while node.driver.parked:
-                    assert await state_of(stub) == "PreparingRebalance"
-                assert node.driver.waiting == 0
-            finally:
-                with suppress(ProcessLookupError):
-                    client.kill()
-                await client.wait()
-
-    run(story)
-
-
-def announced(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    """The line that says that the node answers."""
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, f"the node did not start: {process.communicate(timeout=PATIENCE_S)[1]}"
-    return dict(json.loads(line))
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_node_process_announces_itself_and_drains_on_a_signal(number: signal.Signals, tmp_path: Path) -> None:
-    with child(f"log.dirs={tmp_path / 'd'}", "logging.format=json") as process:
-        line = announced(process)
-        assert (line["event"], line["host"], line["pid"]) == ("listening", "127.0.0.1", process.pid)
-        assert line["port"] > 0
-        process.send_signal(number)
-        printed, logged = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, printed) == (0, "")
-    assert [json.loads(entry)["event"] for entry in logged.splitlines()] == [
-        "listening",
-        "signal",
-        "draining",
-        "stopped",
-    ]
-    assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
-
-
-def test_what_keeps_a_node_from_starting_is_one_sentence_and_a_code(tmp_path: Path) -> None:
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "thesis.txt").write_text("mine")
-    with child(f"log.dirs={tmp_path / 'd'}") as holder:
-        port = announced(holder)["port"]
-        try:
-            in_use = refused_start(f"log.dirs={tmp_path / 'd'}")
-            taken = refused_start(f"log.dirs={tmp_path / 'e'}", f"listeners=127.0.0.1:{port}")
-            foreign = refused_start(f"log.dirs={tmp_path / 'foreign'}")
-        finally:
-            holder.terminate()
-            holder.communicate(timeout=PATIENCE_S)
-    recount = refused_start(f"log.dirs={tmp_path / 'd'}", "offsets.topic.num.partitions=3")
-    assert in_use[0] == 5
-    assert f"in use by process {holder.pid}" in in_use[1]
-    assert taken[0] == 5
-    assert f"cannot listen on 127.0.0.1:{port}" in taken[1]
-    assert foreign[0] == 1
-    assert "thesis.txt" in foreign[1]
-    assert recount[0] == 1
-    assert "offsets.topic.num.partitions is 3" in recount[1]
-    assert sorted(path.name for path in (tmp_path / "foreign").iterdir()) == ["thesis.txt"]
-
-
-def refused_start(*pairs: str) -> tuple[int, str]:
-    """The exit code, and standard error, which must be one line."""
-    with child(*pairs) as process:
-        _, said = process.communicate(timeout=PATIENCE_S)
-    assert said.startswith("error: ")
-    assert said.count("\n") == 1
-    return process.returncode, said

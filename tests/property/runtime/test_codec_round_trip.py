@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coordinator.core.records import (
@@ -51,12 +51,14 @@ LEDGER_RECORDS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(GROUP_RECORDS)
 def test_group_records_round_trip(record: Record) -> None:
     (stored,) = encode([record]).groups
     assert decode_group(stored) == record
 
 
+@settings(deadline=None)
 @given(LEDGER_RECORDS)
 def test_ledger_records_round_trip_with_stable_bytes(record: LedgerRecord) -> None:
     (stored,) = encode([record]).ledger
@@ -65,12 +67,14 @@ def test_ledger_records_round_trip_with_stable_bytes(record: LedgerRecord) -> No
     assert encode([again]).ledger == [stored]
 
 
+@settings(deadline=None)
 @given(TEXT, st.integers(0, 2**31))
 def test_forgotten_entries_round_trip(group_id: str, number: int) -> None:
     record = RebalanceForgotten(group_id, number)
     assert [decode_ledger(half) for half in encode([record]).ledger] == [Skipped("settlement tombstone"), record]
 
 
+@settings(deadline=None)
 @given(st.sampled_from([b"", b"\x00\x00", b"\x00\x01", b"\x00\x02"]), st.binary(max_size=60), st.binary(max_size=120))
 @example(b"\x00\x02", b"\x00\x01g", b"\x00\x04\x01\x00\x00\x00\x00\x00\x00" + b"\xff" * 8 + b"\x01\xff\xff\xff\xff\x0f")
 def test_any_bytes_are_a_record_or_one_error(kind: bytes, key: bytes, value: bytes) -> None:
@@ -80,6 +84,7 @@ def test_any_bytes_are_a_record_or_one_error(kind: bytes, key: bytes, value: byt
     )
 
 
+@settings(deadline=None)
 @given(GROUP_RECORDS, st.integers(0, 10_000), st.integers(0, 255))
 def test_one_damaged_byte_is_a_record_or_one_error(record: Record, at: int, byte: int) -> None:
     (stored,) = encode([record]).groups
@@ -90,6 +95,7 @@ def test_one_damaged_byte_is_a_record_or_one_error(record: Record, at: int, byte
     assert isinstance(outcome(lambda: decode_group(damaged)), MalformedRecord | type(record))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40), st.none() | st.binary(max_size=60))
 def test_any_bytes_of_the_ledger_are_a_record_or_one_error(key: bytes, value: bytes | None) -> None:
     assert isinstance(

@@ -166,7 +166,7 @@ class World:
             self.end_flush()
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(COMMANDS, min_size=20, max_size=60))
 def test_every_request_is_answered_once_and_no_answer_is_taken_back(commands: list[tuple[str, int]]) -> None:
     world = World()

@@ -131,7 +131,7 @@ def told(number: int, reply: Reply) -> int:
     raise AssertionError(f"nobody asked for a {type(reply).__name__}")
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(COMMANDS, min_size=15, max_size=60))
 def test_what_was_acknowledged_outlives_the_machine(commands: list[tuple[str, int]]) -> None:
     machine = Machine()

@@ -121,7 +121,7 @@ def hard_state(shard: Shard) -> dict[str, object]:
     return {"groups": groups, "ledgers": dict(shard.ledgers)}
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(COMMANDS, min_size=10, max_size=50))
 def test_replaying_the_log_gives_the_live_hard_state(commands: list[tuple[str, int]]) -> None:
     cluster = Cluster()

@@ -1,6 +1,6 @@
 """Timers behave like a plain dict of deadlines, whatever is done to them."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.runtime.timers import SPARE_ENTRIES, Timers
@@ -15,6 +15,7 @@ COMMANDS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(COMMANDS, max_size=200))
 def test_timers_are_a_dict_that_rings(commands: list[tuple[str, str, int]]) -> None:
     timers: Timers[str] = Timers()

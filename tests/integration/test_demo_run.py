@@ -33,7 +33,7 @@ def own_temp(tmp_path: Path) -> Path:
 
 def start(temp: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [MUSTER, "demo", *arguments],
+        [MUSTER, "demo", "--seconds", "2", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -24,8 +24,24 @@ from coordinator.cli.output import notice
     metavar="NAME",
     help="Built-in, Kafka class, plugin, or package.module:Class.",
 )
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1, 600),
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="How long the workers should take for all lines; their pace follows from it.",
+)
 @click.option("--keep", is_flag=True, help="Keep the data directory, and say where it is.")
-def demo(file: Path | None, key_regex: str | None, workers: int, partitions: int, assignor: str, keep: bool) -> int:
+def demo(
+    file: Path | None,
+    key_regex: str | None,
+    workers: int,
+    partitions: int,
+    assignor: str,
+    seconds: float,
+    keep: bool,
+) -> int:
     """Run a group of workers on real lines, kill one, and see why the group rebalanced.
 
     A node, the producer and each worker are processes of their own. Without --input the lines are those of this
@@ -37,7 +53,7 @@ def demo(file: Path | None, key_regex: str | None, workers: int, partitions: int
     from coordinator.cli.demo.lines import choose_source
 
     resolve_all(assignor)
-    plan = Plan(choose_source(file, key_regex), workers, partitions, assignor)
+    plan = Plan(choose_source(file, key_regex), workers, partitions, assignor, seconds)
     interrupt_on_sigterm()
     with workspace(keep) as folder:
         proved = Director(plan, folder).run()

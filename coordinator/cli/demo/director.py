@@ -24,9 +24,6 @@ from coordinator.client.errors import GroupNotFound
 
 TOPIC, GROUP = "lines", "demo"
 LOOK_EVERY_S = 0.1
-CONSUME_S = 10.0
-"""How long the workers should take together; their pace follows from it, so that there is something to take over."""
-
 PRODUCE_AT_MOST_S = 20.0
 """A slow machine takes fewer lines of the standard library, and says so; the demo ends within a minute everywhere."""
 
@@ -42,12 +39,13 @@ NODE_SETTINGS = {
 
 
 class Plan(NamedTuple):
-    """What the command line asked for."""
+    """What the command line asked for. `seconds` is how long the workers should take for all lines."""
 
     source: Source
     workers: int
     partitions: int
     assignor: str
+    seconds: float
 
 
 class Director:
@@ -106,7 +104,7 @@ class Director:
 
     def _play(self, proof: Proof) -> str:
         """From the first worker to the last line. Returns who was killed."""
-        pace = max(1.0, proof.produced / CONSUME_S / self._plan.workers)
+        pace = max(1.0, proof.produced / self._plan.seconds / self._plan.workers)
         for number in range(1, self._plan.workers + 1):
             self._start_worker(f"worker-{number}", pace)
         self._say(f"{plural(self._plan.workers, 'worker')} started, each for {pace:,.0f} lines a second")

@@ -13,6 +13,7 @@ def check_shard(shard: Shard) -> None:
     """All checks that need nothing but the shard itself."""
     for group in shard.groups.values():
         members_are_in_one_place(group)
+        counts_are_right(group)
         parked_requests_fit_the_state(group)
         everyone_is_watched(shard, group)
         the_log_knows_the_plan(group)
@@ -33,6 +34,15 @@ def members_are_in_one_place(group: ClassicGroup) -> None:
         assert group.leader
     if group.state is EMPTY:
         assert not group.members
+
+
+def counts_are_right(group: ClassicGroup) -> None:
+    """What the group counts as members come and go is what a count of all of them gives."""
+    members = group.members.values()
+    assert group.members.joining_count == sum(member.joining for member in members)
+    offers = [{protocol.name for protocol in member.protocols} for member in members]
+    assert group.members.common_protocols == (set.intersection(*offers) if offers else set())
+    assert not offers or group.members.common_protocols, "the members have no protocol in common"
 
 
 def parked_requests_fit_the_state(group: ClassicGroup) -> None:

@@ -25,11 +25,12 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
     replaced = Departure("its owner was replaced by its next incarnation", member.last_seen_ms)
     update(group, member, request, step)
     step.arm(group.session_timer(member_id), member.session_timeout_ms)
+    cause, what = replacement(group, step)
     trigger = history.by_member(
-        Cause.STATIC_MEMBER_REPLACED, member, f"took over group.instance.id {member.group_instance_id}", request.reason
+        cause, member, f"took over group.instance.id {member.group_instance_id}{what}", request.reason
     )
     match group.state:
-        case GroupState.STABLE if vote(group) == group.protocol_name and covers_topics(group, step):
+        case GroupState.STABLE if cause is Cause.STATIC_MEMBER_REPLACED:
             group.members.unpark(member)
             group.subscribed_topics = subscribed_topics(group)
             step.keep(group.record(step.now_ms))
@@ -41,6 +42,7 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
             prepare_rebalance(group, trigger, step, arriving=member)
 
         case GroupState.PREPARING_REBALANCE:
+            history.noted(group, trigger)
             history.departed(group, old_id, replaced)
             history.arrived(group, member, step)
             maybe_complete_join(group, step)
@@ -50,6 +52,15 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
 
         case _:
             assert_never(group.state)
+
+
+def replacement(group: ClassicGroup, step: Step) -> tuple[Cause, str]:
+    """Why the place was taken over, and what of it calls for a new plan while the group is stable."""
+    if group.state is GroupState.STABLE and vote(group) != group.protocol_name:
+        return Cause.PROTOCOL_CHANGED, f" and turned the vote from {group.protocol_name} to {vote(group)}"
+    if group.state is GroupState.STABLE and not covers_topics(group, step):
+        return Cause.PARTITIONS_CHANGED, " and reads partitions that the plan does not reach"
+    return Cause.STATIC_MEMBER_REPLACED, ""
 
 
 def covers_topics(group: ClassicGroup, step: Step) -> bool:

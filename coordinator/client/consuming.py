@@ -412,13 +412,14 @@ class Consuming:
     # The end
 
     async def begin_close(self, leave: bool | str, *, handed_over_is_done: bool) -> None:
+        how = leaving(leave)
         self._patience_ms = CLOSE_PATIENCE_MS
         if handed_over_is_done:
             self._count_as_done()
         else:
             self._handed.clear()
         if self.driver is not None:
-            self.driver.send(ev.Close(leaving(leave)))
+            self.driver.send(ev.Close(how))
         elif self.config.auto_commits:
             await self.commits.commit_quietly(self.commits.to_commit(), self._patience_ms)
 

@@ -183,7 +183,7 @@ class MemberDriver:
             action.cause,
             action.detail,
             action.rebalance_number,
-            self.machine.generation,
+            action.generation if isinstance(action, act.Assign) else self.machine.generation,
             self._subscriber.protocol.value,
             time.time_ns() // 1_000_000 + deadline_ms - now_ms(),
             tuple(TopicPartition(*tp) for tp in sorted(self.machine.owned)),

@@ -5,6 +5,7 @@ are closed leave nothing on it.
 """
 
 import asyncio
+import atexit
 import concurrent.futures
 import os
 import threading
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 from coordinator.client.errors import IllegalState, WrongProcess
 
 T = TypeVar("T")
+END_PATIENCE_S = 1.0
 
 
 class BackgroundLoop:
@@ -24,10 +26,26 @@ class BackgroundLoop:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="muster-client", daemon=True)
         self._thread.start()
+        atexit.register(self._end)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+
+    def _end(self) -> None:
+        """At the end of the process: what clients left running because nobody closed them ends without noise."""
+        if os.getpid() != self.pid or not self._thread.is_alive():
+            return
+
+        async def end() -> None:
+            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self.loop.stop()
+
+        asyncio.run_coroutine_threadsafe(end(), self.loop)
+        self._thread.join(END_PATIENCE_S)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         if os.getpid() != self.pid:

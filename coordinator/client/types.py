@@ -78,7 +78,9 @@ class RebalanceEvent:
 class FencingToken(NamedTuple):
     """Proof of ownership for whatever an owner writes to: refuse tokens of a generation lower than one seen before.
 
-    `generation` is the one in which the owner gained the partition; the next owner's is higher.
+    `generation` is the one in which the owner gained the partition; the next owner's is higher. Two things it cannot
+    tell apart: a static member that came back without a rebalance and its own former process, and a group from one of
+    the same name that was deleted before.
     """
 
     group: str

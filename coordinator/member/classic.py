@@ -26,6 +26,8 @@ from coordinator.member.types import (
 )
 from coordinator.member.watch import TopicWatch
 
+__all__ = ["ClassicMember", "State"]
+
 
 class ClassicMember:
     """One member of one classic group. Owned partitions, generation and member id are its to say."""

@@ -459,3 +459,30 @@ def test_an_error_is_not_hidden_by_a_producer_that_cannot_deliver(tmp_path: Path
             admin.create_topic("t")
         with pytest.raises(KeyboardInterrupt):
             interrupted(node)
+
+
+def test_a_process_that_forgets_to_close_ends_by_itself_and_quietly(node: NodeProcess, topic: str) -> None:
+    script = f"""
+from coordinator.client import Consumer, Producer
+producer = Producer(bootstrap_servers={node.address!r})
+producer.send({topic!r}, b"x").result(timeout=30)
+consumer = Consumer(bootstrap_servers={node.address!r}, group_id={topic!r}, auto_offset_reset="earliest")
+consumer.subscribe({topic!r})
+print(consumer.poll(30).value.decode())
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"x\n", b"")
+
+
+def test_polling_without_waiting_still_lets_an_asyncio_consumer_work(node: NodeProcess, topic: str) -> None:
+    fill(node, topic, 1)
+
+    async def story() -> None:
+        async with aio.Consumer(
+            bootstrap_servers=node.address, group_id=topic, auto_offset_reset="earliest"
+        ) as consumer:
+            await consumer.subscribe(topic)
+            while await consumer.poll(0) is None:
+                pass
+
+    on_the_loop(story())

@@ -93,7 +93,7 @@ class OwnerTable(Mapping[str, Mapping[str, Sequence[int]]]):
         self.columns, self.owner = columns, owner
 
     @cached_property
-    def _index(self) -> tuple[Ints, Ints]:
+    def index(self) -> tuple[Ints, Ints]:
         """Positions grouped by owner, and where each member's begin."""
         members = len(self.columns.members)
         kind = np.uint16 if members < 0xFFFF else np.int64
@@ -108,7 +108,7 @@ class OwnerTable(Mapping[str, Mapping[str, Sequence[int]]]):
 
     def positions(self, number: int) -> Ints:
         """Where on the axis member `number` reads."""
-        order, start = self._index
+        order, start = self.index
         return order[start[number] : start[number + 1]]
 
     def __getitem__(self, member: str) -> dict[str, list[int]]:

@@ -74,6 +74,14 @@ def parse_subscription(blob: bytes) -> Subscription:
     )
 
 
+def parse_topics(blob: bytes) -> tuple[int, tuple[str, ...], int]:
+    """(version, topics, offset behind them): the part that every version has, all that a broker reads."""
+    reader = _Reader(blob, "subscription")
+    version = reader.version()
+    topics = tuple(reader.string() for _ in range(reader.count(2, "topics")))
+    return version, topics, reader.at
+
+
 def encode_assignment(partitions: Partitions, user_data: bytes | None = None, version: int = NEWEST) -> bytes:
     """The bytes of one member's assignment."""
     return struct.pack(">h", _writable(version)) + _partitions(partitions) + _nullable_bytes(user_data)

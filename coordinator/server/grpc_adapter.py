@@ -98,6 +98,9 @@ class Methods(grpc.GenericRpcHandler):
                 if self._draining:
                     raise Draining
                 return await answer(parse(data), context)
+            except asyncio.CancelledError:
+                stats.refuse(grpc.StatusCode.CANCELLED.name)
+                raise
             except Exception as error:
                 ending = self._ending_of(error, method)
                 stats.refuse(ending.code.name)

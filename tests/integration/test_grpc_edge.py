@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -84,8 +84,8 @@ class Edge:
     port: int
 
     @asynccontextmanager
-    async def channel(self) -> AsyncIterator[grpc.aio.Channel]:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+    async def channel(self, options: Sequence[tuple[str, int]] = ()) -> AsyncIterator[grpc.aio.Channel]:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{self.port}", options=options) as channel:
             yield channel
 
 
@@ -257,9 +257,39 @@ def test_a_frozen_peer_is_noticed(run: Run) -> None:
                 async with asyncio.timeout(15):
                     await served.handlers.watch_ended.wait()
                     await served.methods.quiet()
+                assert served.methods.stats[WATCH].refused == {"CANCELLED": 1}
             finally:
                 child.kill()
                 await child.wait()
+
+    run(story)
+
+
+def test_clients_may_ping_as_often_as_the_limit_says(run: Run) -> None:
+    """The option's name in grpcio's documentation does nothing; an idle stream then ends with "too many pings".
+
+    Two servers with the same eager client: by the time the strict one has hung up, the lenient one has not.
+    """
+    eager = [
+        ("grpc.keepalive_time_ms", 1_000),
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+    patient = replace(QUICK, keepalive_time_ms=60_000)
+
+    async def story() -> None:
+        async with (
+            edge(replace(patient, min_ping_interval_ms=500)) as lenient,
+            edge(replace(patient, min_ping_interval_ms=60_000)) as strict,
+            lenient.channel(eager) as to_lenient,
+            strict.channel(eager) as to_strict,
+        ):
+            kept = pb_grpc.GroupCoordinatorStub(to_lenient).WatchGroup(pb.WatchGroupRequest())
+            lost = pb_grpc.GroupCoordinatorStub(to_strict).WatchGroup(pb.WatchGroupRequest())
+            await asyncio.gather(kept.read(), lost.read())
+            assert await lost.code() is grpc.StatusCode.UNAVAILABLE
+            assert not kept.done()
+            kept.cancel()
 
     run(story)
 

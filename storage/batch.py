@@ -14,7 +14,7 @@ from storage.compression import codec_name, codec_number, compress, decompress
 from storage.errors import CorruptMessage, InvalidRecord
 from storage.legacy import legacy_records
 from storage.types import Record
-from storage.varint import read_varint, varint
+from storage.varint import SMALL, read_unsigned, read_varint, varint
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
@@ -172,12 +172,23 @@ _COVERED = struct.Struct(">hiqqqhii")
 def _encode_records(records: Sequence[NewRecord], deltas: Sequence[int], base_timestamp: int) -> bytes:
     parts: list[bytes] = []
     add = parts.append
+    small, limit = SMALL, len(SMALL) // 2
     for delta, (timestamp, key, value, headers) in zip(deltas, records, strict=True):
-        head = b"\x00" + varint(timestamp - base_timestamp) + varint(delta)
+        # SMALL holds the varints of 0 to limit-1 at even places: no call for what is nearly always small.
+        stamp = timestamp - base_timestamp
+        head = small[stamp << 1] if 0 <= stamp < limit else varint(stamp)
+        head += small[delta << 1] if 0 <= delta < limit else varint(delta)
         head += b"\x01" if key is None else varint(len(key)) + key
-        head += b"\x01" if value is None else varint(len(value))
         tail = _encode_headers(headers) if headers else b"\x00"
-        add(varint(len(head) + len(tail) + (0 if value is None else len(value))))
+        if value is None:
+            head += b"\x01"
+            length = len(head) + len(tail) + 1
+        else:
+            size = len(value)
+            head += small[size << 1] if size < limit else varint(size)
+            length = len(head) + len(tail) + 1 + size
+        add(small[length << 1] if length < limit else varint(length))
+        add(b"\x00")
         add(head)
         if value:
             add(value)
@@ -257,6 +268,9 @@ def decode_records(data: bytes | memoryview, from_offset: int = 0) -> Iterator[R
             if not batch.crc_ok:
                 raise wrong_checksum(batch)
             records = decode_batch(batch)
+            if batch.base_offset >= from_offset:
+                yield from records
+                continue
         for record in records:
             if record[0] >= from_offset:
                 yield record
@@ -293,70 +307,80 @@ def _where(batch: BatchView) -> str:
 
 # One flat loop: a call per field would double the time that a record takes.
 def _decode(data: bytes, batch: BatchView) -> tuple[list[Record], int]:  # noqa: PLR0912, PLR0915
-    """The loop that decoding time is spent in: one-byte varints are taken in line, the others by call."""
+    """Varints of one and two bytes are taken in line, longer ones by call."""
     base_offset = batch.base_offset
     base_timestamp = batch.base_timestamp
     stamp = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
-    new, kind = tuple.__new__, Record
+    new, kind, none = tuple.__new__, Record, ()
     out: list[Record] = []
     add = out.append
     total = len(data)
     at = 0
     for _ in range(batch.count):
-        byte = data[at]
-        if byte < 0x80:
-            size = (byte >> 1) ^ -(byte & 1)
-            at += 1
+        size = data[at]
+        at += 1
+        if size >= 0x80:
+            byte = data[at]
+            if byte < 0x80:
+                size = size & 0x7F | byte << 7
+                at += 1
+            else:
+                size, at = read_unsigned(data, at - 1)
+        end = at + (size >> 1)
+        if size & 1 or end > total:
+            raise CorruptMessage(f"{_where(batch)} has a record longer than the {total - at} bytes that are left.")
+        at += 2  # attributes, which are unused, and the first byte of the timestamp
+        delta = data[at - 1]
+        if delta >= 0x80:
+            byte = data[at]
+            if byte < 0x80:
+                delta = delta & 0x7F | byte << 7
+                at += 1
+            else:
+                delta, at = read_unsigned(data, at - 1, 10)
+        timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1)) if stamp is None else stamp
+        delta = data[at]
+        at += 1
+        if delta >= 0x80:
+            byte = data[at]
+            if byte < 0x80:
+                delta = delta & 0x7F | byte << 7
+                at += 1
+            else:
+                delta, at = read_unsigned(data, at - 1)
+        size = data[at]
+        at += 1
+        if size >= 0x80:
+            size, at = read_unsigned(data, at - 1)
+        if size & 1:
+            key = None
         else:
-            size, at = read_varint(data, at)
-        end = at + size
-        if size < 0 or end > total:
-            raise CorruptMessage(f"{_where(batch)} has a record of {size} bytes where {total - at} are left.")
-        at += 1  # attributes: unused
-        byte = data[at]
-        if byte < 0x80:
-            timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
-            at += 1
-        else:
-            delta, at = read_varint(data, at, 10)
-            timestamp = base_timestamp + delta
-        byte = data[at]
-        if byte < 0x80:
-            offset = base_offset + ((byte >> 1) ^ -(byte & 1))
-            at += 1
-        else:
-            delta, at = read_varint(data, at)
-            offset = base_offset + delta
-        byte = data[at]
-        if byte < 0x80:
-            size = (byte >> 1) ^ -(byte & 1)
-            at += 1
-        else:
-            size, at = read_varint(data, at)
-        key = None
-        if size >= 0:
             start = at
-            at += size
+            at += size >> 1
             key = data[start:at]
-        byte = data[at]
-        if byte < 0x80:
-            size = (byte >> 1) ^ -(byte & 1)
-            at += 1
+        size = data[at]
+        at += 1
+        if size >= 0x80:
+            byte = data[at]
+            if byte < 0x80:
+                size = size & 0x7F | byte << 7
+                at += 1
+            else:
+                size, at = read_unsigned(data, at - 1)
+        if size & 1:
+            value = None
         else:
-            size, at = read_varint(data, at)
-        value = None
-        if size >= 0:
             start = at
-            at += size
+            at += size >> 1
             value = data[start:at]
-        headers: tuple[tuple[str, bytes | None], ...] = ()
         if data[at]:
             headers, at = _decode_headers(data, at, end)
         else:
+            headers = none
             at += 1
         if at != end:
             raise CorruptMessage(f"{_where(batch)} has a record whose length is off by {end - at} bytes.")
-        add(new(kind, (offset, timestamp if stamp is None else stamp, key, value, headers)))
+        add(new(kind, (base_offset + ((delta >> 1) ^ -(delta & 1)), timestamp, key, value, headers)))
     return out, at
 
 

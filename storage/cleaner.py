@@ -114,7 +114,7 @@ def groups(segments: Sequence[Segment], log: Log) -> Iterator[list[Segment]]:
     size = index = times = 0
     limit = log.settings.segment_index_bytes
     for segment in segments:
-        entries, stamps = len(segment.index().data), len(segment.times().data)
+        entries, stamps = 8 * len(segment.index()), 12 * len(segment.times())
         fits = size + segment.size <= log.settings.segment_bytes and index + entries <= limit
         fits = fits and times + stamps <= limit
         if group and not (fits and segment.next_offset - group[0].base_offset <= 0x7FFFFFFF):

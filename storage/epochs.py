@@ -9,14 +9,11 @@ UNDEFINED = (-1, -1)
 class LeaderEpochs:
     """The epochs of one log, oldest first."""
 
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "latest")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self.entries = list(entries)
-
-    @property
-    def latest(self) -> int:
-        return self.entries[-1][0] if self.entries else -1
+        self.latest = self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Records from `start_offset` on are of this epoch; whether that is news. Later claims that conflict go."""
@@ -25,6 +22,7 @@ class LeaderEpochs:
         while self.entries and (self.entries[-1][0] >= epoch or self.entries[-1][1] >= start_offset):
             self.entries.pop()
         self.entries.append((epoch, start_offset))
+        self.latest = epoch
         return True
 
     def end_offset(self, epoch: int, log_end: int) -> tuple[int, int]:
@@ -45,6 +43,7 @@ class LeaderEpochs:
     def cut_end(self, end_offset: int) -> None:
         """Forget what begins at or past the log's new end."""
         self.entries = [entry for entry in self.entries if entry[1] < end_offset]
+        self.latest = self.entries[-1][0] if self.entries else -1
 
     def cut_start(self, start_offset: int) -> None:
         """The log begins later now: of what lay before, the newest epoch stays, moved up."""

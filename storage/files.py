@@ -99,7 +99,7 @@ class Files(Protocol):
 
 
 class RealFile:
-    """A file descriptor. It closes with the last reference, so a reader may outlive a removed segment."""
+    """A file descriptor; it closes with the last reference, so a reader may outlive a removed segment."""
 
     __slots__ = ("_fd",)
 

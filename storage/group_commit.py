@@ -15,7 +15,7 @@ class GroupCommit:
         self._broker = broker
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="fsync")
         self._workers = workers
-        self._next: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._next: dict[TopicPartition, list[asyncio.Future[None]]] = {}
         self._running: asyncio.Task[None] | None = None
 
     async def flushed(self, partition: TopicPartition) -> None:
@@ -25,13 +25,12 @@ class GroupCommit:
         """
         if not self._broker.log(*partition).waits_for_flush:
             return
-        done = self._next.get(partition)
-        if done is None:
-            done = self._next[partition] = asyncio.get_running_loop().create_future()
-            if self._running is None:
-                self._running = asyncio.create_task(self._rounds())
-        # Shielded: one caller who goes away must not take the others' answer along.
-        await asyncio.shield(done)
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._next.setdefault(partition, []).append(done)
+        if self._running is None:
+            self._running = loop.create_task(self._rounds())
+        await done
 
     async def _rounds(self) -> None:
         loop = asyncio.get_running_loop()
@@ -46,7 +45,8 @@ class GroupCommit:
             )
             for outcome in outcomes:
                 for partition, error in outcome.items():
-                    self._settle(waiting[partition], error)
+                    for done in waiting[partition]:
+                        self._settle(done, error)
         self._running = None
 
     def _flush_each(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Exception | None]:
@@ -62,12 +62,11 @@ class GroupCommit:
     @staticmethod
     def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
         if done.done():
-            return
+            return  # Whoever waited has gone.
         if error is None:
             done.set_result(None)
         else:
             done.set_exception(error)
-            done.exception()  # Marked as seen: every waiter may have gone.
 
     async def close(self) -> None:
         """Finish the rounds under way and let the threads go."""

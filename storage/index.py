@@ -6,6 +6,9 @@ offset of the earliest batch that has it. Both rise strictly. Look-up gives the 
 """
 
 import struct
+import sys
+from array import array
+from bisect import bisect_right
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -14,68 +17,58 @@ _TIME_ENTRY = struct.Struct(">qi")
 class OffsetIndex:
     """Entries (relative last offset, position) of one segment."""
 
-    __slots__ = ("data",)
+    __slots__ = ("offsets", "positions")
 
-    def __init__(self, data: bytes | bytearray = b"") -> None:
-        self.data = bytearray(data)
+    def __init__(self, data: bytes = b"") -> None:
+        numbers = array("i", data[: len(data) // 8 * 8])
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        self.offsets = numbers[0::2]
+        self.positions = numbers[1::2]
 
     def __len__(self) -> int:
-        return len(self.data) // 8
+        return len(self.offsets)
+
+    @property
+    def data(self) -> bytes:
+        """The entries as they lie on disk."""
+        return b"".join(map(_OFFSET_ENTRY.pack, self.offsets, self.positions))
 
     def append(self, relative_offset: int, position: int) -> None:
-        self.data += _OFFSET_ENTRY.pack(relative_offset, position)
-
-    def entry(self, number: int) -> tuple[int, int]:
-        relative_offset, position = _OFFSET_ENTRY.unpack_from(self.data, number * 8)
-        return relative_offset, position
+        self.offsets.append(relative_offset)
+        self.positions.append(position)
 
     def floor(self, relative_offset: int) -> tuple[int, int] | None:
         """The greatest entry whose offset is not above `relative_offset`."""
-        low, high = 0, len(self)
-        data, unpack = self.data, _OFFSET_ENTRY.unpack_from
-        while low < high:
-            middle = (low + high) // 2
-            if unpack(data, middle * 8)[0] <= relative_offset:
-                low = middle + 1
-            else:
-                high = middle
-        return self.entry(low - 1) if low else None
-
-    def cut(self, position: int) -> None:
-        """Forget the entries of batches at or past a position."""
-        count = len(self)
-        while count and self.entry(count - 1)[1] >= position:
-            count -= 1
-        del self.data[count * 8 :]
+        place = bisect_right(self.offsets, relative_offset) - 1
+        return (self.offsets[place], self.positions[place]) if place >= 0 else None
 
 
 class TimeIndex:
     """Entries (largest timestamp so far, relative last offset of its batch) of one segment."""
 
-    __slots__ = ("data",)
+    __slots__ = ("offsets", "timestamps")
 
-    def __init__(self, data: bytes | bytearray = b"") -> None:
-        self.data = bytearray(data)
+    def __init__(self, data: bytes = b"") -> None:
+        entries = list(_TIME_ENTRY.iter_unpack(data[: len(data) // 12 * 12]))
+        self.timestamps = array("q", (entry[0] for entry in entries))
+        self.offsets = array("i", (entry[1] for entry in entries))
 
     def __len__(self) -> int:
-        return len(self.data) // 12
+        return len(self.timestamps)
+
+    @property
+    def data(self) -> bytes:
+        """The entries as they lie on disk."""
+        return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.offsets))
 
     def append(self, timestamp: int, relative_offset: int) -> None:
         """Add an entry if the timestamp grew; an equal or older one tells nothing new."""
-        if not self.data or timestamp > self.entry(len(self) - 1)[0]:
-            self.data += _TIME_ENTRY.pack(timestamp, relative_offset)
-
-    def entry(self, number: int) -> tuple[int, int]:
-        timestamp, relative_offset = _TIME_ENTRY.unpack_from(self.data, number * 12)
-        return timestamp, relative_offset
+        if not self.timestamps or timestamp > self.timestamps[-1]:
+            self.timestamps.append(timestamp)
+            self.offsets.append(relative_offset)
 
     def floor(self, timestamp: int) -> tuple[int, int] | None:
         """The greatest entry whose timestamp is not above `timestamp`."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[0] <= timestamp:
-                low = middle + 1
-            else:
-                high = middle
-        return self.entry(low - 1) if low else None
+        place = bisect_right(self.timestamps, timestamp) - 1
+        return (self.timestamps[place], self.offsets[place]) if place >= 0 else None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
+from storage.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from storage.config import TopicSettings
 from storage.epochs import LeaderEpochs
 from storage.errors import (
@@ -30,7 +31,7 @@ from storage.producer_state import KnownBatch, Marker, ProducerState
 from storage.reading import EARLIEST, LATEST, MAX_TIMESTAMP, SegmentList
 from storage.scan import Head
 from storage.segment import OpenSegments, Segment, refill
-from storage.stamp import Stamped, stamp
+from storage.stamp import OUTSIDE_CRC, Stamped, stamp
 from storage.summaries import Summary, save_epochs, save_summaries
 from storage.txn_index import AbortedEntry, overlapping
 from storage.types import AbortedTransaction, Appended, Fetched, TopicPartition
@@ -90,6 +91,19 @@ class Log:
         self.durable_offset = self.end_offset
         self.unflushed_since_ms: int | None = None
         self.failure: StorageError | None = state.recovered.damage
+        # What the short way of `append` asks for each batch, out of the settings once.
+        self._plain = (
+            settings.message_timestamp_type == "CreateTime"
+            and settings.validate_records == "header"
+            and not settings.compacted
+        )
+        self._segment_bytes = settings.segment_bytes
+        self._max_bytes = settings.max_message_bytes
+        self._segment_ms = settings.segment_ms
+        self._most_entries = min(settings.segment_index_bytes // 8, settings.segment_index_bytes // 12 - 1)
+        self._tells_at_once = settings.flush_messages != 1
+        self._ahead_ms = settings.message_timestamp_after_max_ms
+        self._behind_ms = settings.message_timestamp_before_max_ms
         self._told_high_watermark: int | None = None
         self.doomed: list[tuple[int, str]] = []
         self._lock = threading.Lock()
@@ -155,8 +169,13 @@ class Log:
         """
         if self.failure:
             raise self.failure
+        view = memoryview(batches)
+        if self._plain:
+            done = self._append_plain(view, now_ms)
+            if done is not None:
+                return done
         settings = self.settings
-        split_up = split(memoryview(batches), settings, trusted=trusted)
+        split_up = split(view, settings, trusted=trusted)
         if not trusted:
             check_timestamps(split_up, settings, now_ms)
             if settings.validate_records == "full" or settings.compacted:
@@ -167,6 +186,51 @@ class Log:
         if known:
             return Appended(known.first_offset, known.last_offset, append_time, self.start_offset)
         return Appended(stamped.heads[0].base_offset, stamped.next_offset - 1, append_time, self.start_offset)
+
+    def _append_plain(self, view: memoryview, now_ms: int) -> Appended | None:
+        """The short way for what is nearly everything: one good batch of no producer into a segment with room.
+
+        None, with nothing done, for all else: `append` then looks closer. Each call saved here shows in the
+        throughput; the tests hold this way and the long one to the same bytes.
+        """
+        size = len(view)
+        active = self.segment_list.active
+        position = active.size
+        if size < HEADER_SIZE or position + size > self._segment_bytes or not position or size > self._max_bytes:
+            return None
+        _, length, _, magic, crc, attributes, delta, _, timestamp, producer, _, _, count = HEADER.unpack_from(view)
+        first = self.end_offset
+        if (
+            length != size - LENGTH_OVERHEAD
+            or magic != MAGIC
+            or attributes > 4
+            or attributes < 0
+            or producer >= 0
+            or count != delta + 1
+            or count <= 0
+            or timestamp > now_ms + self._ahead_ms
+            or timestamp < now_ms - self._behind_ms
+            or timestamp - active.first_timestamp > self._segment_ms
+            or active.first_timestamp < 0
+            or first + delta - active.base_offset > 0x7FFFFFFE
+            or self.epochs.latest != self.leader_epoch
+            or active.entries >= self._most_entries
+            or crc32c(view[ATTRIBUTES_AT:]) != crc
+        ):
+            return None
+        head = OUTSIDE_CRC.pack(first, length, self.leader_epoch)
+        try:
+            (active._file or active.file()).write((head, view[MAGIC_AT:]), size, position)
+        except OSError as error:
+            raise self._write_failed(active, error) from error
+        last = first + delta
+        active.note(last, timestamp, size)
+        if self.unflushed_since_ms is None:
+            self.unflushed_since_ms = now_ms
+        self.end_offset = last + 1
+        if self._tells_at_once:
+            self._tell()
+        return Appended(first, last, -1, self.start_offset)
 
     def write(self, stamped: Stamped, now_ms: int, *, check: bool = True) -> KnownBatch | None:
         """Put numbered batches at the end; a batch known from its producer is returned and not written again.
@@ -197,7 +261,7 @@ class Log:
         self._note(active, stamped, markers)
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
-        if self.settings.flush_messages != 1:
+        if self._tells_at_once:
             self._tell()
         return None
 
@@ -233,7 +297,7 @@ class Log:
         if age > self.settings.segment_ms:
             return True
         # Room for an entry per batch of this append, so that the index is never full half-way.
-        return not active.index_room(self.settings.segment_index_bytes, len(stamped.heads))
+        return active.entries + len(stamped.heads) > self._most_entries
 
     def _write_failed(self, active: Segment, error: OSError) -> StorageError:
         """Cut off what may have been written in part; if even that fails, take no more appends."""
@@ -367,7 +431,7 @@ class Log:
             raise InvalidFetchSize(f"A fetch asked for {max_bytes} bytes; expected 0 or more.")
         segments = self.segment_list
         high = self.high_watermark
-        stable = self.last_stable_offset
+        stable = self.last_stable_offset if self.producers.producers else high
         start, end = self.start_offset, self.end_offset
         if not start <= offset <= end:
             raise OffsetOutOfRange(

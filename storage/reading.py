@@ -17,15 +17,12 @@ MAX_TIMESTAMP = -3
 class SegmentList:
     """The segments of a log, oldest first. Never changed: a new list takes its place."""
 
-    __slots__ = ("_bases", "all")
+    __slots__ = ("_bases", "active", "all")
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.all = tuple(segments)
+        self.active = self.all[-1]
         self._bases = [segment.base_offset for segment in self.all]
-
-    @property
-    def active(self) -> Segment:
-        return self.all[-1]
 
     def since(self, offset: int) -> Sequence[Segment]:
         """The segment that holds `offset` and those after it. LogDamaged where a file is missing between."""

@@ -6,16 +6,21 @@ Bytes that this process did not write itself are checked the first time they are
 """
 
 import os
+from bisect import bisect_right
 from collections import OrderedDict
 
 from crc32c import crc32c
 
+from storage.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD
 from storage.errors import LogDamaged
 from storage.files import Buffer, File, Files, read_file
 from storage.index import OffsetIndex, TimeIndex
-from storage.scan import BatchFault, Head, Order, check_view, walk_checked, walk_headers
+from storage.scan import BatchFault, Head, Order, check_view, head_fault, head_of, walk_checked, walk_headers
 from storage.summaries import Summary
 from storage.txn_index import AbortedEntry, pack_aborted
+
+# Enough for the batches between two index entries, and little to read in vain.
+_LOCATE_BYTES = 4096
 
 
 class OpenSegments:
@@ -51,6 +56,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
+        "entries",
         "files",
         "first_timestamp",
         "gaps",
@@ -89,6 +95,7 @@ class Segment:
         self.aborted: list[AbortedEntry] = []
         self.summary: Summary | None = None
         self.unindexed = 0
+        self.entries = 0
         # Bytes [verified_from, verified_to) were written or checked by this process.
         self.verified_from = 0
         self.verified_to = 0
@@ -135,44 +142,47 @@ class Segment:
 
     def note(self, last_offset: int, max_timestamp: int, size: int) -> None:
         """Take into account a batch just written at the end."""
+        position = self.size
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
-        if not self.size:
+        if not position:
             self.first_timestamp = max_timestamp
         if self.unindexed > self.interval:
-            assert self._index is not None
-            assert self._times is not None
-            self._index.append(last_offset - self.base_offset, self.size)
-            self._times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-            self.unindexed = 0
+            self._add_entries(last_offset - self.base_offset, position)
         self.unindexed += size
-        if self.verified_to == self.size:
-            self.verified_to += size
+        end = position + size
+        if self.verified_to == position:
+            self.verified_to = end
             self.verified_next = last_offset + 1
-        self.size += size
+        self.size = end
         self.next_offset = last_offset + 1
 
-    def index_room(self, limit: int, entries: int) -> bool:
-        """Whether both indexes can take these many entries more; one time entry is kept for the roll."""
-        assert self._index is not None
-        assert self._times is not None
-        return len(self._index.data) + 8 * entries <= limit and len(self._times.data) + 12 * (entries + 1) <= limit
+    def _add_entries(self, relative_offset: int, position: int) -> None:
+        index, times = self._index, self._times
+        assert index is not None
+        assert times is not None
+        index.offsets.append(relative_offset)
+        index.positions.append(position)
+        times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self.entries += 1
+        self.unindexed = 0
 
     def seal(self, snapshot_crc: int, suffix: str = "") -> Summary:
         """Write the indexes of the flushed records and say what to remember. `suffix` is for names to come."""
         index, times = self.index(), self.times()
         if self.max_timestamp >= 0:
             times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        self.write_side(".index" + suffix, index.data)
-        self.write_side(".timeindex" + suffix, times.data)
+        index_data, times_data = index.data, times.data
+        self.write_side(".index" + suffix, index_data)
+        self.write_side(".timeindex" + suffix, times_data)
         aborted = pack_aborted(self.aborted)
         if aborted:
             self.write_side(".txnindex" + suffix, aborted)
         self.summary = Summary(
             self.base_offset, self.next_offset, self.size,
             self.first_timestamp, self.max_timestamp, self.max_timestamp_offset,
-            crc32c(index.data), crc32c(times.data), crc32c(aborted) if aborted else 0, snapshot_crc, self.producers,
+            crc32c(index_data), crc32c(times.data), crc32c(aborted) if aborted else 0, snapshot_crc, self.producers,
         )  # fmt: skip
         return self.summary
 
@@ -204,7 +214,7 @@ class Segment:
     def restart(self) -> None:
         """Forget everything derived, before the batches are noted anew."""
         self.next_offset = self.max_timestamp_offset = self.verified_next = self.base_offset
-        self.size = self.unindexed = self.verified_from = self.verified_to = 0
+        self.size = self.unindexed = self.entries = self.verified_from = self.verified_to = 0
         self.first_timestamp = self.max_timestamp = -1
         self.producers = False
         self.aborted = []
@@ -231,6 +241,7 @@ class Segment:
             self._rebuild_indexes()
         else:
             self._index, self._times = OffsetIndex(index), TimeIndex(times)
+            self.entries = max(len(self._index), len(self._times))
         self.opened.touch(self)
 
     def read_side(self, suffix: str) -> bytes:
@@ -257,6 +268,7 @@ class Segment:
         if largest >= 0:
             times.append(largest, largest_at)
         self._index, self._times = index, times
+        self.entries = max(len(index), len(times))
 
     # -- reading ------------------------------------------------------------------------------------------
 
@@ -264,20 +276,53 @@ class Segment:
         """The first batch whose last offset is not below `offset`; None when all lie before."""
         if offset >= self.next_offset:
             return None
-        file = self.file()
-        entry = self.index().floor(offset - self.base_offset) if offset > self.base_offset else None
-        start = entry[1] if entry else 0
-        order = Order(self.base_offset, self.base_offset, gaps=True)
-        try:
-            for head in walk_headers(file, start, self.size, order):
-                order.gaps = self.gaps
-                if entry and head.position == start and head.last_offset != self.base_offset + entry[0]:
-                    why = f"its last offset is {head.last_offset}, the index says {self.base_offset + entry[0]}"
-                    raise BatchFault(start, why)
-                if head.last_offset >= offset:
-                    return head
-        except BatchFault as fault:
-            raise self.damaged(fault, order.next_offset) from None
+        index = self._index or self.index()
+        place = bisect_right(index.offsets, offset - self.base_offset)
+        if place < len(index.offsets) and index.positions[place] - (index.positions[place - 1] if place else 0) > 4096:
+            # Large batches have an entry each: the next entry is most likely the batch itself.
+            head = self._indexed(index.positions[place], self.base_offset + index.offsets[place])
+            if head.base_offset <= offset:
+                return head
+        if not place or offset == self.base_offset:
+            return self._find(offset, 0, self.base_offset, -1)
+        return self._find(offset, index.positions[place - 1], -1, self.base_offset + index.offsets[place - 1])
+
+    def _indexed(self, position: int, last_offset: int) -> Head:
+        """The batch that the index names."""
+        data = (self._file or self.file()).read(HEADER_SIZE, position)
+        fields = HEADER.unpack(data) if len(data) == HEADER_SIZE else None
+        if fields is None or fields[0] + fields[6] != last_offset or head_fault(fields, self.size - position):
+            why = f"no batch that ends at offset {last_offset} lies here, though the index says so"
+            raise self.damaged(BatchFault(position, why), self.base_offset)
+        return head_of(fields, position)
+
+    def _find(self, offset: int, position: int, expected: int, last_offset: int) -> Head | None:
+        """Walk headers from `position` to the batch that reaches `offset`.
+
+        The first batch begins at `expected`, or ends at `last_offset` as the index says; the others follow on.
+        """
+        file, size = self._file or self.file(), self.size
+        chunk, origin = b"", position
+        while position < size:
+            at = position - origin
+            if at + HEADER_SIZE > len(chunk):
+                chunk, origin, at = file.read(_LOCATE_BYTES, position), position, 0
+                if len(chunk) < HEADER_SIZE:
+                    raise self.damaged(BatchFault(position, f"{len(chunk)} bytes are left, too few"), expected)
+            fields = HEADER.unpack_from(chunk, at)
+            found = fields[0] + fields[6]
+            why = head_fault(fields, size - position)
+            if expected < 0:
+                if found != last_offset:
+                    why = why or f"its last offset is {found}, the index says {last_offset}"
+            elif fields[0] != expected and not (self.gaps and fields[0] > expected):
+                why = why or f"its base offset is {fields[0]}, expected {expected}"
+            if fields[6] < 0 or why:
+                raise self.damaged(BatchFault(position, why or f"its last offset delta is {fields[6]}"), expected)
+            if found >= offset:
+                return head_of(fields, position)
+            expected = found + 1
+            position += fields[1] + LENGTH_OVERHEAD
         return None
 
     def read(self, position: int, size: int) -> bytes:

@@ -12,7 +12,7 @@ from storage.producer_state import Marker
 from storage.scan import Head, head_of
 from storage.validation import Fields
 
-_OUTSIDE_CRC = struct.Struct(">qii")
+OUTSIDE_CRC = struct.Struct(">qii")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
@@ -58,7 +58,7 @@ def stamp(batches: list[tuple[Fields, memoryview]], offset: int, epoch: int, app
         size = len(data)
         if append_time_ms >= 0:
             fields, data = _with_append_time(fields, data, append_time_ms)
-        buffers.append(_OUTSIDE_CRC.pack(offset, fields[1], epoch))
+        buffers.append(OUTSIDE_CRC.pack(offset, fields[1], epoch))
         buffers.append(data[MAGIC_AT:])
         heads.append(head_of((offset, fields[1], epoch, *fields[3:]), total))
         offset += fields[6] + 1

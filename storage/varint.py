@@ -2,7 +2,8 @@
 
 from storage.errors import CorruptMessage
 
-_SMALL = tuple(
+# The varints of -8192 to 8191 by their zigzag number.
+SMALL = tuple(
     bytes((zigzag,)) if zigzag < 0x80 else bytes((zigzag & 0x7F | 0x80, zigzag >> 7)) for zigzag in range(1 << 14)
 )
 
@@ -14,7 +15,7 @@ def varint(value: int) -> bytes:
     """
     zigzag = value << 1 if value >= 0 else (-value << 1) - 1
     if zigzag < 1 << 14:
-        return _SMALL[zigzag]
+        return SMALL[zigzag]
     out = bytearray()
     while zigzag >= 0x80:
         out.append(zigzag & 0x7F | 0x80)
@@ -28,11 +29,17 @@ def read_varint(data: bytes | memoryview, at: int, longest: int = 5) -> tuple[in
 
     Running off the end of `data` is an IndexError.
     """
+    zigzag, at = read_unsigned(data, at, longest)
+    return (zigzag >> 1) ^ -(zigzag & 1), at
+
+
+def read_unsigned(data: bytes | memoryview, at: int, longest: int = 5) -> tuple[int, int]:
+    """Like `read_varint`, but the zigzag number as it is: odd ones stand for negatives."""
     zigzag = shift = 0
     for place in range(at, at + longest):
         byte = data[place]
         zigzag |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (zigzag >> 1) ^ -(zigzag & 1), place + 1
+            return zigzag, place + 1
         shift += 7
     raise CorruptMessage(f"A varint at byte {at} is longer than {longest} bytes.")

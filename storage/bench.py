@@ -1,0 +1,375 @@
+"""`muster bench log`: what the log costs, each case as a ratio to a named limit or peer measured in the same run.
+
+Rounds of ours and the peer alternate and medians are compared, so that a busy machine slows both. Everything is
+written below a directory of the caller's and removed again.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import os
+import resource
+import shutil
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from crc32c import crc32c
+
+from storage.batch import decode_records, encode_batch
+from storage.broker import Broker
+from storage.config import MAX_LONG, LogSettings
+from storage.files import RealFiles
+from storage.group_commit import GroupCommit
+from storage.log import Log
+from storage.scan import Order, walk_checked
+
+NOW_MS = 1_700_000_000_000
+_NO_FLUSH = {"log.flush.interval.messages": str(MAX_LONG)}
+
+
+class Case(NamedTuple):
+    """One line of the report; `ratio` is value over peer, or peer over value where less is better."""
+
+    bench: str
+    case: str
+    value: float
+    unit: str
+    peer: str
+    peer_value: float
+    ratio: float
+    goal: float
+    ok: bool
+
+
+def run(only: str | None = None, directory: str | None = None, rounds: int = 7) -> Iterator[Case]:
+    """Measure the cases whose name contains `only`, one after the other; cases without their peer are left out."""
+    for name, measure in CASES.items():
+        if only is None or only in name:
+            home = tempfile.mkdtemp(prefix="muster-bench-", dir=directory)
+            try:
+                yield from measure(name, home, rounds)
+            finally:
+                shutil.rmtree(home, ignore_errors=True)
+
+
+def _rate_case(case: str, ours: list[float], peer: str, theirs: list[float], unit: str, goal: float) -> Case:
+    """Rates: more is better."""
+    value, peer_value = statistics.median(ours), statistics.median(theirs)
+    ratio = value / peer_value
+    return Case("log", case, round(value, 3), unit, peer, round(peer_value, 3), round(ratio, 3), goal, ratio >= goal)
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    """Processor seconds of the work: on a shared machine the wall clock measures the neighbours."""
+    start = time.process_time()
+    work()
+    return max(time.process_time() - start, 1e-9)
+
+
+def _wall(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return max(time.perf_counter() - start, 1e-9)
+
+
+def sample_batch(size: int, value_bytes: int = 100, key: bytes | None = None) -> bytes:
+    """A batch of about `size` bytes of 100-byte records."""
+    count = max(1, (size - 61) // (value_bytes + 8))
+    value = (b"%06d " % 7) * (value_bytes // 7 + 1)
+    return encode_batch([(NOW_MS + n, key, value[:value_bytes], ()) for n in range(count)])
+
+
+@contextlib.contextmanager
+def _log(home: str, **properties: str) -> Iterator[Log]:
+    broker = Broker(f"{home}/data", LogSettings.from_properties({**_NO_FLUSH, **properties}))
+    try:
+        broker.create_topic("bench", 1)
+        yield broker.log("bench", 0)
+    finally:
+        broker.close()
+
+
+# -- append -------------------------------------------------------------------------------------------------
+
+
+def _append(name: str, home: str, rounds: int) -> Iterator[Case]:
+    for label, size, goal in (("16 KB", 16 << 10, 0.65), ("1 MB", 1_000_000, 0.75)):
+        data = sample_batch(size)
+        count = max(8, (64 << 20) // len(data))
+        ours, theirs = [], []
+        for turn in range(rounds):
+            theirs.append(count * len(data) / _raw_writes(f"{home}/raw-{turn}", data, count) / 1e6)
+            ours.append(count * len(data) / _appends(f"{home}/log-{turn}", data, count) / 1e6)
+        yield _rate_case(f"{name} {label} batches", ours, "os.write of the same bytes", theirs, "MB/s CPU", goal)
+
+
+def _raw_writes(path: str, data: bytes, count: int) -> float:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+
+    def work() -> None:
+        for _ in range(count):
+            os.write(fd, data)
+
+    try:
+        return _cpu(work)
+    finally:
+        os.close(fd)
+        os.unlink(path)
+
+
+def _appends(home: str, data: bytes, count: int) -> float:
+    with _log(home) as log:
+
+        def work() -> None:
+            for _ in range(count):
+                log.append(data, NOW_MS)
+
+        spent = _cpu(work)
+    shutil.rmtree(home)
+    return spent
+
+
+# -- group commit -------------------------------------------------------------------------------------------
+
+
+def _commit(name: str, home: str, rounds: int) -> Iterator[Case]:
+    data = sample_batch(1 << 10)
+    alone, together = [], []
+    broker = Broker(f"{home}/data", LogSettings())
+    broker.create_topic("bench", 1)
+    for _ in range(max(3, rounds // 2)):
+        alone.append(asyncio.run(_callers(broker, data, 1, 40)))
+        together.append(asyncio.run(_callers(broker, data, 32, 40)))
+    broker.close()
+    yield _rate_case(name, together, "one caller", alone, "appends/s", 20.0)
+
+
+async def _callers(broker: Broker, data: bytes, callers: int, appends: int) -> float:
+    commit = GroupCommit(broker)
+
+    async def caller() -> None:
+        for _ in range(appends):
+            broker.append("bench", 0, data, NOW_MS)
+            await commit.flushed(("bench", 0))
+
+    start = time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(callers)))
+    spent = time.perf_counter() - start
+    await commit.close()
+    return callers * appends / spent
+
+
+# -- fetch --------------------------------------------------------------------------------------------------
+
+
+def _fetch(name: str, home: str, rounds: int) -> Iterator[Case]:
+    data = sample_batch(16 << 10)
+    with _log(home) as log:
+        for _ in range((64 << 20) // len(data)):
+            log.append(data, NOW_MS)
+        for label, most in (("64 KB", 64 << 10), ("1 MB", 1 << 20)):
+            ours, theirs = [], []
+            for _ in range(rounds):
+                theirs.append(_to_socket(partial(_plain_reads, log, most)))
+                ours.append(_to_socket(partial(_fetches, log, most)))
+            yield _rate_case(f"{name} {label}", ours, "pread and send", theirs, "MB/s CPU", 0.8)
+
+
+def _to_socket(read: Callable[[Callable[[bytes], object]], int]) -> float:
+    ours, theirs = socket.socketpair()
+    sink = threading.Thread(target=_drain, args=(theirs,), daemon=True)
+    sink.start()
+    try:
+        start = time.thread_time()
+        sent = read(ours.sendall)
+        return sent / max(time.thread_time() - start, 1e-9) / 1e6
+    finally:
+        ours.close()
+        sink.join()
+        theirs.close()
+
+
+def _drain(end: socket.socket) -> None:
+    room = bytearray(1 << 20)
+    while end.recv_into(room):
+        pass
+
+
+def _plain_reads(log: Log, most: int, send: Callable[[bytes], object]) -> int:
+    fd = os.open(log.segments[0].path(), os.O_RDONLY)
+    at = 0
+    try:
+        while data := os.pread(fd, most, at):
+            send(data)
+            at += len(data)
+    finally:
+        os.close(fd)
+    return at
+
+
+def _fetches(log: Log, most: int, send: Callable[[bytes], object]) -> int:
+    per_batch = sample_count(log)
+    size = log.segments[0].size // (log.end_offset // per_batch)
+    offset = sent = 0
+    while offset < log.end_offset:
+        data = log.fetch(offset, most // size * size).records
+        send(data)
+        sent += len(data)
+        offset += len(data) // size * per_batch
+    return sent
+
+
+def sample_count(log: Log) -> int:
+    """Records per batch in a log of equal batches."""
+    head = log.segments[0].locate(0)
+    assert head is not None
+    return head.count
+
+
+# -- records ------------------------------------------------------------------------------------------------
+
+
+def _codec(name: str, home: str, rounds: int) -> Iterator[Case]:
+    try:
+        peer: Any = importlib.import_module("kafka.record.default_records")
+    except ImportError:
+        return
+    value = b"x" * 100
+    plain = [(NOW_MS + n, None, value, ()) for n in range(140)]
+    data = encode_batch(plain)
+    for label, mine, his in (
+        ("encode", lambda: encode_batch(plain), lambda: _peer_encode(peer, value)),
+        ("decode", lambda: list(decode_records(data)), lambda: list(peer.DefaultRecordBatch(data))),
+    ):
+        ours, theirs = [], []
+        for _ in range(rounds):
+            theirs.append(140 * 100 / _cpu(partial(_repeat, his, 100)) / 1e3)
+            ours.append(140 * 100 / _cpu(partial(_repeat, mine, 100)) / 1e3)
+        yield _rate_case(f"{name}: {label}", ours, "kafka-python", theirs, "thousand records/s CPU", 2.5)
+
+
+def _repeat(work: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        work()
+
+
+def _peer_encode(peer: Any, value: bytes) -> object:
+    builder = peer.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+    for number in range(140):
+        builder.append(number, NOW_MS + number, None, value, [])
+    return builder.build()
+
+
+# -- recovery -----------------------------------------------------------------------------------------------
+
+
+def _recovery(name: str, home: str, rounds: int) -> Iterator[Case]:
+    for label, size in (("16 KB", 16 << 10), ("1 MB", 1_000_000)):
+        data = sample_batch(size)
+        with _log(f"{home}/{size}") as log:
+            for _ in range((128 << 20) // len(data)):
+                log.append(data, NOW_MS)
+            path, total = log.segments[0].path(), log.size
+        ours, theirs = [], []
+        for _ in range(rounds):
+            theirs.append(total / _cpu(partial(_only_crc, path)) / 1e6)
+            ours.append(total / _cpu(partial(_scan, path, total)) / 1e6)
+        yield _rate_case(f"{name}, {label} batches", ours, "a CRC over the file", theirs, "MB/s CPU", 0.5)
+
+
+def _only_crc(path: str) -> int:
+    room = memoryview(bytearray(1 << 20))
+    crc = at = 0
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        while got := os.preadv(fd, [room], at):
+            crc = crc32c(room[:got], crc)
+            at += got
+    finally:
+        os.close(fd)
+    return crc
+
+
+def _scan(path: str, size: int) -> int:
+    file = RealFiles().open(path, writable=False)
+    return sum(1 for _ in walk_checked(file, 0, size, Order(0, 0)))
+
+
+# -- memory -------------------------------------------------------------------------------------------------
+
+
+def _idle(name: str, home: str, rounds: int) -> Iterator[Case]:
+    """Resident bytes per idle partition, over 1,000 of them."""
+    broker = Broker(f"{home}/data", LogSettings.from_properties(_NO_FLUSH))
+    broker.create_topic("bench", 1000)
+    data = sample_batch(1 << 10)
+    for number in range(1000):
+        broker.append("bench", number, data, NOW_MS)
+    broker.close()
+    del broker
+    before = resident_bytes()
+    broker = Broker(f"{home}/data", LogSettings.from_properties(_NO_FLUSH))
+    each = max(1.0, (resident_bytes() - before) / 1000 / 1024)
+    broker.close()
+    yield Case("log", name, round(each, 2), "KB", "limit", 20.0, round(20.0 / each, 3), 1.0, each <= 20.0)
+
+
+def _flat(name: str, home: str, rounds: int) -> Iterator[Case]:
+    """Growth of resident memory while a gigabyte is written, read and recovered."""
+    data = sample_batch(1_000_000)
+    count = (1 << 30) // len(data)
+    # A small turn first, so that buffers which are made once are not counted.
+    _write_read_recover(f"{home}/warm", data, 100)
+    before = resident_bytes()
+    peak = _write_read_recover(f"{home}/long", data, count)
+    grown = max(0.1, (peak - before) / 1e6)
+    yield Case("log", name, round(grown, 2), "MB", "limit", 32.0, round(32.0 / grown, 3), 1.0, grown <= 32.0)
+
+
+def _write_read_recover(home: str, data: bytes, count: int) -> int:
+    peak = 0
+    with _log(home, **{"log.segment.bytes": str(256 << 20)}) as log:
+        for number in range(count):
+            log.append(data, NOW_MS)
+            if number % 64 == 0:
+                peak = max(peak, resident_bytes())
+        per_batch = sample_count(log)
+        for number in range(0, count, 4):
+            log.fetch(number * per_batch, 4 << 20)
+            if number % 64 == 0:
+                peak = max(peak, resident_bytes())
+        paths = [(segment.path(), segment.size) for segment in log.segments]
+        for path, size in paths:
+            base = int(os.path.basename(path)[:20])
+            file = RealFiles().open(path, writable=False)
+            for _ in walk_checked(file, 0, size, Order(base, base)):
+                pass
+            peak = max(peak, resident_bytes())
+    shutil.rmtree(home)
+    return peak
+
+
+def resident_bytes() -> int:
+    """What the process holds in memory now; where the system does not say, the most it ever held."""
+    try:
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+CASES: dict[str, Callable[[str, str, int], Iterator[Case]]] = {
+    "append": _append,
+    "group commit, 32 callers": _commit,
+    "fetch to a socket": _fetch,
+    "records of 100 bytes": _codec,
+    "recovery scan": _recovery,
+    "an idle partition": _idle,
+    "memory over 1 GB": _flat,
+}

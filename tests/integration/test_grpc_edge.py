@@ -301,6 +301,8 @@ def test_a_second_server_on_the_same_port_is_refused(run: Run) -> None:
         async with edge() as served:
             with pytest.raises(AddressTaken, match=rf"cannot listen on 127\.0\.0\.1:{served.port}: another process"):
                 Listener(QUICK, [""]).bind("127.0.0.1", served.port)
+            with pytest.raises(RuntimeError, match="Failed to bind"):
+                grpc.aio.server().add_insecure_port(f"127.0.0.1:{served.port}")
 
     run(story)
 

@@ -54,7 +54,7 @@ def may_commit(group: ClassicGroup, request: OffsetCommit, step: Step) -> None:
             f"group {group.id!r} has active members: a commit without member id is only taken while it is empty",
         )
     member = known_member(group, request.member_id, request.group_instance_id)
-    same_generation(group, request.generation)
+    same_generation(group, member, request.generation)
     match group.state:
         case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
             # Members commit what they have done before they rejoin: the generation is still the old one.

@@ -22,6 +22,8 @@ JOIN_GRACE_MS = 5_000
 """A join may take the whole rebalance timeout, and a little more."""
 METADATA_MS = 5_000
 """How often a member looks at the partition counts."""
+MAX_SPINS = 20
+"""Wishes to be woken at once that may follow each other; a process that thaws has some."""
 
 MakeMember = Callable[[MemberSettings, Subscriber], ClassicMember]
 
@@ -71,6 +73,7 @@ class Process:
         self._frozen_until_ms = 0
         self._wake_at_ms: int | None = None
         self._stalls = 0
+        self._spins = 0
 
     @property
     def cooperative(self) -> bool:
@@ -143,9 +146,9 @@ class Process:
         for action in self.member.step(event, self.world.now_ms):
             self.watch.acted(self, action)
             if self.alive:
-                self._perform(action, event)
+                self._perform(action)
 
-    def _perform(self, action: act.Action, event: ev.Event) -> None:
+    def _perform(self, action: act.Action) -> None:
         match action:
             case act.FindCoordinator():
                 self._find(action.token)
@@ -167,8 +170,9 @@ class Process:
             case act.Revoke() | act.Lost() | act.Assign():
                 self.app.call_back(action)
             case act.WakeAt():
-                if isinstance(event, ev.Tick) and action.at_ms <= self.world.now_ms:
-                    self.world.violated("client", f"{self} was woken, and wants to be woken at once again")
+                self._spins = self._spins + 1 if action.at_ms <= self.world.now_ms else 0
+                if self._spins > MAX_SPINS:
+                    self.world.violated("client", f"{self} wants to be woken at once, again and again")
                 self._wake_at(action.at_ms)
             case act.Fail():
                 self.world.census[f"members refused for good: {action.code.name}"] += 1

@@ -44,11 +44,19 @@ def known_member(group: ClassicGroup, member_id: str, group_instance_id: str | N
     return member
 
 
-def same_generation(group: ClassicGroup, generation: int) -> None:
+def same_generation(group: ClassicGroup, member: Member, generation: int) -> None:
+    """The member speaks for the group's generation, and was itself told to join it."""
     if generation != group.generation:
         raise CoordinatorError(
             ErrorCode.ILLEGAL_GENERATION,
             f"generation {generation} is not generation {group.generation} of group {group.id!r}; join again",
+        )
+    if generation != member.generation:
+        # A generation that never got its plan is not on record: after a crash its number is given again. A static
+        # member that was told of the first one keeps its place in the second, and must not pass for one of it.
+        raise CoordinatorError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"member {member.id!r} has not joined this generation {generation} of group {group.id!r}; join again",
         )
 
 

@@ -56,6 +56,7 @@ def restored_member(record: MemberRecord, stored: GroupStored, now_ms: int) -> M
         session_timeout_ms=record.session_timeout_ms,
         protocols=(Protocol(stored.protocol or "", record.subscription),),
         assignment=record.assignment,
+        generation=stored.generation,
         last_seen_ms=now_ms,
     )
 

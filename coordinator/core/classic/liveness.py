@@ -22,7 +22,7 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
     """Keep the member's session alive and tell it when the group calls it back."""
     not_dead(group)
     member = known_member(group, request.member_id, request.group_instance_id)
-    same_generation(group, request.generation)
+    same_generation(group, member, request.generation)
     match group.state:
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             renew_session(group, member, step)

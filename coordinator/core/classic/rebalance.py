@@ -166,7 +166,8 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
 
 
 def join_reply(group: ClassicGroup, member: Member) -> JoinReply:
-    """The member's view of the current generation; only the leader sees the others."""
+    """Tell the member the current generation, for which it may speak from now on; only the leader sees the others."""
+    member.generation = group.generation
     rebalance = group.rebalance
     return JoinReply(
         generation=group.generation,

@@ -118,6 +118,7 @@ def update(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
 
 def calm_reply(group: ClassicGroup, member: Member, old_id: str, was_leader: bool, request: JoinGroup) -> JoinReply:
     """No rebalance: the share it had is still its own. A leader is told not to assign anew (KIP-814)."""
+    member.generation = group.generation
     leads = was_leader and request.supports_skip_assignment
     # A client too old for skip_assignment is shown the old leader id, so that it acts as a follower.
     leader = old_id if was_leader and not request.supports_skip_assignment else group.leader or ""

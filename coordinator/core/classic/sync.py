@@ -19,7 +19,7 @@ def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     """Answer with the member's share, or park the request until the leader has spoken."""
     not_dead(group)
     member = known_member(group, request.member_id, request.group_instance_id)
-    same_generation(group, request.generation)
+    same_generation(group, member, request.generation)
     same_protocol(group, request)
 
     match group.state:

@@ -3,13 +3,13 @@
 Within a generation: the shares that SyncGroup answers hand out do not overlap, whatever crashes lie between them.
 
 At once: an application holds a partition from its Assign callback until the callback that takes it away has ended.
-It counts for as long as the group would still listen to it: its member id is in the group, and it either joined the
-group's current generation or was never told of a newer one. Nobody can stop a member that was thrown out and does not
+It counts for as long as the group would still listen to it: its member id is in the group, and was told to join the
+group's current generation, or was on record when the group was loaded and none has followed. Nobody can stop a member that was thrown out and does not
 know it yet from reading on; that is what fencing its commits is for (checker 5).
 """
 
 from coordinator.core.effects import Effects, JoinReply, Reply, SyncReply
-from coordinator.core.events import Event, Request, SyncGroup, Unload
+from coordinator.core.events import Event, Request, SyncGroup
 from coordinator.core.plan import assignment_of
 from coordinator.core.records import GroupDeleted
 from coordinator.core.shard import Shard
@@ -33,8 +33,6 @@ class NothingIsOwnedTwice(Checker):
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         self.dirty = True
-        if isinstance(event, Unload):
-            self.joined.clear()
         for _, reply in effects.replies:
             if isinstance(reply, JoinReply) and reply.code is ErrorCode.NONE:
                 self._note_join(core, reply)
@@ -49,8 +47,8 @@ class NothingIsOwnedTwice(Checker):
             self.joined.setdefault(group.id, {})[reply.member_id] = reply.generation
 
     def loaded(self, shard: int, core: Shard) -> None:
-        for group_id in core.groups:
-            self.joined.pop(group_id, None)
+        for group in core.groups.values():
+            self.joined[group.id] = dict.fromkeys(group.members, group.generation)
 
     def released(self, request: Request, reply: Reply) -> None:
         if not isinstance(request, SyncGroup) or not isinstance(reply, SyncReply) or reply.code:
@@ -88,5 +86,4 @@ class NothingIsOwnedTwice(Checker):
         member = process.member
         if group is None or member.member_id not in group.members:
             return False
-        joined = self.joined.get(group.id, {}).get(member.member_id)
-        return group.generation in (joined, member.generation)
+        return self.joined.get(group.id, {}).get(member.member_id) == group.generation

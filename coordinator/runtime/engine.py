@@ -137,9 +137,8 @@ class Engine:
         if slot.status is ShardStatus.ACTIVE:
             raise ValueError(f"shard {shard} is active; unload it before loading it again")
         self._reloads.cancel(shard)
-        slot.status = (
-            ShardStatus.LOADING
-        )  # from here on it is wanted: one that was unloaded may fall, and be tried again
+        # From here on it is wanted: one that was unloaded may fall, and be tried again.
+        slot.status = ShardStatus.LOADING
         core = self._make_shard(self._limits, shard)
         try:
             slot.report = replay(self._log, shard, core)
@@ -187,7 +186,8 @@ class Engine:
         events = self._fire_timers(now_ms) + len(self._inbox)
         while self._inbox:
             slot, life, event = self._inbox.popleft()
-            if life == slot.life:
+            # What was queued for an earlier life is void, but a wish to be rid of the shard is not.
+            if life == slot.life or isinstance(event, Unload):
                 self._step(slot, event, now_ms)
         self._append_written(now_ms)
         self.metrics.turned(events)
@@ -236,6 +236,8 @@ class Engine:
     def _reload_fallen(self, now_ms: int) -> None:
         fallen, self._fallen = self._fallen, []
         for slot in fallen:
+            if slot.status is not ShardStatus.FAILED:
+                continue  # loaded or unloaded by hand meanwhile
             self._reloads.set(slot.index, now_ms + slot.pause_ms(now_ms))
         while due := self._reloads.pop_due(now_ms):
             self.load_shard(due[0], now_ms)

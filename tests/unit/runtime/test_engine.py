@@ -581,3 +581,32 @@ def test_every_request_has_a_reply_type() -> None:
     assert set(REPLY_TYPES) == set(get_args(events.Request))
     for request, reply in REPLY_TYPES.items():
         assert reply.__name__.removesuffix("Reply") == request.__name__.removesuffix("Group").removesuffix("Groups")
+
+
+def test_a_fallen_shard_that_is_loaded_by_hand_is_not_loaded_again_by_plan() -> None:
+    bench = Bench()
+    bench.turn(0, break_it(1))
+    bench.engine.load_shard(0, 0)
+    loads = bench.engine.metrics.loads
+    bench.turn(1)
+    assert bench.engine.status(0) is ShardStatus.ACTIVE
+    assert bench.engine.metrics.loads == loads
+
+
+def test_an_unload_is_not_lost_when_its_shard_falls_first() -> None:
+    bench = Bench()
+    bench.turn(0, commit(1, 10))
+    job = bench.job()
+    bench.engine.submit_all(Unload())
+    bench.engine.flush_failed(job, LogFailed("the disk is gone"))
+    bench.turn(1)
+    bench.turn(100_000)
+    assert [bench.engine.status(shard) for shard in range(2)] == [ShardStatus.UNLOADED] * 2
+    assert not bench.engine.pending
+
+
+def test_an_unload_behind_a_bug_in_the_same_turn_still_counts() -> None:
+    bench = Bench()
+    bench.turn(0, break_it(1), Unload())
+    bench.turn(100_000)
+    assert bench.engine.status(0) is ShardStatus.UNLOADED

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from coordinator.client.config import ConsumerConfig
-from coordinator.client.errors import ClientError, IllegalState, Refused
+from coordinator.client.errors import ClientError, CommitFailed, IllegalState, Refused
 from coordinator.client.fetcher import Fetcher
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -70,6 +70,9 @@ class Commits:
     async def commit_quietly(self, offsets: Offsets, timeout_ms: int | None = None) -> None:
         try:
             await self.commit(offsets, timeout_ms)
+        except CommitFailed as error:
+            # Nothing is lost: whoever owns the partitions next reads on from the last commit.
+            log.info("automatic commit: %s", error)
         except ClientError as error:
             log.warning("automatic commit: %s", error)
 

@@ -418,10 +418,11 @@ class Consuming:
             self._count_as_done()
         else:
             self._handed.clear()
+        # Even in the middle of a rebalance: until the new generation stands, the old one may commit.
+        if self.config.auto_commits and (self.driver is None or self.driver.identity.generation >= 0):
+            await self.commits.commit_quietly(self.commits.to_commit(), self._patience_ms)
         if self.driver is not None:
             self.driver.send(ev.Close(how))
-        elif self.config.auto_commits:
-            await self.commits.commit_quietly(self.commits.to_commit(), self._patience_ms)
 
     async def closing_callback(self) -> Callback | None:
         """The callbacks still due before the end, one by one."""

@@ -88,7 +88,8 @@ class ClassicMember:
                 if self.state is State.PLANNING and event.generation == self.generation:
                     self._planned(event)
             case ev.CommitRefused():
-                if event.generation == self.generation:
+                # While a join is parked its answer is the newer word: the group may have moved on with this member.
+                if event.generation == self.generation and RequestKind.JOIN not in self._requests:
                     self._hear(event.code, event.message)
             case ev.TopicsChanged():
                 self._watch.heard(event.partition_counts)

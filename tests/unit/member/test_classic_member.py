@@ -440,6 +440,18 @@ def test_a_refused_commit_of_an_older_generation_says_nothing() -> None:
     assert not story.has(act.Lost)
 
 
+def test_a_commit_that_crossed_the_end_of_a_join_phase_says_nothing() -> None:
+    story = Story(COOPERATIVE).stable(0)
+    story.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    join = story.the(act.SendJoin)
+    story.on(ev.CommitRefused(ErrorCode.ILLEGAL_GENERATION, "", generation=1))
+    story.asked = [join]
+    story.joined(generation=2)
+    story.synced(0)
+    assert story.member.owned == set(t(0))
+    assert not story.has(act.Lost)
+
+
 def test_a_commit_refused_for_its_own_sake_does_not_end_the_membership() -> None:
     story = Story().stable(0)
     story.on(ev.CommitRefused(ErrorCode.OFFSET_METADATA_TOO_LARGE, "", generation=1))

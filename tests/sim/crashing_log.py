@@ -20,9 +20,7 @@ class Part:
     next_offset: int = 0
 
     def append(self, records: Sequence[KeyValue]) -> None:
-        stamped = tuple(
-            KeyValue(record.key, record.value, self.next_offset + at) for at, record in enumerate(records)
-        )
+        stamped = tuple(KeyValue(record.key, record.value, self.next_offset + at) for at, record in enumerate(records))
         self.next_offset += len(records)
         self.batches.append(stamped)
 

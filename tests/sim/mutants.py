@@ -1,0 +1,108 @@
+"""Parts that are broken on purpose, one for each checker: a checker that catches nothing proves nothing."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from coordinator.core.effects import Effects, HeartbeatReply
+from coordinator.core.events import Event, OffsetCommit, SyncGroup
+from coordinator.core.records import GroupStored, OffsetStored, RebalanceDecided, Record
+from coordinator.core.shard import Shard
+from coordinator.member.classic import ClassicMember
+from coordinator.member.cooperative import Cooperative
+from coordinator.member.handover import Change
+from coordinator.member.subscription import Subscriber
+from coordinator.member.types import MemberSettings, TopicPartition
+from coordinator.runtime.engine import Engine
+from coordinator.runtime.slot import Held, Slot
+from tests.sim.crashing_log import CrashingLog
+
+
+class GenerousShard(Shard):
+    """Gives the largest share of a plan to everybody."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        if isinstance(event, SyncGroup) and event.assignments:
+            largest = max((share for _, share in event.assignments), key=len)
+            event = replace(event, assignments=tuple((member, largest) for member, _ in event.assignments))
+        return super().step(event, now_ms)
+
+
+class ForgetfulShard(Shard):
+    """Reads an older generation from the log than the one that was written."""
+
+    def apply(self, record: Record) -> None:
+        if isinstance(record, GroupStored) and record.generation > 1:
+            record = replace(record, generation=1)
+        super().apply(record)
+
+
+class HastyEngine(Engine):
+    """Answers before what it says is on disk."""
+
+    def _hold(self, slot: Slot, held: Held) -> None:
+        self._release(slot, held)
+
+
+class LyingLog(CrashingLog):
+    """Says that it has flushed."""
+
+    def flush(self, shards: Sequence[int]) -> None:
+        return
+
+
+class VolatileShard(Shard):
+    """Applies some commits without a record."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        effects = super().step(event, now_ms)
+        if isinstance(event, OffsetCommit) and event.request_id % 5 == 0:
+            effects.records = [record for record in effects.records if not isinstance(record, OffsetStored)]
+        return effects
+
+
+class TrustingShard(Shard):
+    """Takes every commit as one of a member in good standing."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        group = self.groups.get(event.group_id) if isinstance(event, OffsetCommit) else None
+        if isinstance(event, OffsetCommit) and group is not None and group.members:
+            member = next(iter(group.members.values()))
+            event = replace(
+                event, member_id=member.id, group_instance_id=member.group_instance_id, generation=member.generation
+            )
+        return super().step(event, now_ms)
+
+
+class SilentShard(Shard):
+    """Forgets to answer some heartbeats."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        effects = super().step(event, now_ms)
+        effects.replies = [
+            (request_id, reply)
+            for request_id, reply in effects.replies
+            if not isinstance(reply, HeartbeatReply) or request_id % 3
+        ]
+        return effects
+
+
+class UnexplainedShard(Shard):
+    """Leaves the ledger out."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        effects = super().step(event, now_ms)
+        effects.records = [record for record in effects.records if not isinstance(record, RebalanceDecided)]
+        return effects
+
+
+class Clumsy(Cooperative):
+    """Gives everything up after each plan, and takes what it gets."""
+
+    def after_sync(self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]) -> Change:
+        return Change(revoked=tuple(sorted(owned)), added=tuple(sorted(assigned)), rejoin=False)
+
+
+def clumsy_member(settings: MemberSettings, subscriber: Subscriber) -> ClassicMember:
+    if isinstance(subscriber.handover, Cooperative):
+        subscriber.handover = Clumsy()
+    return ClassicMember(settings, subscriber)

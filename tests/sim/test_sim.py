@@ -1,0 +1,93 @@
+"""Fifty seeds without a violation, the same trace under any hash seed, and every checker able to fail."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.sim import mutants
+from tests.sim.census import WANTED
+from tests.sim.checkers.answers import EachRequestIsAnsweredOnce
+from tests.sim.checkers.commits import CommitsAreFencedAndKept
+from tests.sim.checkers.cooperative import CooperativeGivesNothingBack
+from tests.sim.checkers.decisions import DecisionsAreExplained
+from tests.sim.checkers.durability import RepliesSurviveCrashes
+from tests.sim.checkers.generations import GenerationsNeverGoBack
+from tests.sim.checkers.ownership import NothingIsOwnedTwice
+from tests.sim.checkers.replay import ReplayEqualsLive
+from tests.sim.run import Parts, run_seed
+from tests.sim.story import write_run_as_story
+from tests.sim.watch import Checker
+from tests.support.script import Stage, read_story
+
+pytestmark = pytest.mark.sim
+
+SEEDS = 50
+SEEDS_PER_MUTANT = 15
+ROOT = Path(__file__).parents[2]
+
+
+def test_fifty_seeds_break_nothing_and_meet_everything() -> None:
+    met: Counter[str] = Counter()
+    with ProcessPoolExecutor(2) as pool:
+        for run in pool.map(run_seed, range(SEEDS), chunksize=5):
+            assert not run.violation, (
+                f"{run.violation}\nrepeat: python -m tests.sim --seed {run.seed} --trace trace.txt"
+            )
+            met.update(run.census)
+    assert [kind for kind in WANTED if not met[kind]] == []
+
+
+def test_a_seed_is_one_run_under_any_hash_seed() -> None:
+    outputs = []
+    for hash_seed in ("1", "2"):
+        ran = subprocess.run(
+            [sys.executable, "-c", "from tests.sim.run import run_seed; print([run_seed(s).digest for s in (3, 11)])"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        outputs.append(ran.stdout)
+    assert len(outputs[0]) > 100
+    assert outputs[0] == outputs[1]
+
+
+def test_different_seeds_are_different_runs() -> None:
+    assert run_seed(3).digest != run_seed(4).digest
+
+
+@pytest.mark.parametrize(
+    ("checker", "broken"),
+    [
+        pytest.param(NothingIsOwnedTwice, Parts(shard=mutants.GenerousShard), id="1-generous-shard"),
+        pytest.param(GenerationsNeverGoBack, Parts(shard=mutants.ForgetfulShard), id="2-forgetful-shard"),
+        pytest.param(RepliesSurviveCrashes, Parts(engine=mutants.HastyEngine), id="3-hasty-engine"),
+        pytest.param(RepliesSurviveCrashes, Parts(log=mutants.LyingLog), id="3-lying-log"),
+        pytest.param(ReplayEqualsLive, Parts(shard=mutants.VolatileShard), id="4-volatile-shard"),
+        pytest.param(CommitsAreFencedAndKept, Parts(shard=mutants.TrustingShard), id="5-trusting-shard"),
+        pytest.param(CommitsAreFencedAndKept, Parts(engine=mutants.HastyEngine), id="5-hasty-engine"),
+        pytest.param(EachRequestIsAnsweredOnce, Parts(shard=mutants.SilentShard), id="6-silent-shard"),
+        pytest.param(CooperativeGivesNothingBack, Parts(member=mutants.clumsy_member), id="7-clumsy-member"),
+        pytest.param(DecisionsAreExplained, Parts(shard=mutants.UnexplainedShard), id="8-unexplained-shard"),
+    ],
+)
+def test_each_checker_catches_what_is_broken_on_purpose(checker: type[Checker], broken: Parts) -> None:
+    parts = Parts(broken.shard, broken.engine, broken.log, broken.member, checkers=(checker,))
+    runs = (run_seed(seed, parts) for seed in range(SEEDS_PER_MUTANT))
+    assert any(checker.__name__ in run.violation for run in runs)
+
+
+def test_a_run_can_be_written_as_a_story_that_repeats_itself(tmp_path: Path) -> None:
+    path = tmp_path / "story.txt"
+    write_run_as_story(2, path)
+    stage = Stage()
+    blocks = [block for block in read_story(path) if block.command]
+    assert [stage.run(block.command) for block in blocks] == [block.expected for block in blocks]
+    assert any("Stable" in line or "GroupStored" in line for block in blocks for line in block.expected)

@@ -289,7 +289,18 @@ def _size(folder: Folder) -> int:
 def _settle(folder: Folder, choose: Callable[[Sequence[str]], str]) -> None:
     """Decide what of a directory's unsynced entries and its files' unsynced writes is on the disk."""
     after: dict[str, Node | Folder] = {}
-    for name in sorted(set(folder.durable) | set(folder.entries)):
+    moved = _moves(folder)
+    for new_name, old_name in sorted(moved.items()):
+        # A rename is one step: the file has the old name or the new one, never both or none.
+        node = folder.entries[new_name]
+        if choose(("keep", "lose")) == "keep":
+            after[new_name] = node
+        else:
+            after[old_name] = node
+            if new_name in folder.durable:
+                after[new_name] = folder.durable[new_name]
+    settled = {*moved, *moved.values()}
+    for name in sorted((set(folder.durable) | set(folder.entries)) - settled):
         old, new = folder.durable.get(name), folder.entries.get(name)
         chosen = new if old is new or choose(("keep", "lose")) == "keep" else old
         if chosen is not None:
@@ -301,6 +312,16 @@ def _settle(folder: Folder, choose: Callable[[Sequence[str]], str]) -> None:
             _settle(inside, choose)
         else:
             _settle_file(inside, choose)
+
+
+def _moves(folder: Folder) -> dict[str, str]:
+    """Unsynced renames within the directory: new name -> old name, where the old one is free now."""
+    homes = {id(node): name for name, node in folder.durable.items()}
+    return {
+        name: homes[id(node)]
+        for name, node in folder.entries.items()
+        if id(node) in homes and homes[id(node)] != name and homes[id(node)] not in folder.entries
+    }
 
 
 def _settle_file(node: Node, choose: Callable[[Sequence[str]], str]) -> None:

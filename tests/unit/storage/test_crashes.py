@@ -1,4 +1,7 @@
-"""Stop the node at every call it makes to the file system, and see that nothing acknowledged is lost."""
+"""Stop the node at the calls it makes to the file system, and see that nothing acknowledged is lost.
+
+`make torture` does the same at every call and with many seeds.
+"""
 
 import errno
 import os
@@ -52,9 +55,9 @@ def test_a_kill_at_every_call_loses_nothing_acknowledged() -> None:
         check(files, promise)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_power_cut_at_every_call_loses_nothing_acknowledged(seed: int) -> None:
-    for number in range(1 + seed, CALLS + 1, 2):
+@pytest.mark.parametrize("seed", range(2))
+def test_a_power_cut_that_takes_some_of_it_loses_nothing_acknowledged(seed: int) -> None:
+    for number in range(1 + seed, CALLS + 1, 4):
         files, _ = at_call(number, Killed())
         promise = Promise()
         survive(files, promise)
@@ -63,7 +66,7 @@ def test_a_power_cut_at_every_call_loses_nothing_acknowledged(seed: int) -> None
 
 
 def test_a_power_cut_that_takes_all_unsynced_loses_nothing_acknowledged() -> None:
-    for number in range(1, CALLS + 1):
+    for number in range(1, CALLS + 1, 2):
         files, _ = at_call(number, Killed())
         promise = Promise()
         survive(files, promise)
@@ -73,7 +76,7 @@ def test_a_power_cut_that_takes_all_unsynced_loses_nothing_acknowledged() -> Non
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_one_failing_call_is_said_and_loses_nothing_acknowledged(code: int) -> None:
-    for number in range(1, CALLS + 1):
+    for number in range(1 + code % 3, CALLS + 1, 3):
         files, _ = at_call(number, OSError(code, os.strerror(code)))
         files.partial = number % 40
         promise = Promise()

@@ -4,6 +4,7 @@ Unknown names are refused with the nearest known one; only properties that do so
 """
 
 import difflib
+import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -105,6 +106,10 @@ class GroupConfig(ClientConfig):
     partition_assignment_strategy: str = Field(
         "range,cooperative-sticky", description="Assignors by name, Kafka class, entry point or module:Class."
     )
+    partition_assignment_options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="What a leader tells its assignor beside the group: an object or its JSON.",
+    )
     partition_assignment_deadline_ms: int = Field(
         10_000, ge=1, le=INT_MAX, description="How long the assignor of a leader may think before its plan is replaced."
     )
@@ -121,6 +126,14 @@ class GroupConfig(ClientConfig):
     @classmethod
     def _join_words(cls, value: Any) -> Any:
         return ",".join(value) if isinstance(value, list | tuple) else value
+
+    @field_validator("partition_assignment_options", mode="before")
+    @classmethod
+    def _read_options(cls, value: Any) -> Any:
+        try:
+            return json.loads(value) if isinstance(value, str) else value
+        except ValueError:
+            raise ValueError('must be an object or its JSON, as in {"max.partitions.per.member": 10}') from None
 
     @model_validator(mode="after")
     def _check_heartbeat(self) -> Self:

@@ -114,7 +114,11 @@ class Consuming:
 
     def _make_driver(self, calls: GroupCalls, names: Iterable[str]) -> MemberDriver:
         planner = Planner(
-            self.assignors, self.catalog.fetch, self._measure_lags, self.config.partition_assignment_deadline_ms
+            self.assignors,
+            self.catalog.fetch,
+            self._measure_lags,
+            self.config.partition_assignment_deadline_ms,
+            self.config.partition_assignment_options,
         )
         subscriber = Subscriber(names, self.assignors, self.config.client_rack)
         return MemberDriver(self.transport, calls, self.config, subscriber, planner, self.wake)

@@ -50,11 +50,13 @@ class Planner:
         count_topics: CountTopics,
         measure_lags: MeasureLags | None = None,
         deadline_ms: int = 10_000,
+        options: Mapping[str, JsonValue] | None = None,
     ) -> None:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._count_topics = count_topics
         self._measure_lags = measure_lags
         self._deadline_ms = deadline_ms
+        self._options = dict(options or {})
         self._last_good: Plan = {}
 
     async def plan(self, asked: act.Plan) -> ev.Planned:
@@ -62,7 +64,8 @@ class Planner:
         assignor = self._assignors.get(asked.protocol_name)
         members = [read_member(member, asked.protocol_name) for member in asked.members]
         counts = await self._count_topics({topic for member in members for topic in member.topics})
-        snapshot = Snapshot(dict(sorted(counts.items())), members, assignor=asked.protocol_name)
+        topics = dict(sorted(counts.items()))
+        snapshot = Snapshot(topics, members, assignor=asked.protocol_name, options=self._options)
         if assignor is None:
             unknown = AssignorError(asked.protocol_name, "was chosen by the group but is not listed by this leader")
             assignment, snapshot = self._fall_back(Substitute(asked.protocol_name, EAGER, {}), snapshot, unknown)

@@ -54,6 +54,7 @@ class Working:
             self.catalog.fetch if topics else count_resources,
             self._measure_lags if topics else None,
             self.config.partition_assignment_deadline_ms,
+            self.config.partition_assignment_options,
         )
         subscriber = Subscriber(names, self.assignors, self.config.client_rack)
         self.driver = MemberDriver(self.transport, self.calls, self.config, subscriber, planner, self._wakeup.set)

@@ -93,6 +93,14 @@ def test_a_wrong_value_is_named_with_what_was_expected(properties: dict[str, obj
         consumer(properties)
 
 
+def test_options_of_assignors_are_an_object_or_its_json() -> None:
+    assert consumer(partition_assignment_options='{"move.budget": 3}').partition_assignment_options == {
+        "move.budget": 3
+    }
+    with pytest.raises(ConfigError, match=r"partition\.assignment\.options='3 moves'.*as in \{"):
+        consumer(partition_assignment_options="3 moves")
+
+
 def test_without_a_group_nothing_is_committed_automatically() -> None:
     assert not consumer().auto_commits
     assert consumer(group_id="g").auto_commits

@@ -135,6 +135,13 @@ def test_a_member_whose_subscription_is_garbage_gets_nothing_and_harms_nobody() 
     assert shares(planned) == {"a": [0, 1, 2, 3], "z": []}
 
 
+def test_options_reach_the_assignor_and_the_snapshot() -> None:
+    options = {"max.partitions.per.member": 1}
+    planned = plan(Planner([resolve("uniform")], four_partitions, options=options), member("a"), protocol="uniform")
+    assert len(shares(planned)["a"]) == 1
+    assert Snapshot.from_json(planned.snapshot).options == options
+
+
 @pytest.mark.parametrize(("assignor", "asked"), [("lag", True), ("range", False)])
 def test_lags_are_measured_only_for_an_assignor_that_wants_them(assignor: str, asked: bool) -> None:
     measured: list[TopicPartition] = []

@@ -6,7 +6,6 @@ from coordinator.core.shard import Shard
 from tests.sim.watch import Checker
 from tests.sim.world import World
 
-
 PATIENCE_MS = 1_000
 """At rest a turn and a flush take far less than this."""
 

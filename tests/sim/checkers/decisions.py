@@ -12,8 +12,8 @@ from coordinator.core.plan import Plan, assignment_of
 from coordinator.core.records import GroupStored, RebalanceDecided
 from coordinator.core.shard import Shard
 from coordinator.core.types import Cause, Outcome, RebalanceEntry
-from tests.sim.client import Process
 from tests.sim.census import group_of
+from tests.sim.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

@@ -4,10 +4,13 @@ Within a generation: the shares that SyncGroup answers hand out do not overlap, 
 
 At once: an application holds a partition from its Assign callback until the callback that takes it away has ended.
 It counts for as long as the group would still listen to it: its member id is in the group, and was told to join the
-group's current generation, or was on record when the group was loaded and none has followed. Nobody can stop a member that was thrown out and does not
-know it yet from reading on; that is what fencing its commits is for (checker 5).
+group's current generation, or was on record when the group was loaded and none has followed. Nobody can stop a member
+that was thrown out, or whose group went on without it, from reading on until it hears of it; that is what fencing its
+commits is for (checker 5). A static member that comes back after a generation without it holds its old share until it
+has a new one; from then on it counts again.
 """
 
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.effects import Effects, JoinReply, Reply, SyncReply
 from coordinator.core.events import Event, Request, SyncGroup
 from coordinator.core.plan import assignment_of
@@ -29,6 +32,9 @@ class NothingIsOwnedTwice(Checker):
         """(group, generation) -> partition -> who was told that it is his"""
         self.joined: dict[str, dict[str, int]] = {}
         """group -> member id -> the generation it was last told to have joined"""
+        self.generations: dict[str, int] = {}
+        self.astray: set[str] = set()
+        """Processes whose group went on without them, and that have not taken a share since."""
         self.dirty = False
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
@@ -36,6 +42,10 @@ class NothingIsOwnedTwice(Checker):
         for _, reply in effects.replies:
             if isinstance(reply, JoinReply) and reply.code is ErrorCode.NONE:
                 self._note_join(core, reply)
+        for group in core.groups.values():
+            if self.generations.get(group.id) != group.generation:
+                self.generations[group.id] = group.generation
+                self._leave_behind(group)
         for record in effects.records:
             if isinstance(record, GroupDeleted):
                 # The next group of this name counts its generations from the start.
@@ -46,9 +56,16 @@ class NothingIsOwnedTwice(Checker):
         if group is not None:
             self.joined.setdefault(group.id, {})[reply.member_id] = reply.generation
 
+    def _leave_behind(self, group: ClassicGroup) -> None:
+        joined = self.joined.get(group.id, {})
+        for process in self.processes:
+            if process.settings.group_id == group.id and joined.get(process.member.member_id) != group.generation:
+                self.astray.add(process.name)
+
     def loaded(self, shard: int, core: Shard) -> None:
         for group in core.groups.values():
             self.joined[group.id] = dict.fromkeys(group.members, group.generation)
+            self.generations[group.id] = group.generation
 
     def released(self, request: Request, reply: Reply) -> None:
         if not isinstance(request, SyncGroup) or not isinstance(reply, SyncReply) or reply.code:
@@ -65,7 +82,9 @@ class NothingIsOwnedTwice(Checker):
                     )
 
     def acted(self, process: Process, action: act.Action) -> None:
-        self.dirty = self.dirty or isinstance(action, act.Assign)
+        if isinstance(action, act.Assign):
+            self.dirty = True
+            self.astray.discard(process.name)
 
     def after_event(self) -> None:
         if not self.dirty:
@@ -84,6 +103,6 @@ class NothingIsOwnedTwice(Checker):
         core = self.node.shard_of(process.settings.group_id)
         group = core.groups.get(process.settings.group_id) if core else None
         member = process.member
-        if group is None or member.member_id not in group.members:
+        if group is None or member.member_id not in group.members or process.name in self.astray:
             return False
         return self.joined.get(group.id, {}).get(member.member_id) == group.generation

@@ -16,6 +16,7 @@ from coordinator.cli.demo.filling import fill
 from coordinator.cli.demo.lines import Source
 from coordinator.cli.demo.proof import Produced, Proof
 from coordinator.cli.errors import CommandError
+from coordinator.cli.groups.story import recorded
 from coordinator.cli.output import console
 from coordinator.cli.words import duration, plural, spans
 from coordinator.client import Admin
@@ -70,7 +71,7 @@ class Director:
             proof = Proof(self._fill().expected())
             killed = self._play(proof)
             # Asked now, because the workers' farewell would add a rebalance for each of them.
-            entries = self._admin.explain(GROUP)[::-1]
+            entries = recorded(self._admin, GROUP)
             self._children.stop(self._workers)
             self._follow(proof)
             lag = sum(partition.lag for partition in self._admin.group_lag(GROUP))

@@ -13,6 +13,7 @@ from coordinator.cli.words import duration, moment
 if TYPE_CHECKING:
     from coordinator.rpc.v1.ledger_pb2 import Rebalance
 
+PEOPLE = ("table", "wide")
 COLUMNS = [
     Column("#", "number"),
     Column("GENERATION", "generation"),
@@ -49,7 +50,13 @@ def explain(
     Cause, who set it off, how long each phase took and for whom, which partitions moved, how long each had no owner.
     """
     with admin_of(bootstrap, overrides) as admin:
-        entries = admin.explain(group, 0 if generation else limit, generation or 0, snapshots)[::-1]
+        most = 0 if generation else limit
+        if style in PEOPLE:
+            from coordinator.cli.groups.story import recorded
+
+            entries = recorded(admin, group, most, generation or 0)
+        else:
+            entries = admin.explain(group, most, generation or 0, snapshots)[::-1]
     if style in ("json", "yaml"):
         show_document([document(entry) for entry in entries], style)
     elif style == "csv":

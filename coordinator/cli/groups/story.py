@@ -1,18 +1,35 @@
 """The ledger's entry of one rebalance, told to people: cause, who, phases, moves, the time partitions were unowned."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from coordinator.cli.words import Names, duration, moment, plural, spans
 from coordinator.rpc.v1 import ledger_pb2
 
+if TYPE_CHECKING:
+    from coordinator.client import Admin
+
 MAX_MOVE_LINES = 12
 """Per rebalance, for people; json and yaml show every move."""
 
 OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow"}
 PHASE_WORDS = {"join": "last to join", "plan": "planned by", "settle": "last to fetch its share"}
+
+
+def recorded(admin: "Admin", group: str, limit: int = 0, generation: int = 0) -> list[ledger_pb2.Rebalance]:
+    """The last rebalances, oldest first, with snapshots; these are fetched one by one, because they may be large."""
+    entries = admin.explain(group, limit, generation)[::-1]
+    for entry in entries:
+        if outcome_word(entry) != "completed":
+            continue
+        for full in admin.explain(group, 0, entry.generation, include_snapshots=True):
+            if full.number == entry.number:
+                entry.CopyFrom(full)
+    return entries
 
 
 def names_of(rebalances: Iterable[ledger_pb2.Rebalance], *, full: bool = False) -> Names:
@@ -68,7 +85,7 @@ def sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[str, S
     if entry.phases:
         yield "phases", [Text("   ").join(phase_text(phase, names) for phase in entry.phases)]
     if entry.protocol_name:
-        yield "assignor", [Text(entry.protocol_name)]
+        yield "assignor", list(assignor_lines(entry))
     yield "moved", list(move_lines(entry, names))
     if entry.also:
         yield "also", [Text(names.in_text(line)) for line in entry.also]
@@ -88,6 +105,24 @@ def phase_text(phase: ledger_pb2.RebalancePhase, names: Names) -> Text:
     if waited:
         text.append(f" ({PHASE_WORDS.get(phase.name, 'waited for')} {waited[-1]})", style="dim")
     return text
+
+
+def assignor_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
+    """Its name; when it failed also why, and what the group got instead. Needs the entry's snapshot to know."""
+    yield Text(entry.protocol_name)
+    options = options_of(entry)
+    if "fallback" in options:
+        yield Text(f"FAILED: {options.get('reason', 'no reason is known')}", style="bold red")
+        yield Text(f"the group got this plan instead: {options['fallback']}", style="red")
+
+
+def options_of(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
+    """The snapshot's options; clients in other languages may hand in anything."""
+    try:
+        options = json.loads(entry.snapshot_json or "{}").get("options")
+    except (ValueError, AttributeError):
+        return {}
+    return options if isinstance(options, dict) else {}
 
 
 def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:

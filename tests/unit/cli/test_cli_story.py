@@ -1,5 +1,7 @@
 """A ledger entry as people read it."""
 
+import pytest
+
 from coordinator.cli.groups.explain import document
 from coordinator.cli.groups.story import MAX_MOVE_LINES, names_of, told
 from coordinator.rpc.v1 import ledger_pb2 as pb
@@ -78,6 +80,21 @@ def test_the_clients_own_reason_is_told_unless_the_sentence_has_it() -> None:
     assert 'said     "poll timeout"' in story(found)
     found.detail += ": poll timeout"
     assert "said" not in story(found)
+
+
+def test_an_assignor_that_failed_is_told_with_what_the_group_got_instead() -> None:
+    found = entry()
+    found.snapshot_json = '{"options": {"fallback": "range", "reason": "assignor \'mine\': raised ValueError()"}}'
+    text = story(found)
+    assert "FAILED: assignor 'mine': raised ValueError()" in text
+    assert "the group got this plan instead: range" in text
+
+
+@pytest.mark.parametrize("snapshot", ["", "{}", "[]", "no json", '{"options": [1]}', '{"options": {}}'])
+def test_snapshots_of_any_kind_are_borne(snapshot: str) -> None:
+    found = entry()
+    found.snapshot_json = snapshot
+    assert "FAILED" not in story(found)
 
 
 def test_json_holds_every_field_numbers_as_numbers_and_the_snapshot_unpacked() -> None:

@@ -135,12 +135,26 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """A partition that a cooperative plan gave to nobody: who had it, and since when it is free.
+
+    `since_ms` is None while its holder had not let go of it.
+    """
+
+    holder: str
+    since_ms: int | None = None
+
+
+NEVER_HELD = Withheld("")
+
+
+@dataclass(frozen=True, slots=True)
 class Diff:
-    """What a plan changes. `withheld` maps partitions that nobody got back to the member that must still let go."""
+    """What a plan changes, and what it withholds for a later round."""
 
     moves: tuple[Move, ...]
     gaps: tuple[Gap, ...]
-    withheld: dict[TopicPartition, str]
+    withheld: dict[TopicPartition, Withheld]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +163,7 @@ class Before:
 
     plan: Plan
     still_held: Mapping[str, Mapping[str, frozenset[int]]]
-    carried: Mapping[TopicPartition, str]
+    carried: Mapping[TopicPartition, Withheld]
 
 
 def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> Diff:
@@ -157,7 +171,7 @@ def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> 
     moves: list[Move] = []
     kept: dict[tuple[str, int | None], int] = {}
     moved: dict[tuple[str, int | None], list[TopicPartition]] = {}
-    withheld: dict[TopicPartition, str] = {}
+    withheld: dict[TopicPartition, Withheld] = {}
 
     for member, topic, partitions in unchanged_cells(before.plan, target):
         let_go = partitions - before.still_held.get(member, {}).get(topic, frozenset())
@@ -168,18 +182,19 @@ def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> 
     old_owner, new_owner = owners_of_changed_cells(before.plan, target)
     for tp in sorted(old_owner.keys() | new_owner.keys() | before.carried.keys()):
         source, owner = old_owner.get(tp, ""), new_owner.get(tp, "")
-        holder = source or before.carried.get(tp, "")
+        earlier = before.carried.get(tp, NEVER_HELD)
+        holder = source or earlier.holder
         still_held = tp[1] in before.still_held.get(holder, {}).get(tp[0], frozenset())
+        free_since = None if still_held else free_since_ms(holder, earlier, rebalance)
         if not owner:
             if still_held or (not source and holder in target):
-                withheld[tp] = holder
+                withheld[tp] = Withheld(holder, free_since)
             if source:
                 why = why_unowned(rebalance.gone.get(source, ""), still_held, not target)
                 moves.append(Move(*tp, source, "", -1, why))
             continue
         if source == owner and still_held:
             continue
-        free_since = None if still_held else since(holder, rebalance)
         if source == owner:
             kept[owner, free_since] = kept.get((owner, free_since), 0) + 1
             continue
@@ -209,6 +224,13 @@ def owners_of_changed_cells(before: Plan, target: Plan) -> tuple[dict[TopicParti
         }
 
     return owners(before, target), owners(target, before)
+
+
+def free_since_ms(holder: str, earlier: Withheld, rebalance: RebalanceInProgress) -> int:
+    """A partition that was free already when an earlier round withheld it is free since then."""
+    if earlier.since_ms is not None and holder == earlier.holder:
+        return earlier.since_ms
+    return since(holder, rebalance)
 
 
 def since(member: str, rebalance: RebalanceInProgress) -> int:

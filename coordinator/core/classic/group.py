@@ -6,7 +6,7 @@ Hard state is `stored` (what the log says) and the offsets; everything else is s
 from dataclasses import dataclass, field
 
 from coordinator.core.classic.members import Member, Members
-from coordinator.core.ledger import Departure, RebalanceInProgress, Settling
+from coordinator.core.ledger import Departure, RebalanceInProgress, Settling, Withheld
 from coordinator.core.records import GroupStored, MemberRecord
 from coordinator.core.types import GroupState, StoredOffset, TimerKey
 
@@ -53,8 +53,8 @@ class ClassicGroup:
     departures: dict[str, Departure] = field(default_factory=dict)
     """Members that went since the last plan, for the ledger's next entry."""
     settling: Settling | None = None
-    carried: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Partitions a cooperative round withheld -> the member that still had to let go of them."""
+    carried: dict[tuple[str, int], Withheld] = field(default_factory=dict)
+    """Partitions that cooperative rounds withheld and nobody was given since."""
 
     def is_in(self, *states: GroupState) -> bool:
         return self.state in states

@@ -1,5 +1,7 @@
 """Tells the ledger what happens to a group: every rebalance gets one entry, whatever becomes of it."""
 
+from dataclasses import replace
+
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.ledger import (
@@ -9,6 +11,7 @@ from coordinator.core.ledger import (
     RebalanceInProgress,
     Settling,
     Trigger,
+    Withheld,
     difference,
     last_few,
     settled,
@@ -96,7 +99,9 @@ def departed(group: ClassicGroup, member_id: str, departure: Departure) -> None:
 
 def renamed(group: ClassicGroup, old_id: str, new_id: str) -> None:
     """A static member goes on under a new id, its partitions with it."""
-    group.carried = {tp: new_id if holder == old_id else holder for tp, holder in group.carried.items()}
+    for tp, withheld in group.carried.items():
+        if withheld.holder == old_id:
+            group.carried[tp] = replace(withheld, holder=new_id)
     if group.settling is not None:
         group.settling.renamed(old_id, new_id)
 
@@ -108,7 +113,7 @@ def restored(group: ClassicGroup, step: Step) -> None:
     last = max(plans, key=lambda entry: entry.number, default=None)
     for move in last.moves if last else ():
         if not move.target and move.source in group.members:
-            group.carried[move.topic, move.partition] = move.source
+            group.carried[move.topic, move.partition] = Withheld(move.source)
 
 
 def joined(group: ClassicGroup, step: Step) -> None:

@@ -12,6 +12,7 @@ from coordinator.core.ledger import (
     RebalanceInProgress,
     Settling,
     Trigger,
+    Withheld,
     difference,
     last_few,
 )
@@ -34,6 +35,7 @@ class Case:
     target: dict[TopicPartition, str]
     held: dict[TopicPartition, bool]
     withheld: dict[TopicPartition, str]
+    free_since: dict[TopicPartition, int | None]
     released: dict[str, int]
     fetched: dict[str, int]
 
@@ -47,7 +49,10 @@ class Case:
         """Without an owner from the moment the old one let go until the new one had it."""
         if not self.target[tp] or self.is_held(tp):
             return 0
-        return max(0, self.fetched[self.target[tp]] - self.released.get(self.holder(tp), STARTED_MS))
+        let_go_ms = self.released.get(self.holder(tp), STARTED_MS)
+        if not self.source[tp] and self.withheld[tp] and self.free_since[tp] is not None:
+            let_go_ms = self.free_since[tp]
+        return max(0, self.fetched[self.target[tp]] - let_go_ms)
 
 
 CASES = st.builds(
@@ -56,6 +61,7 @@ CASES = st.builds(
     target=OWNERS,
     held=st.fixed_dictionaries({tp: st.booleans() for tp in PARTITIONS}),
     withheld=OWNERS,
+    free_since=st.fixed_dictionaries({tp: st.none() | st.integers(0, 900) for tp in PARTITIONS}),
     released=st.dictionaries(st.sampled_from(MEMBERS), st.integers(0, 3_000)),
     fetched=st.fixed_dictionaries({member: st.integers(2_000, 5_000) for member in MEMBERS}),
 )
@@ -69,13 +75,17 @@ def plan_of(owners: dict[TopicPartition, str]) -> Plan:
     return plan
 
 
-def settled_case(case: Case) -> tuple[dict[TopicPartition, tuple[str, str]], dict[TopicPartition, str], Settling]:
+def settled_case(case: Case) -> tuple[dict[TopicPartition, tuple[str, str]], dict[TopicPartition, Withheld], Settling]:
     """The ledger's own answer: moves as (source, target), what stays withheld, and the settling to come."""
     held: dict[str, dict[str, frozenset[int]]] = {}
     for topic, number in filter(case.is_held, PARTITIONS):
         topics = held.setdefault(case.holder((topic, number)), {})
         topics[topic] = topics.get(topic, frozenset()) | {number}
-    carried = {tp: case.withheld[tp] for tp in PARTITIONS if case.withheld[tp] and not case.source[tp]}
+    carried = {
+        tp: Withheld(case.withheld[tp], case.free_since[tp])
+        for tp in PARTITIONS
+        if case.withheld[tp] and not case.source[tp]
+    }
     rebalance = RebalanceInProgress(1, Trigger(Cause.MEMBER_JOINED, "a joined"), 1, STARTED_MS, released=case.released)
     diff = difference(Before(plan_of(case.source), held, carried), plan_of(case.target), rebalance)
     moves = {(move.topic, move.partition): (move.source, move.target) for move in diff.moves}

@@ -134,7 +134,7 @@ class ShardMachine(RuleBasedStateMachine):
             or (
                 member_id in live.members
                 and (instance is None or live.static.get(instance) == member_id)
-                and generation == live.generation
+                and generation == live.generation == live.members[member_id].generation
                 and live.state is not GroupState.COMPLETING_REBALANCE
             )
         )

@@ -273,7 +273,8 @@ class _Walk:
 
     def _keep(self, active: NDArray[np.int64], good: Any) -> NDArray[np.int64]:
         self.odd.update(active[~good].tolist())
-        return active[good]
+        kept: NDArray[np.int64] = active[good]
+        return kept
 
     def _int32(self, at: Any) -> NDArray[np.int64]:
         buffer = self.buffer

@@ -131,12 +131,12 @@ class ClassicMember:
 
     # Joining
 
-    def _rejoin(self, reason: str, cause: Cause, *, later: bool = False) -> None:
+    def _rejoin(self, reason: str, cause: Cause, *, later: bool = False, detail: str = "") -> None:
         """Join (again), at once or after a back-off, letting go first of what must be let go of."""
         self._abandon(RequestKind.JOIN, RequestKind.SYNC)
         self._plan = None
         self._reason = reason[:MAX_REASON]
-        self._cause, self._cause_detail = cause, reason
+        self._cause, self._cause_detail = cause, detail or reason
         if later:
             self._become(State.JOINING)
             self._link.back_off(self._now_ms)
@@ -174,7 +174,8 @@ class ClassicMember:
             self._lead_or_follow(answer)
         elif code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
-            self._rejoin("need to re-join with the given member-id", self._cause)
+            # A reason of its own says more than that every dynamic member joins twice (KIP-394).
+            self._rejoin(self._reason or "need to re-join with the given member-id", self._cause)
         elif code in FORGOTTEN:
             self._forget_membership(code)
             self._rejoin(f"the join was refused: {code.name}", Cause.SESSION_EXPIRED)
@@ -322,7 +323,7 @@ class ClassicMember:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             # Only a member that believes it is stable has not heard of this rebalance yet.
             if self.state is State.STABLE:
-                self._rejoin("group is already rebalancing", Cause.UNSPECIFIED)
+                self._rejoin("group is already rebalancing", Cause.UNSPECIFIED, detail=message)
         elif code in LOOK_AGAIN:
             self._coordinator_lost()
         elif code in FORGOTTEN:

@@ -103,6 +103,15 @@ def test_a_new_member_is_told_its_id_and_joins_with_it() -> None:
     assert (again.member_id, again.reason) == ("me", "need to re-join with the given member-id")
 
 
+def test_the_reason_of_a_join_survives_the_second_step() -> None:
+    story = Story().stable()
+    story.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    join = story.the(act.SendJoin)
+    assert join.reason == "the group went on without this member: UNKNOWN_MEMBER_ID"
+    story.on(ev.JoinAnswered(join.token, ErrorCode.MEMBER_ID_REQUIRED, member_id="me again"))
+    assert story.the(act.SendJoin).reason == join.reason
+
+
 def test_heartbeats_begin_with_the_join_answer_not_with_the_share() -> None:
     story = Story()
     story.start()
@@ -176,6 +185,14 @@ def test_an_eager_member_gives_up_everything_before_it_joins_again() -> None:
     assert not story.has(act.SendJoin)
     story.on(ev.Revoked(revoke.token))
     assert claims(story.the(act.SendJoin)) == ({}, 1)
+
+
+def test_what_the_coordinator_says_about_a_rebalance_reaches_the_callback() -> None:
+    story = Story().stable(0)
+    story.wait(3_000)
+    beat = story.the(act.SendHeartbeat)
+    story.on(ev.HeartbeatAnswered(beat.token, ErrorCode.REBALANCE_IN_PROGRESS, "b joined"))
+    assert story.the(act.Revoke).detail == "b joined"
 
 
 def test_an_eager_sticky_member_still_says_what_it_had() -> None:

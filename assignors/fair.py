@@ -77,10 +77,7 @@ def _hand_out(exchange: Exchange, members_of: Sequence[dict[int, list[int]]], me
         partitions.sort(reverse=True)
     for number, member in exchange.gains():
         shares[member].setdefault(exchange.pools[number].topic, []).append(free[number].pop())
-    for share in shares:
-        for partitions in share.values():
-            partitions.sort()
-    return shares
+    return [{topic: sorted(share[topic]) for topic in sorted(share)} for share in shares]
 
 
 def make_pools(

@@ -123,7 +123,7 @@ def describe(model: type[BaseModel]) -> dict[str, str]:
     out: dict[str, str] = {}
     for field in model.model_fields.values():
         default = field.get_default(call_default_factory=True, validated_data={})
-        out[str(field.alias)] = f"{field.description} Default: {default if default not in ({}, []) else 'none'}."
+        out[str(field.alias)] = f"{field.description} Default: {default if default not in (None, {}, []) else 'none'}."
     return out
 
 

@@ -13,7 +13,7 @@ from coordinator.member.handover import Change
 from coordinator.member.subscription import Subscriber
 from coordinator.member.types import MemberSettings, TopicPartition
 from coordinator.runtime.engine import Engine
-from coordinator.runtime.slot import Held, Slot
+from coordinator.runtime.slot import Slot
 from tests.sim.crashing_log import CrashingLog
 
 
@@ -39,8 +39,11 @@ class ForgetfulShard(Shard):
 class HastyEngine(Engine):
     """Answers before what it says is on disk."""
 
-    def _hold(self, slot: Slot, held: Held) -> None:
-        self._release(slot, held)
+    def _take(self, slot: Slot, effects: Effects) -> None:
+        super()._take(slot, effects)
+        while slot.held:
+            held = slot.held.popleft()
+            self._release(slot, held.replies, held.notices)
 
 
 class LyingLog(CrashingLog):

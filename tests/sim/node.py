@@ -124,12 +124,14 @@ class Node:
 
     def unload(self, shard: int, for_ms: int) -> None:
         """The shard goes away, and comes back later."""
-        if not self.up or self.engine.status(shard) is not ShardStatus.ACTIVE:
+        paused = self.world.now_ms < self._paused_until_ms
+        if not self.up or paused or self.engine.status(shard) is not ShardStatus.ACTIVE:
             return
         self.world.census["shards unloaded"] += 1
         self.world.trace(f"shard {shard} unloads")
         self.engine.submit(shard, Unload())
-        self._turn_soon()
+        self.engine.turn(self.world.now_ms)
+        self._after_engine()
         life = self.life
         self.world.after(for_ms, lambda: self._load_again(shard, life))
 

@@ -1,0 +1,121 @@
+"""Dump, verify and recover: they see all damage, change nothing unless told to, and what they cut is good."""
+
+import json
+
+import pytest
+
+from storage.dump import dump_file, is_damaged
+from storage.errors import DataDirectoryError
+from storage.recover import recover_dir
+from storage.verify import verify_dir
+from tests.fakes.memory_files import MemoryFiles
+from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
+from tests.vectors.log.golden import files as golden
+from tests.vectors.log.golden import names, sidecar
+
+SMALL = {"log__segment__bytes": 400}
+FIRST = "/data/t-0/00000000000000000000.log"
+SECOND = "/data/t-0/00000000000000000005.log"
+
+
+def disk_with(count: int) -> MemoryFiles:
+    files = MemoryFiles()
+    broker = open_broker(files, **SMALL)
+    broker.create_topic("t", 2)
+    for number in range(count):
+        broker.append("t", 0, batch(b"%d" % number), T0)
+    broker.close()
+    return files
+
+
+def flip(files: MemoryFiles, path: str, at: int) -> None:
+    changed = bytearray(files.content(path))
+    changed[at] ^= 0x40
+    files.put(path, bytes(changed))
+
+
+@pytest.mark.parametrize("name", [name for name in names() if not name.startswith(("legacy", "mixed"))])
+def test_a_dump_says_what_kafka_says(name: str) -> None:
+    disk = MemoryFiles()
+    disk.put(f"/{name}.log", golden()[f"{name}.bin"])
+    rows = list(dump_file(f"/{name}.log", records=True, files=disk))
+    told = sidecar(name)
+    assert any("error" in row for row in rows) == ("error" in told)
+    rows = [row for row in rows if "error" not in row]
+    assert len(rows) == len(told["batches"])
+    for row, expected in zip(rows, told["batches"], strict=True):
+        same = set(row) & set(expected) - {"records", "records_error", "compression_error"}
+        assert len(same) >= 20
+        assert {key: row[key] for key in same} == {key: expected[key] for key in same}
+        assert ("records_error" in row) == ("records_error" in expected)
+        assert ("compression_error" in row) == ("compression_error" in expected)
+        assert is_damaged(row) == ("records_error" in expected or not expected["crc_ok"])
+        if "records" in row:
+            plain = [{k: v for k, v in r.items() if k in row["records"][0]} for r in expected["records"]]
+            big = [r for r in plain if isinstance(r["value"], dict)]
+            assert len(row["records"]) == len(plain)
+            assert big or row["records"] == plain
+        json.dumps(row)
+
+
+@pytest.mark.parametrize("name", names("legacy"))
+def test_message_sets_are_dumped_too(name: str) -> None:
+    disk = MemoryFiles()
+    disk.put("/x.log", golden()[f"{name}.bin"])
+    rows = list(dump_file("/x.log", records=True, files=disk))
+    told = [record["offset"] for expected in sidecar(name)["batches"] for record in expected["records"]]
+    assert [record["offset"] for row in rows for record in row["records"]] == told
+    assert not any(map(is_damaged, rows))
+
+
+def test_a_dump_goes_on_to_the_damage_and_names_it() -> None:
+    disk = disk_with(4)
+    disk.put(FIRST, disk.content(FIRST)[:-3])
+    rows = list(dump_file(FIRST, files=disk))
+    assert [is_damaged(row) for row in rows] == [False, False, False, True]
+    assert "claims" in rows[-1]["error"]
+
+
+def test_verify_finds_nothing_in_a_good_directory_and_tells_how_far_it_is() -> None:
+    disk = disk_with(20)
+    told: list[tuple[int, int, str]] = []
+    report = verify_dir("/data", lambda *progress: told.append(progress), disk)
+    assert report.ok
+    assert report.batches == 20
+    assert told[-1][0] == told[-1][1] == report.bytes
+
+
+def test_verify_finds_a_flipped_bit_a_missing_file_and_a_bad_checkpoint() -> None:
+    disk = disk_with(20)
+    flip(disk, SECOND, 100)
+    disk.put("/data/recovery-point-offset-checkpoint", b"nonsense")
+    disk.remove("/data/t-0/00000000000000000010.log")
+    found = {finding.file: finding for finding in verify_dir("/data", files=disk).findings}
+    assert found[SECOND].first_offset == 6
+    assert "/data/recovery-point-offset-checkpoint" in found
+    assert "begin at offset 15" in found["/data/t-0/00000000000000000015.log"].why
+
+
+def test_recover_says_what_it_would_cut_and_cuts_when_told() -> None:
+    disk = disk_with(20)
+    flip(disk, SECOND, 100)
+    before = disk.content(SECOND)
+    (planned,) = recover_dir("/data", dry_run=True, files=disk)
+    assert (planned.file, planned.first_offset, len(planned.later_segments)) == (SECOND, 6, 2)
+    assert disk.content(SECOND) == before
+    assert recover_dir("/data", dry_run=False, files=disk) == [planned]
+    broker = open_broker(disk, **SMALL)
+    assert values(read_all(broker.log("t", 0))) == [b"%d" % number for number in range(6)]
+    assert broker.append("t", 0, batch(b"new"), T0).base_offset == 6
+    assert broker.recovered() == {}
+    broker.close()
+    assert verify_dir("/data", files=disk).ok
+
+
+def test_recover_leaves_a_directory_in_use_alone() -> None:
+    disk = disk_with(3)
+    broker = open_broker(disk, **SMALL)
+    with pytest.raises(DataDirectoryError, match="in use"):
+        recover_dir("/data", dry_run=True, files=disk)
+    broker.close()
+    assert recover_dir("/data", dry_run=True, files=disk) == []

@@ -1,0 +1,163 @@
+"""Idempotent producers and transactions, before and after a restart."""
+
+from typing import Any
+
+import pytest
+
+from storage import errors
+from storage.broker import Broker
+from storage.control import encode_marker
+from storage.types import AbortedTransaction
+from tests.fakes.memory_files import MemoryFiles
+from tests.unit.storage.logs import T0, batch, open_broker
+
+SMALL = {"log__segment__bytes": 400}
+
+
+def made() -> tuple[MemoryFiles, Broker]:
+    disk = MemoryFiles()
+    broker = open_broker(disk, **SMALL)
+    broker.create_topic("t", 1)
+    return disk, broker
+
+
+def send(
+    broker: Broker, sequence: int, *, count: int = 1, epoch: int = 0, number: int = 9, **how: Any
+) -> tuple[int, int]:
+    data = batch(*[b"x"] * count, producer_id=number, producer_epoch=epoch, base_sequence=sequence, **how)
+    done = broker.append("t", 0, data, T0)
+    broker.flush()
+    return done.base_offset, done.last_offset
+
+
+def mark(broker: Broker, *, commit: bool, number: int = 9, epoch: int = 0, coordinator: int = 0) -> None:
+    data = encode_marker(
+        commit=commit, producer_id=number, producer_epoch=epoch, coordinator_epoch=coordinator, timestamp_ms=T0
+    )
+    broker.append("t", 0, data, T0, trusted=True)
+    broker.flush()
+
+
+def reopened(disk: MemoryFiles, broker: Broker, *, clean: bool) -> Broker:
+    if clean:
+        broker.close()
+    else:
+        disk.kill()
+    return open_broker(disk, **SMALL)
+
+
+def test_a_repeated_batch_is_answered_with_its_old_offsets() -> None:
+    _, broker = made()
+    first = [send(broker, 2 * n, count=2) for n in range(5)]
+    assert [send(broker, 2 * n, count=2) for n in range(5)] == first
+    assert broker.end_offset("t", 0) == 10
+    send(broker, 10)
+    with pytest.raises(errors.OutOfOrderSequence):
+        send(broker, 0, count=2)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_last_batch_is_known_after_a_restart(clean: bool) -> None:
+    disk, broker = made()
+    offsets = [send(broker, n) for n in range(12)]
+    again = reopened(disk, broker, clean=clean)
+    assert send(again, 11) == offsets[11]
+    assert send(again, 12) == (12, 12)
+
+
+def test_snapshots_are_made_anew_when_they_are_lost_or_damaged() -> None:
+    for hurt in ("lost", "damaged", "older"):
+        disk, broker = made()
+        for n in range(12):
+            send(broker, n)
+        broker.close()
+        snapshots = [name for name in disk.names("/data/t-0") if name.endswith(".snapshot")]
+        assert len(snapshots) >= 2
+        oldest = disk.content(f"/data/t-0/{snapshots[0]}")
+        for name in snapshots:
+            match hurt:
+                case "lost":
+                    disk.remove(f"/data/t-0/{name}")
+                case "damaged":
+                    disk.put(f"/data/t-0/{name}", disk.content(f"/data/t-0/{name}")[:-2])
+                case "older":
+                    disk.put(f"/data/t-0/{name}", oldest)
+        again = open_broker(disk, **SMALL)
+        assert send(again, 11) == (11, 11)
+
+
+def test_sequences_have_no_holes_and_wrap() -> None:
+    _, broker = made()
+    send(broker, 2**31 - 2, count=2)
+    assert send(broker, 0) == (2, 2)
+    for wrong in (0, 2, 5):
+        if wrong == 0:
+            assert send(broker, wrong) == (2, 2)
+        else:
+            with pytest.raises(errors.OutOfOrderSequence, match="expected 1"):
+                send(broker, wrong)
+
+
+def test_a_newer_epoch_takes_over_and_begins_at_zero() -> None:
+    _, broker = made()
+    send(broker, 0)
+    with pytest.raises(errors.OutOfOrderSequence, match="expected 0"):
+        send(broker, 1, epoch=1)
+    send(broker, 0, epoch=1)
+    with pytest.raises(errors.InvalidProducerEpoch, match="epoch 1 has taken over"):
+        send(broker, 1, epoch=0)
+
+
+def test_idle_producers_are_forgotten_unless_in_a_transaction() -> None:
+    _, broker = made()
+    send(broker, 0, number=1)
+    send(broker, 0, number=2, transactional=True)
+    log = broker.log("t", 0)
+    log.forget_producers(T0 + 86_400_001, 86_400_000)
+    assert list(log.producers.producers) == [2]
+
+
+@pytest.mark.parametrize("clean", [True, False, None])
+def test_readers_of_committed_records_wait_for_the_marker(clean: bool | None) -> None:
+    disk, broker = made()
+    send(broker, 0, transactional=True)
+    send(broker, 0, number=8, transactional=True)
+    send(broker, 0, number=7)
+    mark(broker, commit=False, number=8)
+    if clean is not None:
+        broker = reopened(disk, broker, clean=clean)
+    log = broker.log("t", 0)
+    assert (log.last_stable_offset, log.high_watermark) == (0, 4)
+    assert log.fetch(0, 10_000, committed=True).records == b""
+    assert log.list_offset(-1, committed=True) == (0, -1)
+    mark(broker, commit=True)
+    assert log.last_stable_offset == 5
+    assert log.fetch(0, 10_000, committed=True).aborted == (AbortedTransaction(8, 1),)
+    if clean is not None:
+        log = reopened(disk, broker, clean=clean).log("t", 0)
+        assert log.fetch(0, 10_000, committed=True).aborted == (AbortedTransaction(8, 1),)
+
+
+def test_a_replaced_transaction_coordinator_is_fenced() -> None:
+    _, broker = made()
+    send(broker, 0, transactional=True)
+    mark(broker, commit=True, coordinator=4)
+    with pytest.raises(errors.TransactionCoordinatorFenced, match="expected 4"):
+        mark(broker, commit=True, coordinator=3)
+
+
+def test_a_plain_batch_inside_a_transaction_is_refused() -> None:
+    _, broker = made()
+    send(broker, 0, transactional=True)
+    with pytest.raises(errors.InvalidTxnState, match="open transaction"):
+        send(broker, 1)
+
+
+def test_producer_ids_are_never_given_twice() -> None:
+    disk, broker = made()
+    given = [broker.next_producer_id()[0] for _ in range(3)]
+    again = reopened(disk, broker, clean=False)
+    given += [again.next_producer_id()[0] for _ in range(3)]
+    assert len(set(given)) == 6
+    assert again.next_producer_id(given[0], 3) == (given[0], 4)
+    assert again.next_producer_id(given[0], 32766)[1] == 0

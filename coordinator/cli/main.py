@@ -1,5 +1,6 @@
 """The `muster` command: a table of sub-commands, each imported on use."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -41,6 +42,8 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    # gRPC tells standard error about every connection a stopping node closes; commands say what matters themselves.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     args = None if arguments is None else list(arguments)
     code = guarded(lambda: cli.main(args=args, prog_name="muster", standalone_mode=False))
     flush()

@@ -139,6 +139,12 @@ def forget_topics(topics: tuple[str, ...], step: Step) -> None:
             step.keep(OffsetDeleted(group.id, topic, partition))
 
 
+def orphaned_topics(step: Step) -> tuple[str, ...]:
+    """Topics with positions that the catalog does not know any more."""
+    committed = {topic for group in step.state.groups.values() for topic, _ in group.offsets}
+    return tuple(sorted(committed - step.state.partitions.keys()))
+
+
 def delete_group_records(group: ClassicGroup, step: Step) -> None:
     """Tombstones for the group and all that belongs to it, its ledger included."""
     for topic, partition in list(group.offsets):

@@ -154,12 +154,16 @@ def group_timer(group: ClassicGroup, key: TimerKey, step: Step) -> None:
 
 def on_topics(event: TopicsChanged, step: Step) -> None:
     step.state.partitions = event.partitions
+    step.state.catalog_known = True
     if event.deleted:
         offsets.forget_topics(event.deleted, step)
 
 
 def on_loaded(event: Loaded, step: Step) -> None:
     lifecycle.load(step)
+    # A topic may have been deleted while nobody listened; made anew, it must not inherit the old positions.
+    if step.state.catalog_known:
+        offsets.forget_topics(offsets.orphaned_topics(step), step)
 
 
 def on_unload(event: Unload, step: Step) -> None:

@@ -31,6 +31,8 @@ class ShardState:
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
+    catalog_known: bool = False
+    """Whether `partitions` has been told: without it, no topic can be called deleted."""
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
 
 

@@ -117,7 +117,7 @@ class Node:
                 limits_of(settings),
                 Shard,
                 on_bug=report_bug,
-                on_status=report_status,
+                on_status=self._report_status,
                 inbox_limit=settings.queued_max_requests,
             )
             self._partitions = partition_counts(self.broker)
@@ -126,6 +126,12 @@ class Node:
         except BaseException:
             self.broker.close()
             raise
+
+    def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
+        """A shard that failed, or that serves although some of its records could not be read, is worth a warning."""
+        damaged = status is ShardStatus.ACTIVE and self.engine.report(shard).malformed > 0
+        tell = log.warning if damaged or status is ShardStatus.FAILED else log.debug
+        tell("shard", number=shard, status=status.value, why=why)
 
     def _start_driver(self) -> None:
         self.driver = Driver(
@@ -199,8 +205,3 @@ def partition_counts(broker: Broker) -> dict[str, int]:
 def report_bug(event: str, error: Exception) -> None:
     """The event that broke a shard, as a line that a test can repeat."""
     log.error("a bug stopped a shard; it is reloaded from its log", script=event, exc_info=error)
-
-
-def report_status(shard: int, status: ShardStatus, why: str) -> None:
-    tell = log.warning if status is ShardStatus.FAILED else log.debug
-    tell("shard", number=shard, status=status.value, why=why)

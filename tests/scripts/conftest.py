@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.script import Stage, read_story, write_story
+from tests.support.script import Stage
+from tests.support.story import read_story, write_story
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "StoryFile | None":

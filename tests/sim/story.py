@@ -15,7 +15,8 @@ from coordinator.core.shard import Shard
 from tests.sim.run import Simulation
 from tests.sim.watch import Checker
 from tests.sim.world import START_MS, World
-from tests.support.script import Block, Stage, write_story
+from tests.support.script import Stage
+from tests.support.story import Block, write_story
 
 
 class Recorder(Checker):

@@ -10,52 +10,18 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from assignors.user_data import Subscription, encode_assignment, encode_subscription
+from assignors.user_data import encode_assignment
 from coordinator.core import events
 from coordinator.core.effects import Effects
 from coordinator.core.records import Record
 from coordinator.core.shard import Shard
-from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol, TimerKey
+from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, TimerKey
 from coordinator.errors import ErrorCode
+from tests.support.story import milliseconds, pairs, protocols_from, repeated, topic_map, topic_partition
 from tests.support.trace import describe_record, describe_reply
 
 NO_REPLY = "parked"
-
-
-@dataclass
-class Block:
-    """One command with the comment above it, its input lines, and the trace it should leave."""
-
-    head: list[str]
-    command: list[str]
-    expected: list[str]
-
-
-def read_story(path: Path) -> list[Block]:
-    blocks = []
-    for part in path.read_text(encoding="utf-8").strip("\n").split("\n\n"):
-        lines = part.split("\n")
-        head = [line for line in lines if line.startswith("#")]
-        body = [line for line in lines if not line.startswith("#")]
-        if not body:
-            blocks.append(Block(head, [], []))
-            continue
-        assert "----" in body, f"{path.name}: block without ----: {body[0]}"
-        cut = body.index("----")
-        blocks.append(Block(head, body[:cut], body[cut + 1 :]))
-    return blocks
-
-
-def write_story(path: Path, blocks: list[Block], traces: list[list[str]]) -> None:
-    parts = []
-    for block, trace in zip(blocks, traces, strict=True):
-        lines = [*block.head]
-        if block.command:
-            lines += [*block.command, "----", *trace]
-        parts.append("\n".join(lines))
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
 @dataclass
@@ -125,11 +91,13 @@ class Stage:
         if quiet:
             yield "quiet"
 
-    def do_reload(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
-        """The process dies and the log is replayed: what was parked gets no answer."""
+    def do_reload(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """The process dies and the log is replayed: what was parked gets no answer. `reload t=2` finds that catalog."""
         self.shard = self.replayed()
         self.timers.clear()
         self.requests.clear()
+        if words:
+            yield from self.step(events.TopicsChanged({topic: int(count) for topic, count in pairs(words).items()}))
         yield from self.step(events.Loaded()) or ["ok"]
 
     def do_unload(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
@@ -392,48 +360,7 @@ def hard_state(shard: Shard) -> object:
     return groups, ledgers
 
 
-def pairs(words: list[str]) -> dict[str, str]:
-    return dict(word.split("=", 1) for word in words)
-
-
-UNITS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def milliseconds(word: str) -> int:
-    number = word.rstrip("abcdefghijklmnopqrstuvwxyz")
-    return int(number) * UNITS[word[len(number) :]]
-
-
-def repeated(word: str) -> str:
-    """x*5 stands for xxxxx."""
-    letter, star, times = word.partition("*")
-    return letter * int(times) if star else word
-
-
 def instance_from(options: dict[str, str], client: Client) -> str | None:
     """instance=NAME, or instance=none for a request that does not name it; else what the client was started with."""
     instance = options.get("instance", client.instance)
     return None if instance == "none" else instance
-
-
-def topic_partition(word: str) -> tuple[str, int]:
-    topic, _, partition = word.rpartition("-")
-    return topic, int(partition)
-
-
-def topic_map(words: list[str]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in map(topic_partition, words):
-        topics.setdefault(topic, []).append(partition)
-    return topics
-
-
-def protocols_from(options: dict[str, str]) -> tuple[Protocol, ...]:
-    """protocols=a,b topics=t,u owned=t-0,t-1, or blob=raw for metadata that nobody can read."""
-    names = [name for name in options.get("protocols", "range").split(",") if name]
-    if "blob" in options:
-        return tuple(Protocol(name, options["blob"].encode()) for name in names)
-    topics = tuple(topic for topic in options.get("topics", "t").split(",") if topic)
-    owned = topic_map([word for word in options.get("owned", "").split(",") if word])
-    subscription = encode_subscription(Subscription(version=1, topics=topics, owned=owned))
-    return tuple(Protocol(name, subscription) for name in names)

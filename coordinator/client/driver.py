@@ -7,7 +7,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator.client.config import GroupConfig
 from coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
@@ -60,7 +60,6 @@ class MemberDriver:
         self.failure: Exception | None = None
         self.trouble: Exception | None = None
         """To be raised once; the member goes on trying."""
-        self.closed = asyncio.Event()
         self._transport = transport
         self._calls = calls
         self._config = config
@@ -102,17 +101,7 @@ class MemberDriver:
             return None
         callback = self.callbacks.popleft()
         if callback.kind == "revoked" and self.machine.generation < 0 and self.machine.state is not State.CLOSED:
-            event = callback.event
-            lost = RebalanceEvent(
-                "lost",
-                Cause.MEMBER_FENCED,
-                event.detail,
-                event.rebalance_number,
-                event.generation,
-                event.protocol,
-                event.deadline_ms,
-                event.assignment,
-            )
+            lost = replace(callback.event, kind="lost", cause=Cause.MEMBER_FENCED)
             return Callback("lost", callback.partitions, lost, callback.token)
         return callback
 
@@ -173,7 +162,7 @@ class MemberDriver:
             case act.Fail():
                 self.failure = refusal(action.code, action.code.name, action.message, self.settings.group_id)
             case act.Closed():
-                self.closed.set()
+                pass  # Whoever closes looks at the machine's state.
         self._wake_owner()
 
     def _queue(self, kind: str, action: act.Revoke | act.Lost | act.Assign, deadline_ms: int) -> None:
@@ -241,41 +230,18 @@ class MemberDriver:
         return ev.CoordinatorFound(action.token)
 
     async def _join(self, action: act.SendJoin) -> ev.Event:
-        settings = self.settings
-        request = pb.JoinGroupRequest(
-            group_id=settings.group_id,
-            session_timeout_ms=settings.session_timeout_ms,
-            rebalance_timeout_ms=settings.rebalance_timeout_ms,
-            member_id=action.member_id,
-            group_instance_id=settings.group_instance_id,
-            protocol_type=settings.protocol_type,
-            protocols=[pb.JoinGroupProtocol(name=p.name, metadata=p.metadata) for p in action.protocols],
-            reason=action.reason,
-            client_id=settings.client_id,
-        )
-        patience_ms = max(self._config.request_timeout_ms, settings.rebalance_timeout_ms + JOIN_MARGIN_MS)
         answer = await self._transport.call(
             JOIN_GROUP,
-            request,
-            doing=f"joining group {settings.group_id!r}",
+            join_request(self.settings, action),
+            doing=f"joining group {self.settings.group_id!r}",
             address=await self._calls.coordinator(),
-            timeout_ms=patience_ms,
+            timeout_ms=self._parked_patience_ms,
         )
-        return ev.JoinAnswered(
-            action.token,
-            code_of(answer.error_code),
-            answer.error_message,
-            answer.generation_id,
-            answer.protocol_type if answer.HasField("protocol_type") else None,
-            answer.protocol_name if answer.HasField("protocol_name") else None,
-            answer.leader,
-            answer.skip_assignment,
-            answer.member_id,
-            tuple(read_member(member) for member in answer.members),
-            Cause(answer.cause),
-            answer.cause_detail,
-            answer.rebalance_number,
-        )
+        return join_answered(action.token, answer)
+
+    @property
+    def _parked_patience_ms(self) -> int:
+        return max(self._config.request_timeout_ms, self.settings.rebalance_timeout_ms + JOIN_MARGIN_MS)
 
     async def _sync(self, action: act.SendSync) -> ev.Event:
         request = pb.SyncGroupRequest(
@@ -288,13 +254,12 @@ class MemberDriver:
             assignments=[pb.SyncGroupAssignment(member_id=m, assignment=blob) for m, blob in action.assignments],
             snapshot=action.snapshot,
         )
-        patience_ms = max(self._config.request_timeout_ms, self.settings.rebalance_timeout_ms + JOIN_MARGIN_MS)
         answer = await self._transport.call(
             SYNC_GROUP,
             request,
             doing=f"waiting for a share of group {self.settings.group_id!r}",
             address=await self._calls.coordinator(),
-            timeout_ms=patience_ms,
+            timeout_ms=self._parked_patience_ms,
         )
         return ev.SyncAnswered(action.token, code_of(answer.error_code), answer.error_message, answer.assignment)
 
@@ -349,6 +314,7 @@ class MemberDriver:
 
 
 KNOWN_CODES = frozenset(int(code) for code in ErrorCode)
+KNOWN_CAUSES = frozenset(int(cause) for cause in Cause)
 
 
 def member_settings(config: GroupConfig) -> MemberSettings:
@@ -357,12 +323,43 @@ def member_settings(config: GroupConfig) -> MemberSettings:
         group_id=config.group_id,
         client_id=config.client_id or f"{config.kind}-{config.group_id}-{config.group_instance_id or os.getpid()}",
         group_instance_id=config.group_instance_id,
-        rack=config.client_rack or None,
         session_timeout_ms=config.session_timeout_ms,
         rebalance_timeout_ms=config.max_poll_interval_ms,
         heartbeat_interval_ms=config.heartbeat_interval_ms,
         retry_backoff_ms=config.retry_backoff_ms,
         retry_backoff_max_ms=max(config.retry_backoff_max_ms, config.retry_backoff_ms),
+    )
+
+
+def join_request(settings: MemberSettings, action: act.SendJoin) -> pb.JoinGroupRequest:
+    return pb.JoinGroupRequest(
+        group_id=settings.group_id,
+        session_timeout_ms=settings.session_timeout_ms,
+        rebalance_timeout_ms=settings.rebalance_timeout_ms,
+        member_id=action.member_id,
+        group_instance_id=settings.group_instance_id,
+        protocol_type=settings.protocol_type,
+        protocols=[pb.JoinGroupProtocol(name=p.name, metadata=p.metadata) for p in action.protocols],
+        reason=action.reason,
+        client_id=settings.client_id,
+    )
+
+
+def join_answered(token: int, answer: pb.JoinGroupResponse) -> ev.JoinAnswered:
+    return ev.JoinAnswered(
+        token,
+        code_of(answer.error_code),
+        answer.error_message,
+        answer.generation_id,
+        answer.protocol_type if answer.HasField("protocol_type") else None,
+        answer.protocol_name if answer.HasField("protocol_name") else None,
+        answer.leader,
+        answer.skip_assignment,
+        answer.member_id,
+        tuple(read_member(member) for member in answer.members),
+        cause_of(answer.cause),
+        answer.cause_detail,
+        answer.rebalance_number,
     )
 
 
@@ -374,6 +371,11 @@ def read_member(member: pb.JoinGroupMember) -> GroupMember:
 def code_of(number: int) -> ErrorCode:
     """A number this client does not know yet is treated as the general failure."""
     return ErrorCode(number) if number in KNOWN_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def cause_of(number: int) -> Cause:
+    """A cause of a newer coordinator is told as none in particular; its detail still says it."""
+    return Cause(number) if number in KNOWN_CAUSES else Cause.UNSPECIFIED
 
 
 def leaving(leave: bool | str) -> Leaving:

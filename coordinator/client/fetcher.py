@@ -25,7 +25,6 @@ from storage.types import Record
 log = logging.getLogger("muster.client")
 
 OFFSET_OUT_OF_RANGE = 1
-CORRUPT = 2
 
 
 @dataclass(slots=True)

@@ -40,7 +40,6 @@ class MemberSettings:
     group_id: str
     client_id: str = ""
     group_instance_id: str | None = None
-    rack: str | None = None
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
     heartbeat_interval_ms: int = 3_000

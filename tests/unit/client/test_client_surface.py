@@ -13,7 +13,7 @@ import pytest
 import coordinator.client
 from coordinator.client import aio
 from coordinator.client.config import ClientConfig
-from coordinator.client.driver import Callback, code_of, leaving
+from coordinator.client.driver import Callback, cause_of, code_of, leaving
 from coordinator.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
 from coordinator.client.listener import Listener
 from coordinator.client.loop import shared_loop
@@ -101,6 +101,8 @@ def test_refusals_get_the_most_telling_type() -> None:
 def test_a_code_of_the_future_is_a_general_failure() -> None:
     assert code_of(25) is ErrorCode.UNKNOWN_MEMBER_ID
     assert code_of(9_999) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert cause_of(5) is Cause.MEMBER_LEFT
+    assert cause_of(9_999) is Cause.UNSPECIFIED
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.core.effects import Effects, GroupChanged, Reply
-from coordinator.core.events import Event, Forget, JoinGroup, Loaded, OffsetCommit, Request, TopicsChanged, Unload
+from coordinator.core.events import Event, Forget, JoinGroup, Loaded, OffsetCommit, TopicsChanged, Unload
 from coordinator.core.records import Record
 from coordinator.core.shard import Shard
 from coordinator.core.types import Limits, RequestId
@@ -243,10 +243,11 @@ class Node:
             self._notice(notice)
 
     def _answer(self, request_id: RequestId, reply: Reply) -> None:
-        call, request = self.calls.pop(request_id, (None, None))
-        if call is None:
+        asked = self.calls.pop(request_id, None)
+        if asked is None:
             self.world.violated("node", f"request #{request_id} is answered, but nobody waits for it")
             return
+        call, request = asked
         self.world.trace(f"out #{request_id} {type(reply).__name__} {reply.code.name}")
         self.watch.released(request, reply)
         self.network.reply(call, reply)
@@ -277,7 +278,7 @@ class Node:
         self.world.violated("engine", f"a bug stopped a shard: {error!r} at {line}")
 
 
-def describe(request: Request) -> str:
+def describe(request: Any) -> str:
     """One request for the trace, as far as it matters there."""
     member = getattr(request, "member_id", "")
     generation = getattr(request, "generation", "")

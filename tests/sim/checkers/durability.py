@@ -49,6 +49,6 @@ class RepliesSurviveCrashes(Checker):
         if index >= len(ends) or any(end > kept for end, kept in zip(ends[index], safe, strict=True)):
             needed = ends[index] if index < len(ends) else "an append that was not made"
             self.fail(
-                f"request #{request.request_id} ({type(request).__name__} of {request.group_id}) was answered "
+                f"request #{request.request_id} ({type(request).__name__}) was answered "
                 f"{reply.code.name}, which needs {needed} of shard {shard} on disk; only {safe} is"
             )

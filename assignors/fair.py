@@ -139,17 +139,23 @@ class Exchange:
         for number, pool in enumerate(pools):
             self.by_topic.setdefault(pool.topic, []).append(number)
         self.pool_hub = [self._add_hub(place) for place in range(len(groups))]
-        self.hub_member = [
-            {member: self._add(len(pools) + place, member) for member in group.members}
-            for place, group in enumerate(groups)
-        ]
+        self.hub_member = [self._add_members(place) for place in range(len(groups))]
         self.ends: dict[int, list[list[int]]] = {}  # member -> ways on to the sink
         for number, level in enumerate(levels):
             self._add_level(self.first_member + members + number, *level)
         self._fill()
 
-    def _add(self, hub: int, member: int) -> int:
-        return self.net.add(hub, self.first_member + member, UNLIMITED)
+    def _hub(self, place: int) -> int:
+        """The node of a group's hub; a group of one needs none of its own."""
+        members = self.groups[place].members
+        return self.first_member + members[0] if len(members) == 1 else len(self.pools) + place
+
+    def _add_members(self, place: int) -> dict[int, int]:
+        """{member: arc} out of the hub of a group; empty for a group of one."""
+        members, hub = self.groups[place].members, self._hub(place)
+        if len(members) == 1:
+            return {}
+        return {member: self.net.add(hub, self.first_member + member, UNLIMITED) for member in members}
 
     def _add_kept(self, givers: frozenset[int] | None) -> list[tuple[int, int, int]]:
         """(pool, member, arc): what members own stays theirs for a start, unless it lies far away."""
@@ -170,7 +176,7 @@ class Exchange:
 
     def _add_hub(self, place: int) -> dict[int, int]:
         """{pool: arc} into the hub of a group."""
-        group, hub = self.groups[place], len(self.pools) + place
+        group, hub = self.groups[place], self._hub(place)
         return {
             number: self.net.add(number, hub, UNLIMITED, self.far if self.pools[number].far_from(group.rack) else 0)
             for topic in group.topics
@@ -197,7 +203,8 @@ class Exchange:
         """A good start: send free units the way the levels were reached, where that is free of cost."""
         net = self.net
         for place, group in enumerate(self.groups):
-            ways = [[self.hub_member[place][member], *way] for member in group.members for way in self.ends[member]]
+            inner = self.hub_member[place]
+            ways = [[inner[member], *way] if inner else way for member in group.members for way in self.ends[member]]
             # Floors first, so that extras go to those who lack nothing else.
             ways.sort(key=len)
             ways.reverse()
@@ -223,7 +230,11 @@ class Exchange:
 
     def gains(self) -> Iterator[tuple[int, int]]:
         """(pool, member) for every unit from a hub, dealt to its members in turn so that topics spread."""
-        for pool_arcs, member_arcs in zip(self.pool_hub, self.hub_member, strict=True):
+        for group, pool_arcs, member_arcs in zip(self.groups, self.pool_hub, self.hub_member, strict=True):
+            if not member_arcs:
+                for number, arc in pool_arcs.items():
+                    yield from [(number, group.members[0])] * self.net.flow(arc)
+                continue
             needs = {member: self.net.flow(arc) for member, arc in member_arcs.items()}
             turn = deque(member for member, need in needs.items() if need)
             for number, arc in pool_arcs.items():

@@ -132,8 +132,9 @@ def _cheapest(
         unavoidable += int(np.maximum(above - 1, 0).sum()) + max(0, int((above > 0).sum()) - extras)
     _keep(columns, pools)
     everyone = sum(len(group.members) for group in groups)
-    for allowed in [frozenset(givers)] if len(givers) < everyone else []:
-        exchange = Exchange(pools, groups, len(columns.members), levels, [dict(row) for row in guide], allowed)
+    if len(givers) < everyone and sum(len(pool.kept) for pool in pools) > _SMALL:
+        copied = [dict(row) for row in guide]
+        exchange = Exchange(pools, groups, len(columns.members), levels, copied, frozenset(givers))
         exchange.net.run()
         moved = sum(pools[pool].kept[member] - stay for pool, member, stay in exchange.staying())
         if moved <= unavoidable and exchange.done():

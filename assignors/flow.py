@@ -32,8 +32,9 @@ class Network:
         Every arc with room must cost 0 or more, and every arc with flow 0 or less, so that the start
         is optimal for what it carries.
         """
-        number = len(self.head)
-        self.head += (head, tail)
+        heads = self.head
+        number = len(heads)
+        heads += (head, tail)
         self.room += (room, flow)
         self.cost += (cost, -cost)
         self.out[tail].append(number)

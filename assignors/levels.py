@@ -142,12 +142,14 @@ class _Carrier:
         """Leave units where they lie, as far as there is room."""
         room = self.net.room
         for place, where in enumerate(self.start):
-            if where:
-                for group, arc in self.across[place]:
-                    stay = where.get(group, 0) - self.net.flow(arc)
-                    amount = min(stay, room[self.into[place]], room[self.onward[group]])
-                    if amount > 0:
-                        self.net.send((self.into[place], arc, self.onward[group]), amount)
+            into = self.into[place]
+            if not where or not room[into]:
+                continue
+            for group, arc in self.across[place]:
+                stay = where.get(group, 0) - room[arc ^ 1]
+                if stay > 0 and room[self.onward[group]]:
+                    amount = min(stay, room[into], room[self.onward[group]])
+                    self.net.send((into, arc, self.onward[group]), amount)
 
     def _spread_evenly(self) -> None:
         """A good start: pools with few takers first, each poured to the same height where there is room."""

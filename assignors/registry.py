@@ -61,6 +61,11 @@ def known() -> list[str]:
     return list(BUILT_IN) + sorted(set(_plugins()) - set(BUILT_IN))
 
 
+def aliases(name: str) -> tuple[str, ...]:
+    """Other words for a built-in assignor; Kafka's package may stand before them."""
+    return tuple(word for word, meant in _ALIASES.items() if meant == name)
+
+
 def resolve(word: str) -> Assignor:
     """The assignor that `word` names; UnknownAssignor when there is none, AssignorError when it is broken."""
     word = word.strip()

@@ -27,7 +27,7 @@ STICKY = ["sticky", "cooperative-sticky", "uniform"]
 TOPICS = ["t0", "t1", "t2", "t3"]
 RACKS = ["r1", "r2", "r3"]
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -145,7 +145,7 @@ def test_cooperative_settles_in_two_rounds_and_then_stays(word, snapshot):
 
 
 @pytest.mark.parametrize("word", STICKY)
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshot=snapshots(members=4, partitions=2))
 def test_sticky_is_as_good_as_trying_everything(word, snapshot):
     answer = owner_of(decided(word, snapshot).members)

@@ -43,7 +43,7 @@ subscriptions = st.builds(
 groups = st.lists(subscriptions, max_size=6).map(
     lambda said: [Joined(f"m{n}", encode_subscription(one), f"i{n}" if n % 2 else None) for n, one in enumerate(said)]
 )
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=80, deadline=None)
 
 
 def plain(member):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assignors import registry
+from assignors import catalog, registry
 from assignors.api import AssignorError, RebalanceProtocol
 from assignors.registry import UnknownAssignor, known, resolve, resolve_all
 
@@ -90,3 +90,24 @@ def test_an_installed_plugin_is_found_by_its_entry_point(monkeypatch):
     monkeypatch.setattr(registry, "entry_points", lambda group: [point])
     assert resolve("mine").name == "mine"
     assert known()[-1] == "mine"
+    shown = catalog.show("mine")
+    assert (shown.source, shown.problem) == (f"{__name__}:Mine", "")
+
+
+def test_a_broken_plugin_is_listed_with_its_problem(monkeypatch):
+    from importlib.metadata import EntryPoint
+
+    point = EntryPoint("broken", "no.such.module:Class", registry.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    assert "cannot be imported" in catalog.listing()[-1].problem
+
+
+def test_the_listing_says_what_each_is_for():
+    entries = {entry.name: entry for entry in catalog.listing()}
+    assert list(entries)[: len(registry.BUILT_IN)] == list(registry.BUILT_IN)
+    for entry in entries.values():
+        assert entry.summary.endswith(".") or entry.summary.endswith(":"), entry
+        assert ">>>" not in entry.description
+    assert entries["uniform"].options
+    assert "rangeassignor" in entries["range"].aliases
+    assert (entries["sticky"].protocol, entries["uniform"].protocol) == ("eager", "cooperative")

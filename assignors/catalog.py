@@ -1,0 +1,53 @@
+"""What `muster assignor list` and `show` tell about the assignors known here."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+
+from assignors import registry
+from assignors.api import AssignorError
+from assignors.options import options_of
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One assignor; `problem` says why an installed plugin cannot be used, and is empty otherwise."""
+
+    name: str
+    protocol: str
+    source: str
+    summary: str
+    description: str
+    options: dict[str, str]
+    aliases: tuple[str, ...]
+    problem: str = ""
+
+
+def listing() -> list[Entry]:
+    """Every assignor known here, broken plugins included: built-in ones first."""
+    entries: list[Entry] = []
+    for word in registry.known():
+        try:
+            entries.append(show(word))
+        except AssignorError as error:
+            entries.append(Entry(word, "", "plugin", "", "", {}, (), str(error)))
+    return entries
+
+
+def show(word: str) -> Entry:
+    """All there is to know about the assignor that `word` names; AssignorError when it cannot be had."""
+    assignor = registry.resolve(word)
+    text = inspect.getdoc(type(assignor)) or ""
+    prose = text.split("\n>>> ")[0].strip()
+    built_in = assignor.name in registry.BUILT_IN
+    place = f"{type(assignor).__module__}:{type(assignor).__qualname__}"
+    return Entry(
+        name=assignor.name,
+        protocol=assignor.protocol.value,
+        source="built in" if built_in else place,
+        summary=" ".join(prose.split("\n\n")[0].split()),
+        description=prose,
+        options=options_of(assignor.name) if built_in else {},
+        aliases=registry.aliases(assignor.name) if built_in else (),
+    )

@@ -1,0 +1,47 @@
+"""The benchmark measures what it says, on a clock that the test holds."""
+
+from itertools import count
+
+from assignors import bench, bench_grid
+
+
+def ticking():
+    ticks = count()
+    return lambda: float(next(ticks))
+
+
+def test_rows_have_the_fields_of_the_command_line():
+    rows = list(bench.measure(ticking(), only="10x10x10 range fresh", names=("range",)))
+    assert rows
+    for row in rows:
+        assert list(row) == ["bench", "case", "value", "unit", "peer", "peer_value", "ratio", "goal", "ok"]
+        assert (row["bench"], row["value"], row["unit"]) == ("assignors", 1.0, "s")
+        assert row["ok"] is False
+
+
+def test_events_are_what_they_are_called():
+    from assignors.registry import resolve
+
+    shape = (10, 10, 50)
+    for pick in ("equal", "one differs", "half", "five random"):
+        start = bench.group(shape, pick)
+        sticky = resolve("sticky")
+        assert bench.after(start, sticky, "fresh") is start
+        unchanged = bench.after(start, sticky, "unchanged")
+        assert len(unchanged.owners()) == len(list(start))
+        assert len(bench.after(start, sticky, "one leaves").members) == 9
+        assert bench.after(start, sticky, "one joins").members[-1].owned is None
+
+
+def test_every_cell_of_the_grid_is_a_group():
+    from itertools import product
+
+    from assignors.registry import resolve
+
+    for topology, subscriptions, racks in product(bench_grid.TOPOLOGIES, bench_grid.SUBSCRIPTIONS, bench_grid.RACKS):
+        snapshot = bench_grid.group(topology, subscriptions, racks)
+        assert len(snapshot.members) == bench_grid.MEMBERS
+        assert (snapshot.racks is None) == (racks == "none")
+        assert bench_grid.after(snapshot, resolve("range"), "full") is snapshot
+    added = bench_grid.after(bench_grid.group("equal", "disjoint", "none"), resolve("range"), "partitions added")
+    assert set(added.topics.values()) == {bench_grid.PARTITIONS + 2}

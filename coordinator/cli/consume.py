@@ -1,21 +1,24 @@
 """`muster consume`: values to standard output, one per line; what happens to the group to standard error."""
 
-import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
-from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.cli.options import client_options, properties
 from coordinator.cli.output import notice
+from coordinator.cli.signals import stop_on_signal
 from coordinator.cli.words import plural
 
 if TYPE_CHECKING:
     from coordinator.client import Consumer, Message, RebalanceEvent, TopicPartition
 
 BATCH = 500
+LOOK_EVERY_S = 0.2
+"""How soon a signal is noticed while nothing comes."""
 
 
 @click.command()
@@ -45,21 +48,31 @@ def consume(
         group_id=group,
         auto_offset_reset="earliest" if from_beginning else "latest",
     )
-    interrupt_on_sigterm()
-    printed = 0
+    stopping = stop_on_signal()
     with Consumer(given) as consumer:
-        try:
-            begin(consumer, topic, group, bootstrap, from_beginning)
-            while max_messages is None or printed < max_messages:
-                wanted = BATCH if max_messages is None else min(BATCH, max_messages - printed)
-                messages = consumer.consume(wanted, idle_timeout)
-                if not messages and idle_timeout is not None:
-                    break
-                write(messages)
-                printed += len(messages)
-        except KeyboardInterrupt:
-            pass
+        begin(consumer, topic, group, bootstrap, from_beginning)
+        printed = copy_values(consumer, stopping, max_messages, idle_timeout)
     notice(f"{plural(printed, 'message')} from {topic}")
+
+
+def copy_values(
+    consumer: "Consumer", stopping: threading.Event, max_messages: int | None, idle_timeout: float | None
+) -> int:
+    """Print values until told to stop, or one of the limits is reached; returns how many.
+
+    Signals are looked at between two batches only, so that no record is handed over, and committed, but not printed.
+    """
+    printed, last = 0, time.monotonic()
+    while not stopping.is_set() and (max_messages is None or printed < max_messages):
+        wanted = BATCH if max_messages is None else min(BATCH, max_messages - printed)
+        messages = consumer.consume(wanted, LOOK_EVERY_S)
+        if messages:
+            write(messages)
+            printed += len(messages)
+            last = time.monotonic()
+        elif idle_timeout is not None and time.monotonic() - last >= idle_timeout:
+            break
+    return printed
 
 
 def begin(consumer: "Consumer", topic: str, group: str | None, bootstrap: str, from_beginning: bool) -> None:
@@ -99,12 +112,3 @@ def tell(consumer: "Consumer", partitions: Sequence["TopicPartition"], event: "R
     notice(
         f"{event.kind}: {named} (generation {event.generation}; {cause}{': ' if event.detail else ''}{event.detail})"
     )
-
-
-def interrupt_on_sigterm() -> None:
-    """SIGTERM ends a command as Ctrl-C does: in order."""
-
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)

@@ -82,6 +82,10 @@ def exit_code_of(error: Exception) -> Exit | None:
     return code_by_class(error)
 
 
+ASKED_WRONGLY = frozenset({24, 26, 37, 40, 42})
+"""Kafka's codes that blame what was asked for: group id, session timeout, partitions, config, request."""
+
+
 def code_by_class(error: Exception) -> Exit | None:
     # Imported only once something failed: --help and a good run need none of them.
     from assignors.api import AssignorError
@@ -96,6 +100,10 @@ def code_by_class(error: Exception) -> Exit | None:
         ((client.Unreachable,), Exit.UNHEALTHY),
         ((client.ClientError, AssignorError, StorageError), Exit.FAILURE),
     )
+    if isinstance(error, client.DeliveryFailed):
+        return code_by_class(error.first)
+    if isinstance(error, client.Refused) and error.code in ASKED_WRONGLY:
+        return Exit.USAGE
     if isinstance(error, DataDirectoryError) and error.holder is not None:
         return Exit.CONFLICT
     return next((code for classes, code in fates if isinstance(error, classes)), None)

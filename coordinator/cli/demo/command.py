@@ -48,9 +48,9 @@ def demo(
     Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute.
     """
     from assignors.registry import resolve_all
-    from coordinator.cli.consume import interrupt_on_sigterm
     from coordinator.cli.demo.director import Director, Plan
     from coordinator.cli.demo.lines import choose_source
+    from coordinator.cli.signals import interrupt_on_sigterm
 
     resolve_all(assignor)
     plan = Plan(choose_source(file, key_regex), workers, partitions, assignor, seconds)

@@ -25,8 +25,9 @@ def one_group(ctx: click.Context, param: click.Parameter, argument: str | None) 
     if argument is not None and option is not None and argument != option:
         raise click.UsageError(f"two groups are named, {argument!r} and {option!r}; expected one", ctx)
     named = argument if argument is not None else option
-    if named is None:
-        raise click.UsageError("no group is named; expected GROUP", ctx)
+    if not named:
+        what = "no group is named" if named is None else "the group's name is empty"
+        raise click.UsageError(f"{what}; expected GROUP", ctx)
     return str(named)
 
 

@@ -14,7 +14,7 @@ from storage.control import marker_of
 from storage.files import Buffer
 from storage.log import Log
 from storage.reading import SegmentList, read_whole
-from storage.scan import Head, head_of, walk_headers
+from storage.scan import BatchFault, Head, head_of, walk_headers
 from storage.segment import Segment
 from storage.summaries import save_summaries
 from storage.swap import CLEANED, commit_cleaned, finish_swap, retire_files
@@ -104,8 +104,13 @@ def _build_map(
 
 
 def _batches(segment: Segment) -> Iterator[BatchView]:
-    for head in walk_headers(segment.file(), 0, segment.size):
-        yield read_whole(segment, head)
+    reached = segment.base_offset
+    try:
+        for head in walk_headers(segment.file(), 0, segment.size):
+            yield read_whole(segment, head)
+            reached = head.last_offset + 1
+    except BatchFault as fault:
+        raise segment.damaged(fault, reached) from None
 
 
 def groups(segments: Sequence[Segment], log: Log) -> Iterator[list[Segment]]:

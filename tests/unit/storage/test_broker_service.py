@@ -1,0 +1,315 @@
+"""The service without a transport: what each RPC answers, long polls, group commit, and what is refused."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from storage.batch import decode_records
+from storage.broker import Broker
+from storage.group_commit import GroupCommit
+from storage.rpc.v1 import broker_service_pb2 as pb
+from storage.service import BrokerService, MalformedRequest
+from tests.fakes.memory_files import MemoryFiles
+from tests.unit.storage.logs import T0, batch, open_broker
+
+Story = Callable[[BrokerService, Broker], Awaitable[None]]
+
+
+def play(story: Story, disk: MemoryFiles | None = None, **settings: Any) -> None:
+    broker = open_broker(disk or MemoryFiles(), **settings)
+    broker.create_topic("t", 3)
+    broker.create_topic("__consumer_offsets", 1, internal=True)
+
+    async def run() -> None:
+        service = BrokerService(broker, node_id=1, advertised=lambda: ("localhost", 9290), clock_ms=lambda: T0)
+        try:
+            async with asyncio.timeout(20):
+                await story(service, broker)
+        finally:
+            await service.close()
+
+    asyncio.run(run())
+    broker.close()
+
+
+def produce(*parts: tuple[str, int, bytes], acks: int = -1, timeout_ms: int = 5000) -> pb.ProduceRequest:
+    request = pb.ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+    for topic, partition, data in parts:
+        request.topic_data.add(name=topic).partition_data.add(index=partition, records=data)
+    return request
+
+
+def fetch(*parts: tuple[str, int, int], wait_ms: int = 0, least: int = 1, most: int = 1 << 20) -> pb.FetchRequest:
+    request = pb.FetchRequest(max_wait_ms=wait_ms, min_bytes=least, max_bytes=most)
+    for topic, partition, offset in parts:
+        request.topics.add(topic=topic).partitions.add(partition=partition, fetch_offset=offset)
+    return request
+
+
+def results(response: Any) -> list[Any]:
+    return [part for topic in response.responses for part in topic.partitions]
+
+
+def texts(result: Any) -> list[bytes | None]:
+    return [record.value for record in decode_records(result.records)]
+
+
+def test_what_is_produced_is_fetched() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        answer = await service.produce(produce(("t", 0, batch(b"a", b"b")), ("t", 1, batch(b"c"))), None)
+        assert [p.base_offset for topic in answer.responses for p in topic.partition_responses] == [0, 0]
+        assert broker.log("t", 0).unflushed == 0
+        found = results(await service.fetch(fetch(("t", 0, 0), ("t", 1, 0), ("t", 2, 0)), None))
+        assert [texts(result) for result in found] == [[b"a", b"b"], [b"c"], []]
+        assert [result.high_watermark for result in found] == [2, 1, 0]
+
+    play(story)
+
+
+def test_one_bad_partition_does_not_hurt_the_others() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        request = produce(
+            ("t", 0, batch(b"good")),
+            ("t", 1, b"bad"),
+            ("nowhere", 0, batch(b"x")),
+            ("__consumer_offsets", 0, batch(b"x")),
+        )
+        answer = await service.produce(request, None)
+        parts = [p for topic in answer.responses for p in topic.partition_responses]
+        assert [(p.error_code, p.base_offset) for p in parts] == [(0, 0), (2, -1), (3, -1), (17, -1)]
+        assert all(p.error_message for p in parts[1:])
+        found = results(await service.fetch(fetch(("t", 0, 0)), None))
+        assert texts(found[0]) == [b"good"]
+        beyond = results(await service.fetch(fetch(("t", 0, 7), ("t", 9, 0), wait_ms=5000), None))
+        assert [result.error_code for result in beyond] == [1, 3]
+
+    play(story)
+
+
+def test_a_long_poll_is_woken_by_an_append() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        poll = asyncio.create_task(service.fetch(fetch(("t", 0, 0), ("t", 1, 0), wait_ms=15_000), None))
+        await asyncio.sleep(0)
+        assert service._parking.parked == 1
+        await service.produce(produce(("t", 1, batch(b"news"))), None)
+        assert texts(results(await poll)[1]) == [b"news"]
+        assert service._parking.parked == 0
+
+    play(story)
+
+
+def test_a_long_poll_waits_for_enough_bytes_or_its_time() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        size = len(batch(b"x"))
+        poll = asyncio.create_task(service.fetch(fetch(("t", 0, 0), wait_ms=15_000, least=2 * size), None))
+        await service.produce(produce(("t", 0, batch(b"x"))), None)
+        assert not poll.done()
+        await service.produce(produce(("t", 0, batch(b"x"))), None)
+        assert len(results(await poll)[0].records) == 2 * size
+        short = await service.fetch(fetch(("t", 1, 0), wait_ms=1), None)
+        assert results(short)[0].records == b""
+
+    play(story)
+
+
+def test_a_poll_that_is_cancelled_leaves_nothing_behind() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        polls = [asyncio.create_task(service.fetch(fetch(("t", 0, 0), wait_ms=15_000), None)) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert service._parking.parked == 3
+        for poll in polls:
+            poll.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+        assert service._parking.parked == 0
+        assert service._parking._waiting == {}
+
+    play(story)
+
+
+def test_a_full_house_answers_at_once() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        parked = asyncio.create_task(service.fetch(fetch(("t", 0, 0), wait_ms=15_000), None))
+        await asyncio.sleep(0)
+        answered = await service.fetch(fetch(("t", 0, 0), wait_ms=15_000), None)
+        assert results(answered)[0].records == b""
+        await service.close()
+        assert results(await parked)[0].records == b""
+
+    play(story, fetch__max__parked=1)
+
+
+def test_a_deleted_topic_ends_the_polls_on_it() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        poll = asyncio.create_task(service.fetch(fetch(("t", 0, 0), wait_ms=15_000), None))
+        await asyncio.sleep(0)
+        answer = await service.delete_topics(pb.DeleteTopicsRequest(topic_names=["t", "t2"]), None)
+        assert [topic.error_code for topic in answer.topics] == [0, 3]
+        assert results(await poll)[0].error_code == 3
+
+    play(story)
+
+
+def test_the_byte_budget_is_shared_among_partitions() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        for partition in range(3):
+            for _ in range(20):
+                broker.append("t", partition, batch(b"x" * 100), T0)
+        broker.flush()
+        size = len(batch(b"x" * 100))
+        for _ in range(6):
+            found = results(await service.fetch(fetch(*(("t", n, 0) for n in range(3)), most=9 * size), None))
+            assert [len(result.records) // size for result in found] == [3, 3, 3]
+        tiny = results(await service.fetch(fetch(*(("t", n, 0) for n in range(3)), most=1), None))
+        assert sorted(len(result.records) for result in tiny) == [0, 0, size]
+        request = pb.MultiFetchRequest(max_bytes=4 * size, min_bytes=1)
+        for partition, limit in ((2, size), (0, 0)):
+            request.fetches.add(topic="t", partition=partition, partition_max_bytes=limit)
+        multi = await service.multi_fetch(request, None)
+        assert [(r.topic, r.result.partition_index) for r in multi.results] == [("t", 2), ("t", 0)]
+        assert len(multi.results[0].result.records) == size
+
+    play(story)
+
+
+def test_many_produces_share_one_flush() -> None:
+    disk = MemoryFiles()
+    syncs: list[str] = []
+
+    async def story(service: BrokerService, broker: Broker) -> None:
+        disk.fault = lambda operation, path: syncs.append(path) if operation == "sync" else None
+        answers = await asyncio.gather(*(service.produce(produce(("t", 0, batch(b"%d" % n))), None) for n in range(50)))
+        offsets = [answer.responses[0].partition_responses[0].base_offset for answer in answers]
+        assert sorted(offsets) == list(range(50))
+        assert 1 <= len(syncs) <= 2
+        syncs.clear()
+        await service.produce(produce(("t", 0, batch(b"x")), acks=0), None)
+        assert syncs == []
+
+    play(story, disk)
+
+
+def test_a_failed_flush_is_told_to_all_who_waited() -> None:
+    disk = MemoryFiles()
+
+    async def story(service: BrokerService, broker: Broker) -> None:
+        def fault(operation: str, path: str) -> None:
+            if operation == "sync" and "/t-0/" in path:
+                raise OSError(5, "Input/output error")
+
+        disk.fault = fault
+        answers = await asyncio.gather(*(service.produce(produce(("t", n % 2, batch(b"x"))), None) for n in range(6)))
+        codes = [answer.responses[0].partition_responses[0].error_code for answer in answers]
+        assert codes == [56, 0, 56, 0, 56, 0]
+        disk.fault = None
+
+    play(story, disk)
+
+
+def test_group_commit_serves_other_writers_too() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        commit: GroupCommit = service.commit
+        broker.append("__consumer_offsets", 0, batch(b"x"), T0, trusted=True)
+        await commit.flushed(("__consumer_offsets", 0))
+        assert broker.log("__consumer_offsets", 0).unflushed == 0
+        await commit.flushed(("__consumer_offsets", 0))
+
+    play(story)
+
+
+@pytest.mark.parametrize(("acks", "code"), [(2, 21), (-2, 21)])
+def test_unknown_acks_are_refused(acks: int, code: int) -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        answer = await service.produce(produce(("t", 0, batch(b"x")), acks=acks), None)
+        assert answer.responses[0].partition_responses[0].error_code == code
+        assert broker.end_offset("t", 0) == 0
+
+    play(story)
+
+
+def test_topics_are_made_listed_grown_and_described() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        wanted = [pb.NewTopic(name="n", num_partitions=2), pb.NewTopic(name="t"), pb.NewTopic(name="d")]
+        request = pb.CreateTopicsRequest(topics=wanted)
+        dry = await service.create_topics(pb.CreateTopicsRequest(topics=wanted, validate_only=True), None)
+        made = await service.create_topics(request, None)
+        assert [topic.error_code for topic in dry.topics] == [topic.error_code for topic in made.topics] == [0, 36, 0]
+        assert [topic.num_partitions for topic in made.topics] == [2, 0, 1]
+        listed = await service.metadata(pb.MetadataRequest(all_topics=True), None)
+        assert sorted(topic.name for topic in listed.topics) == ["d", "n", "t"]
+        assert (listed.brokers[0].host, listed.brokers[0].port) == ("localhost", 9290)
+        asked = await service.metadata(pb.MetadataRequest(topics=["n", "zzz"]), None)
+        assert [(topic.error_code, len(topic.partitions)) for topic in asked.topics] == [(0, 2), (3, 0)]
+        assert len((await service.metadata(pb.MetadataRequest(), None)).topics) == 0
+        growth = pb.CreatePartitionsRequest(
+            topics=[pb.NewPartitions(name="n", count=4), pb.NewPartitions(name="t", count=1)]
+        )
+        grown = await service.create_partitions(growth, None)
+        assert [topic.error_code for topic in grown.results] == [0, 37]
+        configs = await service.describe_configs(pb.DescribeConfigsRequest(topics=["n", "zzz"]), None)
+        assert [described.error_code for described in configs.results] == [0, 3]
+        assert "segment.bytes" in {entry.name for entry in configs.results[0].configs}
+        node = await service.describe_configs(pb.DescribeConfigsRequest(), None)
+        assert "log.segment.bytes" in {entry.name for entry in node.results[0].configs}
+
+    play(story)
+
+
+def test_offsets_are_listed_and_records_deleted() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        await service.produce(produce(("t", 0, batch(*[b"x"] * 10))), None)
+        listing = pb.ListOffsetsRequest()
+        topic = listing.topics.add(name="t")
+        for stamp in (-1, -2, -3, T0, T0 + 1):
+            topic.partitions.add(partition_index=0, timestamp=stamp)
+        topic.partitions.add(partition_index=9, timestamp=-1)
+        listed = (await service.list_offsets(listing, None)).topics[0].partitions
+        assert [part.offset for part in listed] == [10, 0, 0, 0, -1, -1]
+        assert [part.error_code for part in listed] == [0, 0, 0, 0, 0, 3]
+        deletion = pb.DeleteRecordsRequest()
+        topic2 = deletion.topics.add(name="t")
+        for offset, partition in ((4, 0), (5, 1)):
+            topic2.partitions.add(partition_index=partition, offset=offset)
+        deleted = (await service.delete_records(deletion, None)).topics[0].partitions
+        assert [(part.low_watermark, part.error_code) for part in deleted] == [(4, 0), (-1, 1)]
+
+    play(story)
+
+
+def test_producer_ids_are_given_but_transactions_are_not_coordinated() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        fresh = await service.init_producer_id(pb.InitProducerIdRequest(), None)
+        bumped = await service.init_producer_id(
+            pb.InitProducerIdRequest(producer_id=fresh.producer_id, producer_epoch=fresh.producer_epoch), None
+        )
+        assert (bumped.producer_id, bumped.producer_epoch) == (fresh.producer_id, 1)
+        refused = await service.init_producer_id(pb.InitProducerIdRequest(transactional_id="x"), None)
+        assert (refused.error_code, refused.producer_id) == (42, -1)
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("handler", "request_", "words"),
+    [
+        ("produce", produce(("t", 0, b""), ("t", 0, b"")), "twice"),
+        ("produce", produce(("t", 0, b""), timeout_ms=-1), "timeout_ms"),
+        ("fetch", fetch(("t", 0, 0), ("t", 0, 0)), "twice"),
+        ("fetch", fetch(("t", 0, 0), wait_ms=-1), "max_wait_ms"),
+        ("fetch", fetch(*(("t", n, 0) for n in range(10_001))), "at most 10000"),
+        ("create_topics", pb.CreateTopicsRequest(topics=[pb.NewTopic(name="a")] * 2), "twice"),
+    ],
+)
+def test_requests_that_contradict_themselves_are_malformed(handler: str, request_: Any, words: str) -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        with pytest.raises(MalformedRequest, match=words):
+            await getattr(service, handler)(request_, None)
+
+    play(story)
+
+
+def test_there_is_a_handler_for_every_method_of_the_contract() -> None:
+    for method in pb.DESCRIPTOR.services_by_name["Broker"].methods:
+        name = "".join("_" + c.lower() if c.isupper() else c for c in method.name).lstrip("_")
+        assert asyncio.iscoroutinefunction(getattr(BrokerService, name)), name

@@ -1,0 +1,290 @@
+"""Retention, compaction, the follower's side, and readers beside them."""
+
+from typing import Any
+
+import pytest
+
+from storage import errors
+from storage.batch import read_batches
+from storage.broker import Broker
+from storage.replica import append_as_follower, become_leader, end_offset_for_epoch
+from storage.retention import LogFacts, SegmentFacts, policies
+from storage.upkeep import retain, truncate_to
+from tests.fakes.memory_files import MemoryFiles
+from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
+
+SMALL = {"log__segment__bytes": 400, "log__segment__delete__delay__ms": 100}
+DAY = 86_400_000
+
+
+def made(configs: dict[str, str] | None = None, disk: MemoryFiles | None = None) -> Broker:
+    disk = disk or MemoryFiles()
+    disk.now_ms = T0
+    broker = open_broker(disk, **SMALL)
+    broker.create_topic("t", 1, configs)
+    return broker
+
+
+def fill(broker: Broker, count: int, *, keys: int = 0, at: int = T0) -> None:
+    for number in range(count):
+        key = b"k%d" % (number % keys) if keys else None
+        broker.append("t", 0, batch(b"%d" % number, key=key, at=at + number), at + number)
+    broker.flush()
+
+
+def latest(broker: Broker) -> dict[bytes | None, bytes | None]:
+    found = {record.key: record.value for record in read_all(broker.log("t", 0))}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+# -- retention ----------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_segments_go_while_the_log_is_too_large() -> None:
+    broker = made({"retention.bytes": "800"})
+    fill(broker, 40)
+    log = broker.log("t", 0)
+    size = log.size
+    assert retain(log, policies(), T0) > 3
+    assert 800 <= log.size < min(size, 1300)
+    assert values(read_all(log))[-1] == b"39"
+    assert read_all(log)[0].offset == log.start_offset
+
+
+def test_segments_go_when_their_youngest_record_is_too_old() -> None:
+    broker = made({"retention.ms": "1000"})
+    fill(broker, 20)
+    log = broker.log("t", 0)
+    assert retain(log, policies(), T0 + 1000) == 0
+    assert retain(log, policies(), T0 + 1010) == 2
+    assert retain(log, policies(), T0 + DAY) == 2
+    assert (log.start_offset, log.end_offset, read_all(log)) == (20, 20, [])
+    assert broker.append("t", 0, batch(b"next"), T0 + DAY).base_offset == 20
+
+
+def test_a_timestamp_from_the_future_keeps_nothing_for_ever() -> None:
+    disk = MemoryFiles()
+    broker = made({"retention.ms": "1000", "message.timestamp.after.max.ms": str(2**62)}, disk)
+    fill(broker, 10, at=T0 + 1000 * DAY)
+    assert retain(broker.log("t", 0), policies(), T0 + 500) == 0
+    assert retain(broker.log("t", 0), policies(), T0 + 1500) == 2
+
+
+def test_deleted_records_take_their_segments_along_even_where_all_is_kept() -> None:
+    broker = made({"cleanup.policy": "compact"})
+    fill(broker, 20, keys=20)
+    assert broker.delete_records("t", 0, 12) == 12
+    log = broker.log("t", 0)
+    assert retain(log, policies(), T0) == 3 - 1
+    assert values(read_all(log))[0] == b"12"
+    with pytest.raises(errors.OffsetOutOfRange):
+        broker.delete_records("t", 0, 21)
+    assert broker.delete_records("t", 0, -1) == 20
+
+
+def test_a_policy_of_a_package_is_asked_like_our_own() -> None:
+    class EveryOther:
+        name = "every-other"
+
+        def expired(self, segment: SegmentFacts, log: LogFacts, now_ms: int) -> bool:
+            return log.topic == "t" and segment.base_offset < 8
+
+    broker = made()
+    fill(broker, 20)
+    assert retain(broker.log("t", 0), [EveryOther()], T0) == 2
+
+
+def test_files_of_removed_segments_go_after_the_delay() -> None:
+    disk = MemoryFiles()
+    broker = made({"retention.bytes": "0"}, disk)
+    fill(broker, 20)
+    retain(broker.log("t", 0), policies(), T0)
+    assert any(name.endswith(".deleted") for name in disk.names("/data/t-0"))
+    broker.tick(T0 + 99)
+    assert any(name.endswith(".deleted") for name in disk.names("/data/t-0"))
+    broker.tick(T0 + 100)
+    assert not any(name.endswith(".deleted") for name in disk.names("/data/t-0"))
+
+
+# -- compaction ---------------------------------------------------------------------------------------------
+
+COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "1000"}
+
+
+def test_compaction_keeps_the_last_value_of_each_key_and_every_offset() -> None:
+    disk = MemoryFiles()
+    broker = made(COMPACT, disk)
+    fill(broker, 60, keys=7)
+    log = broker.log("t", 0)
+    before, size = latest(broker), log.size
+    assert broker.compact(T0) == ("t", 0)
+    assert latest(broker) == before
+    assert log.size < size / 2
+    assert log.end_offset == 60
+    offsets = [record.offset for record in read_all(log)]
+    assert offsets == sorted(set(offsets))
+    assert [b"%d" % offset for offset in offsets] == values(read_all(log))
+    for clean in (True, False):
+        if clean:
+            broker.close()
+        else:
+            disk.kill()
+        broker = open_broker(disk, **SMALL)
+        assert broker.recovered() == {}
+        assert latest(broker) == before
+
+
+def test_tombstones_stay_for_a_while_and_then_go() -> None:
+    broker = made(COMPACT)
+    fill(broker, 20, keys=4)
+    broker.append("t", 0, batch(None, key=b"k1", at=T0), T0)
+    fill(broker, 20, keys=1)
+    assert broker.compact(T0) is not None
+    assert b"k1" in {record.key for record in read_all(broker.log("t", 0))}
+    assert b"k1" not in latest(broker)
+    fill(broker, 20, keys=1)
+    broker.compact(T0 + 900)
+    assert b"k1" in {record.key for record in read_all(broker.log("t", 0))}
+    fill(broker, 20, keys=1)
+    broker.compact(T0 + 1001)
+    assert b"k1" not in {record.key for record in read_all(broker.log("t", 0))}
+
+
+def test_producers_survive_compaction() -> None:
+    disk = MemoryFiles()
+    broker = made(COMPACT, disk)
+    for number in range(12):
+        data = batch(b"x", key=b"same", producer_id=5, producer_epoch=1, base_sequence=number)
+        broker.append("t", 0, data, T0)
+    for _ in range(12):
+        broker.append("t", 0, batch(b"newer", key=b"same"), T0)
+    broker.flush()
+    assert broker.compact(T0) is not None
+    disk.kill()
+    for name in disk.names("/data/t-0"):
+        if name.endswith(".snapshot") or name == "segments-checkpoint":
+            disk.remove(f"/data/t-0/{name}")
+    again = open_broker(disk, **SMALL)
+    repeated = batch(b"x", key=b"same", producer_id=5, producer_epoch=1, base_sequence=11)
+    assert again.append("t", 0, repeated, T0).base_offset == 11
+    bare = [
+        view
+        for segment in again.log("t", 0).segments
+        for view in read_batches(segment.read(0, segment.size))
+        if view.count == 0
+    ]
+    assert [view.last_sequence for view in bare if view.producer_id == 5] == [11]
+
+
+def test_records_too_young_or_in_an_open_transaction_are_not_compacted() -> None:
+    young = made({**COMPACT, "min.compaction.lag.ms": "1000"})
+    fill(young, 40, keys=2)
+    assert young.compact(T0 + 500) is None
+    assert young.compact(T0 + 5000) is not None
+    held = made(COMPACT)
+    data = batch(b"x", key=b"k", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    held.append("t", 0, data, T0)
+    fill(held, 40, keys=2)
+    assert held.compact(T0) is None
+
+
+def test_a_damaged_log_is_left_as_it_is_and_does_not_hold_up_the_others() -> None:
+    disk = MemoryFiles()
+    broker = made(COMPACT, disk)
+    broker.create_topic("other", 1, COMPACT)
+    fill(broker, 40, keys=2)
+    for number in range(40):
+        broker.append("other", 0, batch(b"%d" % number, key=b"k"), T0)
+    broker.close()
+    path = "/data/t-0/00000000000000000005.log"
+    changed = bytearray(disk.content(path))
+    changed[150] ^= 1
+    disk.put(path, bytes(changed))
+    broker = open_broker(disk, **SMALL)
+    outcomes: list[Any] = []
+    for _ in range(3):
+        try:
+            outcomes.append(broker.compact(T0))
+        except errors.LogDamaged as error:
+            outcomes.append(error.file)
+    assert sorted(map(str, outcomes)) == sorted([path, str(("other", 0)), "None"])
+    assert disk.content(path) == bytes(changed)
+
+
+# -- replicas -----------------------------------------------------------------------------------------------
+
+
+def test_a_follower_takes_offsets_and_epochs_as_given() -> None:
+    leader, follower = made(), made()
+    become_leader(leader.log("t", 0), 3)
+    fill(leader, 12)
+    become_leader(leader.log("t", 0), 5)
+    fill(leader, 12)
+    log = follower.log("t", 0)
+    log.follow(0)
+    for segment in leader.log("t", 0).segments:
+        append_as_follower(log, segment.read(0, segment.size), T0)
+    assert (log.end_offset, log.high_watermark, log.epochs.entries) == (24, 0, [(3, 0), (5, 12)])
+    log.tell_high_watermark(24)
+    assert values(read_all(log)) == values(read_all(leader.log("t", 0)))
+    with pytest.raises(errors.UnexpectedAppendOffset, match="expected 24"):
+        append_as_follower(log, batch(b"x", base_offset=3), T0)
+    with pytest.raises(errors.FencedLeaderEpoch):
+        become_leader(log, 4)
+
+
+def test_a_follower_cuts_off_what_its_leader_never_had() -> None:
+    disk = MemoryFiles()
+    broker = made(disk=disk)
+    log = broker.log("t", 0)
+    for epoch in (0, 2, 4):
+        become_leader(log, epoch)
+        fill(broker, 10)
+    assert end_offset_for_epoch(log, 0) == (0, 10)
+    assert end_offset_for_epoch(log, 3) == (2, 20)
+    assert end_offset_for_epoch(log, 4) == (4, 30)
+    assert end_offset_for_epoch(log, 7) == (-1, -1)
+    truncate_to(log, 17)
+    assert (log.end_offset, log.epochs.entries) == (17, [(0, 0), (2, 10)])
+    assert broker.append("t", 0, batch(b"new"), T0).base_offset == 17
+    for clean in (True, False):
+        if clean:
+            broker.close()
+        else:
+            disk.kill()
+        broker = open_broker(disk, **SMALL)
+        log = broker.log("t", 0)
+        assert log.end_offset == 18
+        assert log.epochs.entries == [(0, 0), (2, 10), (4, 17)]
+    with pytest.raises(errors.OffsetOutOfRange):
+        truncate_to(log, -1)
+
+
+def test_epochs_are_read_from_the_log_when_their_file_is_lost_or_damaged() -> None:
+    disk = MemoryFiles()
+    broker = made(disk=disk)
+    for epoch in (1, 2):
+        become_leader(broker.log("t", 0), epoch)
+        fill(broker, 10)
+    broker.close()
+    path = "/data/t-0/leader-epoch-checkpoint"
+    for content in (None, b"", b"0\n1\n9 9\n"):
+        hurt = disk.copy()
+        if content is None:
+            hurt.remove(path)
+        else:
+            hurt.put(path, content)
+        assert open_broker(hurt, **SMALL).log("t", 0).epochs.entries == [(1, 0), (2, 10)]
+
+
+def test_holes_of_a_compacted_leader_are_taken_over() -> None:
+    leader, follower = made(COMPACT), made(COMPACT)
+    fill(leader, 40, keys=3)
+    leader.compact(T0)
+    log = follower.log("t", 0)
+    for segment in leader.log("t", 0).segments:
+        for view in read_batches(segment.read(0, segment.size)):
+            append_as_follower(log, view.data, T0)
+    log.flush()
+    assert log.end_offset == 40
+    assert latest(follower) == latest(leader)

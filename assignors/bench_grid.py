@@ -49,7 +49,7 @@ def group(topology: str, subscriptions: str, racks: str) -> Snapshot:
     names = [f"topic-{number:03d}" for number in range(TOPICS)]
     counts = dict.fromkeys(names, PARTITIONS)
     if topology == "skewed":
-        counts.update({name: 10 * PARTITIONS for name in names[::10]})
+        counts.update(dict.fromkeys(names[::10], 10 * PARTITIONS))
     members = [
         Member(
             f"member-{number:03d}",

@@ -6,8 +6,9 @@ PACKAGES := assignors storage coordinator
 PROTOS := $(wildcard proto/*/rpc/v1/*.proto)
 SERVICES := $(wildcard proto/*/rpc/v1/*_service.proto)
 SEEDS ?= 500
+ROUNDS ?= 1000
 
-.PHONY: demo test check fmt proto proto-check properties sim bench clean
+.PHONY: demo test check fmt proto proto-check properties sim torture bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
@@ -42,6 +43,10 @@ properties: $(VENV)/.installed
 # Thousands of seeds: make sim SEEDS=5000
 sim: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)
+
+# A writer killed again and again, and power cuts at every call to the disk: make torture ROUNDS=1000
+torture: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.torture --rounds $(ROUNDS)
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/muster bench

@@ -41,7 +41,7 @@ from storage.producer_ids import ProducerIds
 from storage.retention import policies
 from storage.segment import OpenSegments
 from storage.types import Appended, Fetched, Topic, TopicPartition
-from storage.upkeep import remove_doomed, retain
+from storage.upkeep import remove_doomed, retain, truncate_to
 
 logger = logging.getLogger("muster.storage")
 
@@ -431,6 +431,15 @@ class Broker:
             log.start_offset = target
             self._write_checkpoint("log starts")
         return log.start_offset
+
+    def truncate(self, topic: str, partition: int, offset: int) -> int:
+        """Cut the log's end off at `offset` (see `upkeep.truncate_to`); its end afterwards."""
+        log = self.log(topic, partition)
+        # The recovery point first: a crash half-way must not look like damage to durable records.
+        log.durable_offset = min(log.durable_offset, offset)
+        self._write_checkpoint("recovery points")
+        truncate_to(log, offset)
+        return log.end_offset
 
     def _write_checkpoint(self, what: str) -> None:
         try:

@@ -1,1 +1,1 @@
-"""Long runs that try to make the node break its word. Short forms of them run with the tests."""
+"""Long runs that CI has no time for: `python -m tests.torture --rounds 1000`."""

@@ -98,7 +98,8 @@ def code_by_class(error: Exception) -> Exit | None:
         ((client.UnknownTopic, client.GroupNotFound), Exit.NOT_FOUND),
         ((client.TopicExists, client.GroupNotEmpty, client.FencedInstance), Exit.CONFLICT),
         ((client.Unreachable,), Exit.UNHEALTHY),
-        ((client.ClientError, AssignorError, StorageError), Exit.FAILURE),
+        # What the operating system says names the file and the reason: no space, no permission, no such directory.
+        ((client.ClientError, AssignorError, StorageError, OSError), Exit.FAILURE),
     )
     if isinstance(error, client.DeliveryFailed):
         return code_by_class(error.first)

@@ -75,16 +75,32 @@ def test_a_single_worker_and_a_single_partition_are_enough(log: Path, own_temp: 
     assert (kept / "worker-1.report").stat().st_size > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_takes_everything_with_it(number: signal.Signals, log: Path, own_temp: Path) -> None:
-    process = start(own_temp, "--input", str(log))
+def said_until(process: subprocess.Popen[str], words: str) -> str:
+    """Standard output up to the line that has these words."""
     assert process.stdout is not None
     said = ""
-    while "workers started" not in said:
+    while words not in said:
         line = process.stdout.readline()
         assert line, said
         said += line
-    node = re.search(r"node at \S+ \(pid (\d+)\)", said)
+    return said
+
+
+def test_a_node_that_dies_ends_the_demo_with_its_last_words(log: Path, own_temp: Path) -> None:
+    process = start(own_temp, "--input", str(log))
+    node = re.search(r"\(pid (\d+)\)", said_until(process, "workers started"))
+    assert node is not None
+    os.kill(int(node[1]), signal.SIGKILL)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "error: node ended unexpectedly with exit code -9" in err
+    assert list(own_temp.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_takes_everything_with_it(number: signal.Signals, log: Path, own_temp: Path) -> None:
+    process = start(own_temp, "--input", str(log))
+    node = re.search(r"\(pid (\d+)\)", said_until(process, "workers started"))
     assert node is not None
     process.send_signal(number)
     process.communicate(timeout=PATIENCE_S)

@@ -21,7 +21,7 @@ from coordinator.cli.output import console
 from coordinator.cli.words import duration, plural, spans
 from coordinator.client import Admin
 from coordinator.client.described import GroupDescription, MemberDescription
-from coordinator.client.errors import GroupNotFound
+from coordinator.client.errors import GroupNotFound, Unreachable
 
 TOPIC, GROUP = "lines", "demo"
 LOOK_EVERY_S = 0.1
@@ -66,7 +66,8 @@ class Director:
         with ExitStack() as stack:
             self._children = stack.enter_context(Children(self._folder))
             self._address = self._start_node()
-            self._admin = stack.enter_context(Admin({"bootstrap.servers": self._address, "client.id": "demo"}))
+            given = {"bootstrap.servers": self._address, "client.id": "demo", "default.api.timeout.ms": 5_000}
+            self._admin = stack.enter_context(Admin(given))
             self._admin.create_topic(TOPIC, self._plan.partitions)
             proof = Proof(self._fill().expected())
             killed = self._play(proof)
@@ -184,7 +185,8 @@ class Director:
     def _look_at_group(self) -> None:
         try:
             self._group = self._admin.describe_group(GROUP)
-        except GroupNotFound:
+        except (GroupNotFound, Unreachable):
+            # The next look at the processes tells whether the node is gone, or only slow.
             self._group = None
 
     @property

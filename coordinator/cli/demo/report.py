@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coordinator.cli.demo.proof import Proof
-from coordinator.cli.groups.story import cause_word, names_of, outcome_word, told
+from coordinator.cli.groups.story import cause_word, names_of, outcome_word, tell
 from coordinator.cli.words import Names, plural, spans
 from coordinator.rpc.v1.ledger_pb2 import Rebalance
 
@@ -59,12 +59,9 @@ def because(entry: Rebalance, names: Names) -> str:
 
 
 def show_explanations(out: Console, entries: Sequence[Rebalance]) -> None:
-    names = names_of(entries)
     out.print(Text("Why, from the ledger", style="bold"))
-    for entry in entries:
-        out.print()
-        for line in told(entry, names):
-            out.print(line, soft_wrap=True)
+    out.print()
+    tell(out, entries)
 
 
 def show_proof(out: Console, proof: Proof, lag: int, killed: str) -> None:

@@ -66,7 +66,9 @@ def explain(
             f"The ledger has nothing about group '{group}'" + (f" in generation {generation}." if generation else ".")
         )
     else:
-        tell(entries, full=style == "wide")
+        from coordinator.cli.groups.story import tell
+
+        tell(console(), entries, full=style == "wide")
 
 
 @click.command()
@@ -79,19 +81,6 @@ def history(bootstrap: str, overrides: dict[str, str], style: str, limit: int, g
     with admin_of(bootstrap, overrides) as admin:
         entries = admin.explain(group, limit)[::-1]
     show_rows(entries, style)
-
-
-def tell(entries: "list[Rebalance]", *, full: bool = False) -> None:
-    """The entries as a story on standard output, a blank line between them."""
-    from coordinator.cli.groups.story import names_of, told
-
-    names = names_of(entries, full=full)
-    out = console()
-    for number, entry in enumerate(entries):
-        if number:
-            out.print()
-        for line in told(entry, names):
-            out.print(line, soft_wrap=True)
 
 
 def show_rows(entries: "list[Rebalance]", style: str) -> None:

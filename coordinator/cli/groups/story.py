@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.text import Text
 
 from coordinator.cli.words import Names, duration, moment, plural, spans
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 MAX_MOVE_LINES = 12
 """Per rebalance, for people; json and yaml show every move."""
+
+INDENT = 11
+"""Columns before what is said: two, the longest label, one."""
 
 OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow"}
 PHASE_WORDS = {"join": "last to join", "plan": "planned by", "settle": "last to fetch its share"}
@@ -52,12 +56,24 @@ def outcome_word(entry: ledger_pb2.Rebalance) -> str:
     return ledger_pb2.RebalanceOutcome.Name(entry.outcome).removeprefix("REBALANCE_OUTCOME_").lower()
 
 
-def told(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
-    """The lines of one rebalance."""
+def tell(out: Console, entries: Sequence[ledger_pb2.Rebalance], *, full: bool = False) -> None:
+    """Print the entries, a blank line between them. A terminal gets its lines wrapped below their beginning."""
+    names = names_of(entries, full=full)
+    width = out.width - INDENT if out.is_terminal else None
+    for number, entry in enumerate(entries):
+        if number:
+            out.print()
+        for line in told(entry, names, out, width):
+            out.print(line, soft_wrap=True)
+
+
+def told(entry: ledger_pb2.Rebalance, names: Names, out: Console, width: int | None = None) -> Iterator[Text]:
+    """The lines of one rebalance, wrapped to `width` if one is given."""
     yield heading(entry)
-    for label, lines in sections(entry, names):
+    for label, texts in sections(entry, names):
+        lines = [line for text in texts for line in (text.wrap(out, width) if width else [text])]
         for at, line in enumerate(lines):
-            yield Text.assemble((f"  {label if at == 0 else '':<8} ", "dim"), line)
+            yield Text.assemble((f"  {label if at == 0 else '':<{INDENT - 3}} ", "dim"), line)
 
 
 def heading(entry: ledger_pb2.Rebalance) -> Text:

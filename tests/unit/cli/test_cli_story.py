@@ -1,9 +1,12 @@
 """A ledger entry as people read it."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from coordinator.cli.groups.explain import document
-from coordinator.cli.groups.story import MAX_MOVE_LINES, names_of, told
+from coordinator.cli.groups.story import INDENT, MAX_MOVE_LINES, tell
 from coordinator.rpc.v1 import ledger_pb2 as pb
 
 KILLED = "worker-2-1f0e5d3c-0000-4000-8000-000000000002"
@@ -39,7 +42,9 @@ def entry() -> pb.Rebalance:
 
 
 def story(found: pb.Rebalance, *, full: bool = False) -> str:
-    return "\n".join(line.plain for line in told(found, names_of([found], full=full)))
+    out = Console(file=io.StringIO(), record=True, width=60)
+    tell(out, [found], full=full)
+    return out.export_text()
 
 
 def test_cause_culprit_phases_moves_and_unowned_times_are_told() -> None:
@@ -54,6 +59,15 @@ def test_cause_culprit_phases_moves_and_unowned_times_are_told() -> None:
     assert "t[4-6]   worker-2 -> worker-1   unowned 3.42 s   expired" in text
     assert "t[7]   worker-2 -> nobody   withheld" in text
     assert "also     member worker-1 rejoined" in text
+
+
+def test_a_terminal_gets_long_lines_wrapped_below_their_beginning() -> None:
+    out = Console(file=io.StringIO(), record=True, width=60, force_terminal=True)
+    tell(out, [entry(), entry()])
+    lines = out.export_text().splitlines()
+    assert max(len(line) for line in lines[1:] if line.startswith(" ")) <= 60
+    wrapped = next(at for at, line in enumerate(lines) if line.startswith("  phases")) + 1
+    assert lines[wrapped].startswith(" " * INDENT + "(planned")
 
 
 def test_full_names_are_shown_when_asked_for() -> None:

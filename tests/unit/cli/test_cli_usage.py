@@ -139,6 +139,7 @@ def test_a_settings_file_is_named_with_the_line_of_the_mistake(
         (DataDirectoryError("held", 17), Exit.CONFLICT),
         (DataDirectoryError("foreign"), Exit.FAILURE),
         (StorageError("disk"), Exit.FAILURE),
+        (PermissionError(13, "Permission denied", "/data"), Exit.FAILURE),
         (CommandError("x"), Exit.FAILURE),
         (Unhealthy("x"), Exit.UNHEALTHY),
         (KeyError("a bug"), None),

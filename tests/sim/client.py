@@ -23,7 +23,7 @@ JOIN_GRACE_MS = 5_000
 METADATA_MS = 5_000
 """How often a member looks at the partition counts."""
 MAX_SPINS = 20
-"""Wishes to be woken at once that may follow each other; a process that thaws has some."""
+"""How often a member may be woken at one and the same time; one that thaws has some catching up to do."""
 
 MakeMember = Callable[[MemberSettings, Subscriber], ClassicMember]
 
@@ -73,7 +73,8 @@ class Process:
         self._frozen_until_ms = 0
         self._wake_at_ms: int | None = None
         self._stalls = 0
-        self._spins = 0
+        self._ticked = (0, 0)
+        """When it was last woken, and how often at that time."""
 
     @property
     def cooperative(self) -> bool:
@@ -170,9 +171,6 @@ class Process:
             case act.Revoke() | act.Lost() | act.Assign():
                 self.app.call_back(action)
             case act.WakeAt():
-                self._spins = self._spins + 1 if action.at_ms <= self.world.now_ms else 0
-                if self._spins > MAX_SPINS:
-                    self.world.violated("client", f"{self} wants to be woken at once, again and again")
                 self._wake_at(action.at_ms)
             case act.Fail():
                 self.world.census[f"members refused for good: {action.code.name}"] += 1
@@ -187,7 +185,14 @@ class Process:
     def _tick(self, at_ms: int) -> None:
         if at_ms == self._wake_at_ms:
             self._wake_at_ms = None
+            self._count_spins()
             self.tell(ev.Tick())
+
+    def _count_spins(self) -> None:
+        at_ms, ticks = self._ticked
+        self._ticked = (self.world.now_ms, ticks + 1 if at_ms == self.world.now_ms else 1)
+        if self._ticked[1] > MAX_SPINS:
+            self.world.violated("client", f"{self} wants to be woken at once, again and again")
 
     def later(self, action: Callable[[], None]) -> None:
         """Do it now, or as soon as the process runs again."""

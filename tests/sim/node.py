@@ -83,7 +83,9 @@ class Node:
     # Life and death
 
     def start(self) -> None:
-        """A new process over what the log has kept. For a while it is reachable but still loading."""
+        """A new process over what the log has kept. For a while it is reachable but still loading. One that runs is left alone."""
+        if self.up:
+            return
         self.life += 1
         self.up, self._flushing, self._turn_at_ms = True, False, None
         if self.world.chance(0.3):

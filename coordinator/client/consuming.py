@@ -403,15 +403,8 @@ class Consuming:
 
     async def _measure_lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         assert self.calls is not None
-        ends = await end_offsets(self.transport, partitions)
-        committed = await self.calls.committed(partitions)
-        without = [tp for tp in partitions if committed.get(tp) is None]
-        starts = await start_offsets(self.transport, without) if self.config.auto_offset_reset == "earliest" else ends
-        lags = {}
-        for tp, end in ends.items():
-            offset = committed.get(tp)
-            lags[tp] = max(0, end - (offset.offset if offset is not None else starts[tp]))
-        return lags
+        positions = await self.calls.positions(partitions)
+        return {tp: position.lag(self.config.auto_offset_reset) for tp, position in positions.items()}
 
     # The end
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from coordinator.client.errors import Refused, Unreachable, refusal
 from coordinator.client.methods import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
@@ -22,6 +22,20 @@ def check(code: int, message: str, about: str = "") -> None:
     """Raise the typed refusal of a group code."""
     if code:
         raise refusal(code, errors_pb2.ErrorCode.Name(errors_pb2.ErrorCode.ValueType(code)), message, about)
+
+
+class GroupPosition(NamedTuple):
+    """Where a group stands in one partition; `committed` is None when nothing is."""
+
+    committed: int | None
+    log_start: int
+    log_end: int
+
+    def lag(self, reset: str = "earliest") -> int:
+        """Records to go, never negative. Without a commit: none for `latest`, else all that are there (KAFKA-5337)."""
+        if self.committed is not None:
+            return max(0, self.log_end - self.committed)
+        return 0 if reset == "latest" else self.log_end - self.log_start
 
 
 class GroupCalls:
@@ -101,6 +115,28 @@ class GroupCalls:
             return answer
 
         return offsets_of(await self.patiently(attempt), partitions or ())
+
+    async def positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, GroupPosition]:
+        """Committed offsets and log ends of one moment; partitions that do not exist are left out."""
+        request = pb.OffsetFetchRequest(group_id=self.group_id, include_log_offsets=True)
+        for topic, numbers in by_topic(partitions).items():
+            request.topics.add(name=topic, partition_indexes=numbers)
+
+        async def attempt(address: str) -> pb.OffsetFetchResponse:
+            doing = f"measuring the lag of group {self.group_id!r}"
+            answer = await self._transport.call(OFFSET_FETCH, request, doing=doing, address=address)
+            check(answer.error_code, answer.error_message, self.group_id)
+            return answer
+
+        answer = await self.patiently(attempt)
+        return {
+            TopicPartition(topic.name, row.partition_index): GroupPosition(
+                row.committed_offset if row.committed_offset >= 0 else None, row.log_start_offset, row.log_end_offset
+            )
+            for topic in answer.topics
+            for row in topic.partitions
+            if row.HasField("log_end_offset")
+        }
 
 
 def commit_request(

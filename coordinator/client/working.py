@@ -9,7 +9,6 @@ from coordinator.client.config import WorkerConfig
 from coordinator.client.driver import Callback, MemberDriver, leaving
 from coordinator.client.errors import ConfigError, IllegalState
 from coordinator.client.group_calls import GroupCalls
-from coordinator.client.log_calls import end_offsets
 from coordinator.client.planner import Planner
 from coordinator.client.transport import Transport
 from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
@@ -132,14 +131,8 @@ class Working:
                 driver.send(ev.TopicsChanged(await self.catalog.fetch_all()))
 
     async def _measure_lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """By what the group's workers commit under their group id; nothing committed counts from offset 0."""
-        ends = await end_offsets(self.transport, partitions)
-        committed = await self.calls.committed(partitions)
-        lags = {}
-        for tp, end in ends.items():
-            offset = committed.get(tp)
-            lags[tp] = max(0, end - (offset.offset if offset is not None else 0))
-        return lags
+        """By what the group's workers commit under their group id; without a commit, everything there is."""
+        return {tp: position.lag() for tp, position in (await self.calls.positions(partitions)).items()}
 
 
 async def count_resources(names: Iterable[str]) -> Mapping[str, int]:

@@ -133,7 +133,10 @@ def partition_sentence(topic: str, partition: int, code: ErrorCode) -> str:
     return f"{topic}-{partition}: {code.meaning}"
 
 
-def offset_fetch(reply: effects.OffsetFetchReply) -> pb.OffsetFetchResponse:
+def offset_fetch(
+    reply: effects.OffsetFetchReply, spans: Mapping[tuple[str, int], tuple[int, int]] | None = None
+) -> pb.OffsetFetchResponse:
+    """`spans`: (log start, log end) of the partitions, when they were asked for."""
     found: dict[tuple[str, int], pb.OffsetFetchPartition] = {}
     for (topic, partition), stored in reply.offsets.items():
         found[topic, partition] = fetched_offset(partition, stored)
@@ -144,6 +147,9 @@ def offset_fetch(reply: effects.OffsetFetchReply) -> pb.OffsetFetchResponse:
             committed_leader_epoch=NO_EPOCH,
             error_code=error_code(code),
         )
+    for tp, (start, end) in (spans or {}).items():
+        if tp in found:
+            found[tp].log_start_offset, found[tp].log_end_offset = start, end
     return pb.OffsetFetchResponse(
         error_code=error_code(reply.code),
         error_message=sentence(reply.code, reply.message),

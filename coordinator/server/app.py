@@ -151,6 +151,10 @@ class Node:
             snapshot_bytes=self._settings.grpc_max_message_bytes // 2,
             endpoint=lambda: Endpoint(self._settings.node_id, *self.advertised),
             partitions=lambda: self._partitions,
+            log_span=lambda topic, partition: (
+                self.broker.start_offset(topic, partition),
+                self.broker.high_watermark(topic, partition),
+            ),
         )
         self._broker_service = BrokerService(
             self.broker, node_id=self._settings.node_id, advertised=lambda: self.advertised

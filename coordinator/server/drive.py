@@ -18,6 +18,7 @@ from coordinator.server.clock import Clock
 from coordinator.server.dispatch import Draining, Overloaded
 
 Wanted = TypeVar("Wanted")
+Seen = TypeVar("Seen")
 
 LONG_POLLS = (events.JoinGroup, events.SyncGroup)
 
@@ -75,14 +76,16 @@ class Driver:
         Raises Overloaded when a limit is reached, Draining once the driver is closed. When the caller is cancelled
         the shard forgets the request.
         """
+        return await self._answered(shard, event, wanted, self._submit(shard, event))
+
+    async def ask_and_look(
+        self, shard: int, event: events.Request, wanted: type[Wanted], look: Callable[[], Seen]
+    ) -> tuple[Wanted, Seen]:
+        """Like `ask`, with what `look` sees at the moment of the decision: nothing happens in between."""
         future = self._submit(shard, event)
-        try:
-            reply = await future
-        except asyncio.CancelledError:
-            self._forget(shard, event)
-            raise
-        assert isinstance(reply, wanted), f"{type(event).__name__} was answered by {type(reply).__name__}"
-        return reply
+        self._turn()
+        seen = look()
+        return await self._answered(shard, event, wanted, future), seen
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         """Return the replies to several requests, in their order, asked in one turn."""
@@ -123,6 +126,17 @@ class Driver:
             if self._wake_up is not None:
                 self._wake_up.cancel()
             self._flusher.shutdown(wait=False)
+
+    async def _answered(
+        self, shard: int, event: events.Request, wanted: type[Wanted], future: asyncio.Future[Reply]
+    ) -> Wanted:
+        try:
+            reply = await future
+        except asyncio.CancelledError:
+            self._forget(shard, event)
+            raise
+        assert isinstance(reply, wanted), f"{type(event).__name__} was answered by {type(reply).__name__}"
+        return reply
 
     def _submit(self, shard: int, event: events.Request) -> asyncio.Future[Reply]:
         if self._closed:

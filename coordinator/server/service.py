@@ -1,7 +1,8 @@
 """GroupCoordinator: each method asks the shard that holds the group, by way of the driver. No transport here."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 from uuid import uuid4
 
 from coordinator.core import effects, events
@@ -12,6 +13,9 @@ from coordinator.server import answers, shape, translate
 from coordinator.server.dispatch import Call, Overloaded
 from coordinator.server.drive import Driver
 from coordinator.server.watch import Watchers
+
+LogSpan: TypeAlias = Callable[[str, int], tuple[int, int]]
+"""(log start, high watermark) of an existing partition"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class GroupCoordinator:
     """The handlers.
 
     `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs, `endpoint` is what FindCoordinator
-    answers, `partitions` gives the catalog's partition counts.
+    answers, `partitions` gives the catalog's partition counts, `log_span` where a partition's log begins and ends.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class GroupCoordinator:
         snapshot_bytes: int,
         endpoint: Callable[[], Endpoint],
         partitions: Callable[[], Mapping[str, int]],
+        log_span: LogSpan,
     ) -> None:
         self._driver = driver
         self._watchers = watchers
@@ -46,6 +51,7 @@ class GroupCoordinator:
         self._snapshot_bytes = snapshot_bytes
         self._endpoint = endpoint
         self._partitions = partitions
+        self._log_span = log_span
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
         endpoint = self._endpoint()
@@ -94,9 +100,13 @@ class GroupCoordinator:
 
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
         event = translate.offset_fetch(request, self._driver.next_id())
-        return answers.offset_fetch(
-            await self._driver.ask(self._shard_of(event.group_id), event, effects.OffsetFetchReply)
+        shard = self._shard_of(event.group_id)
+        if not request.include_log_offsets:
+            return answers.offset_fetch(await self._driver.ask(shard, event, effects.OffsetFetchReply))
+        reply, spans = await self._driver.ask_and_look(
+            shard, event, effects.OffsetFetchReply, lambda: self._log_spans(event.partitions or ())
         )
+        return answers.offset_fetch(reply, spans)
 
     async def offset_delete(self, request: pb.OffsetDeleteRequest, call: Call) -> pb.OffsetDeleteResponse:
         event = translate.offset_delete(request, self._driver.next_id())
@@ -162,6 +172,10 @@ class GroupCoordinator:
 
     def _shard_of(self, group_id: str) -> int:
         return partition_for(group_id, self._shards)
+
+    def _log_spans(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        counts = self._partitions()
+        return {tp: self._log_span(*tp) for tp in partitions if 0 <= tp[1] < counts.get(tp[0], 0)}
 
     def _unknown_partitions(self, event: events.OffsetCommit) -> frozenset[tuple[str, int]]:
         catalog = self._partitions()

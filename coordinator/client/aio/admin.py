@@ -1,6 +1,5 @@
 """The admin client for asyncio: topics, groups, offsets, and why a group rebalanced."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +17,7 @@ from coordinator.client.described import (
 )
 from coordinator.client.errors import Refused, UnknownTopic, refusal
 from coordinator.client.group_calls import GroupCalls, check
-from coordinator.client.log_calls import EARLIEST, LATEST, list_offsets
+from coordinator.client.log_calls import list_offsets
 from coordinator.client.transport import Transport
 from coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coordinator.member.subscription import by_topic, topics_of
@@ -200,17 +199,11 @@ class Admin:
         owners = await self._owners(group)
         existing = await self._catalog.fetch({tp.topic for tp in {*committed, *owners}})
         asked = sorted(tp for tp in {*committed, *owners} if tp.partition < existing.get(tp.topic, 0))
-        ends, starts = await asyncio.gather(
-            list_offsets(self._transport, dict.fromkeys(asked, LATEST)),
-            list_offsets(self._transport, dict.fromkeys(asked, EARLIEST)),
-        )
-        lags = []
-        for tp in asked:
-            offset = committed[tp].offset if tp in committed else None
-            start, end = starts[tp].offset, ends[tp].offset
-            behind = max(0, end - (start if offset is None else offset))
-            lags.append(PartitionLag(tp, offset, start, end, behind, owners.get(tp, "")))
-        return lags
+        positions = await GroupCalls(self._transport, group).positions(asked)
+        return [
+            PartitionLag(tp, found.committed, found.log_start, found.log_end, found.lag(), owners.get(tp, ""))
+            for tp, found in sorted(positions.items())
+        ]
 
     async def _owners(self, group: str) -> dict[TopicPartition, str]:
         try:

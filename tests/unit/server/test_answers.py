@@ -143,3 +143,13 @@ def test_a_watcher_hears_of_state_rebalance_and_what_it_missed() -> None:
     told = answers.watch_group(notice, skipped=3)
     assert (told.group_state, told.generation_id, told.rebalance.number, told.skipped_rebalances) == ("Stable", 7, 4, 3)
     assert not answers.watch_group(effects.GroupChanged("g", "Empty", 7), skipped=0).HasField("rebalance")
+
+
+def test_log_offsets_stand_beside_the_committed_ones_of_the_same_moment() -> None:
+    stored = StoredOffset(5, -1, "", 0)
+    reply = effects.OffsetFetchReply(offsets={("t", 0): stored, ("t", 1): None, ("gone", 0): None})
+    answer = answers.offset_fetch(reply, {("t", 0): (2, 9), ("t", 1): (0, 4)})
+    rows = {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
+    assert (rows["t", 0].committed_offset, rows["t", 0].log_start_offset, rows["t", 0].log_end_offset) == (5, 2, 9)
+    assert rows["t", 1].log_end_offset == 4
+    assert not rows["gone", 0].HasField("log_end_offset")

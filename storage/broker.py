@@ -41,7 +41,7 @@ from storage.producer_ids import ProducerIds
 from storage.retention import policies
 from storage.segment import OpenSegments
 from storage.types import Appended, Fetched, Topic, TopicPartition
-from storage.upkeep import remove_doomed, retain, truncate_to
+from storage.upkeep import cut_point, remove_doomed, retain, truncate_to
 
 logger = logging.getLogger("muster.storage")
 
@@ -436,7 +436,7 @@ class Broker:
         """Cut the log's end off at `offset` (see `upkeep.truncate_to`); its end afterwards."""
         log = self.log(topic, partition)
         # The recovery point first: a crash half-way must not look like damage to durable records.
-        log.durable_offset = min(log.durable_offset, offset)
+        log.durable_offset = min(log.durable_offset, cut_point(log, offset))
         self._write_checkpoint("recovery points")
         truncate_to(log, offset)
         return log.end_offset

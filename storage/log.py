@@ -343,6 +343,22 @@ class Log:
         self.segment_list = SegmentList(kept)
         self.end_offset = self.durable_offset = active.next_offset
 
+    def begin_at(self, offset: int) -> None:
+        """Give up every segment and go on with an empty one at `offset`."""
+        old = self.segments
+        fresh = Segment(self.files, self.directory, offset, self.opened, self.settings.index_interval_bytes)
+        for segment in reversed(old):
+            segment.file()
+            segment.pinned = True
+            self.files.remove(segment.path())
+            self.opened.forget(segment)
+        fresh.start(old[-1].created_ms)
+        self.files.sync_dir(self.directory)
+        self.summaries.clear()
+        self.producers = ProducerState()
+        self.segment_list = SegmentList([fresh])
+        self.end_offset = self.durable_offset = offset
+
     def seal(self, segment: Segment) -> None:
         """Write down what a restart needs to know of the last segment, all of it flushed."""
         snapshot = self.producers.snapshot() if self.producers.producers else b""

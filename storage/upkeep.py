@@ -92,10 +92,10 @@ def remove_doomed(log: Log, now_ms: int) -> None:
 def truncate_to(log: Log, offset: int) -> None:
     """Cut the log's end off at `offset`, as a follower does when its leader never had the rest (KIP-101).
 
-    A batch that reaches past `offset` goes as a whole. Producers and epochs are as they were there.
+    A batch that reaches past `offset` goes as a whole, though never below the log's start. Producers and epochs are
+    as they were there.
     """
-    if not log.start_offset <= offset:
-        raise OffsetOutOfRange(f"Cannot truncate to {offset}, before the log start {log.start_offset}.")
+    offset = cut_point(log, offset)
     if offset >= log.end_offset:
         return
     keep = [segment for segment in log.segments if segment.base_offset <= offset]
@@ -113,7 +113,23 @@ def truncate_to(log: Log, offset: int) -> None:
         save_epochs(log.files, log.directory, log.epochs)
 
 
+def cut_point(log: Log, offset: int) -> int:
+    """Where `truncate_to` would end the log. OffsetOutOfRange before its start."""
+    if offset < log.start_offset:
+        raise OffsetOutOfRange(f"Cannot truncate to {offset}, before the log start {log.start_offset}.")
+    if offset >= log.end_offset:
+        return log.end_offset
+    holder = next(segment for segment in reversed(log.segments) if segment.base_offset <= offset)
+    head = holder.locate(offset)
+    return max(head.base_offset if head else offset, log.start_offset)
+
+
 def _cut_files(log: Log, active: Segment, gone: list[Segment], offset: int) -> None:
+    head = active.locate(offset)
+    if head and head.base_offset < offset:
+        # The log's start lies within this batch: nothing before it counts, so begin there anew.
+        log.begin_at(offset)
+        return
     # Newest first: whatever a crash leaves is a beginning of the log without holes.
     for segment in reversed(gone):
         pin([segment])
@@ -122,6 +138,4 @@ def _cut_files(log: Log, active: Segment, gone: list[Segment], offset: int) -> N
         log.opened.forget(segment)
     log.summaries.pop(active.base_offset, None)
     save_summaries(log.files, log.directory, log.summaries.values())
-    head = active.locate(offset)
-    position = head.position if head else active.size
-    log.cut_active(active, position)
+    log.cut_active(active, head.position if head else active.size)

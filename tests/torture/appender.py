@@ -15,7 +15,7 @@ def value_at(offset: int, size: int) -> bytes:
 
 
 def main(directory: str, size: int) -> None:
-    settings = LogSettings.from_properties({"log.segment.bytes": str(256 << 10), "log.retention.ms": "-1"})
+    settings = LogSettings.from_properties({"log.segment.bytes": str(8 << 20), "log.retention.ms": "-1"})
     broker = Broker(directory, settings)
     if "t" not in broker.topics():
         broker.create_topic("t", 1)

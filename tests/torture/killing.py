@@ -58,8 +58,9 @@ def loop(directory: Path, rounds: int, seed: int) -> tuple[int, int]:
     """That many kills, one directory: records acknowledged, and how often a tail was torn. Failures name the seed."""
     rng = random.Random(seed)
     acknowledged = torn = 0
+    # Large writes are torn far more often, small ones are many.
+    size = rng.choice((2000, 250_000))
     for number in range(rounds):
-        size = 2000
         try:
             acknowledged = kill_once(directory, rng, size)
             torn += check(directory, acknowledged, size) > 0

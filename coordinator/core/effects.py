@@ -1,9 +1,11 @@
 """What a step asks of the runtime: facts to keep, replies to release, timers to set. Nothing here acts."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from coordinator.core.consumer.records import Epochs, Shares, TopicId
+from coordinator.core.plan import PlanRequest
 from coordinator.core.records import Record
 from coordinator.core.types import Cause, RebalanceEntry, RequestId, StoredOffset, TimerKey
 from coordinator.errors import ErrorCode
@@ -45,6 +47,58 @@ class SyncReply:
 class HeartbeatReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatReply:
+    """`assignment` None means: as before. An empty one takes everything away; the two differ.
+
+    `names` names the topics of the assignment, as far as they still exist.
+    """
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Shares | None = None
+    names: Mapping[TopicId, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMemberView:
+    """One member of a KIP-848 group. `state` is Kafka's word; `classic`: it speaks the classic protocol."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    topic_regex: str | None
+    epoch: int
+    state: str
+    assigned: Epochs
+    revoking: Epochs
+    target: Shares
+    classic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerDescribeReply:
+    """ConsumerGroupDescribe: epochs, and per member what it has and what it is to have. `names` names the topics."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    group_id: str = ""
+    state: str = "Dead"
+    epoch: int = 0
+    target_epoch: int = 0
+    assignor: str = ""
+    members: tuple[ConsumerMemberView, ...] = ()
+    names: Mapping[TopicId, str] = field(default_factory=dict)
+    waiting_for: tuple[str, ...] = ()
+    waiting_until_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +234,29 @@ class GroupChanged:
     entry: RebalanceEntry | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ResolveRegex:
+    """Find out, off the loop, which of `topics` the regular expression matches as a whole."""
+
+    group_id: str
+    regex: str
+    topics: Collection[str]
+    version: int
+
+
 @dataclass(slots=True)
 class Effects:
-    """What one step wants. Replies and notices may be released once all `records` up to here are durable."""
+    """What one step wants. Replies and notices may be released once all `records` up to here are durable.
+
+    `plans` and `regexes` may be worked on at once: what they lead to comes back as an event.
+    """
 
     records: list[Record] = field(default_factory=list)
     replies: list[tuple[RequestId, Reply]] = field(default_factory=list)
     timers: dict[TimerKey, int | None] = field(default_factory=dict)
     notices: list[GroupChanged] = field(default_factory=list)
+    plans: list[PlanRequest] = field(default_factory=list)
+    regexes: list[ResolveRegex] = field(default_factory=list)
 
     def reply(self, request_id: RequestId, reply: Reply) -> None:
         self.replies.append((request_id, reply))

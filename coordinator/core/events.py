@@ -1,9 +1,11 @@
 """What can happen to a shard. Requests carry the edge's token; ids and times come in, they are never made here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from coordinator.core.consumer.records import Shares
+from coordinator.core.plan import Plan
 from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
 
 
@@ -52,6 +54,36 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """ConsumerGroupHeartbeat v1 (KIP-848). `member_epoch` 0 joins, -1 leaves, -2 leaves for a while (static members).
+
+    None means "as before" for every optional field, `rebalance_timeout_ms` says so with -1; an empty regex clears it.
+    `owned` is keyed by topic id. `fresh_id` is for edges that speak v0, where the member id is made on this side.
+    """
+
+    request_id: RequestId
+    group_id: str
+    member_id: str
+    member_epoch: int
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Shares | None = None
+    client_id: str = ""
+    client_host: str = ""
+    fresh_id: str = ""
+
+    @property
+    def full(self) -> bool:
+        """It says everything, so it is answered with everything."""
+        subscribed = self.topic_names is not None or self.topic_regex is not None
+        return self.rebalance_timeout_ms != -1 and subscribed and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True)
 class LeaveGroup:
     request_id: RequestId
     group_id: str
@@ -85,6 +117,9 @@ class OffsetFetch:
     group_id: str
     partitions: tuple[tuple[str, int], ...] | None
     require_stable: bool = False
+    member_id: str | None = None
+    member_epoch: int = -1
+    """Who asks, and at which epoch, when it is a member that wants to be checked (OffsetFetch v9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +131,14 @@ class OffsetDelete:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
+    request_id: RequestId
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConsumerGroup:
+    """ConsumerGroupDescribe for one group."""
+
     request_id: RequestId
     group_id: str
 
@@ -143,10 +186,35 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """The catalog's partition counts, after any change and once before the first event."""
+    """The catalog's partition counts, after any change and once before the first event.
+
+    `ids` are the 16 bytes of each topic; one without an id is nothing that a KIP-848 group can be given.
+    """
 
     partitions: Mapping[str, int]
     deleted: tuple[str, ...] = ()
+    ids: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What came of a `PlanRequest` that the planner put off: the plan, or why there is none."""
+
+    group_id: str
+    epoch: int
+    plan: Plan | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RegexResolved:
+    """What came of a `ResolveRegex`: the topics that match as a whole, or why that could not be found out."""
+
+    group_id: str
+    regex: str
+    topics: tuple[str, ...] = ()
+    version: int = 0
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@
 A blob that cannot be read is never an error of the group: what it would have told is unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from assignors.api import Member as AssignorMember
 from assignors.api import Snapshot
@@ -14,6 +16,21 @@ CONSUMER = "consumer"
 
 Plan = dict[str, dict[str, Partitions]]
 """member id -> topic -> partitions"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """A target to compute: the assignor's word and all that it may look at. `epoch` is the group's."""
+
+    group_id: str
+    epoch: int
+    assignor: str
+    snapshot: Snapshot
+
+
+Planner: TypeAlias = Callable[[PlanRequest], Plan | None]
+"""Computes a plan at once, or returns None: then the request leaves with the step's effects, and `Planned` brings the
+answer. Raises AssignorError when the assignor fails at once. Pure."""
 
 
 def assignment_of(blob: bytes) -> dict[str, Partitions]:

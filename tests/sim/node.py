@@ -83,7 +83,7 @@ class Node:
     # Life and death
 
     def start(self) -> None:
-        """A new process over what the log has kept. For a while it is reachable but still loading. One that runs is left alone."""
+        """A new process over what the log has kept, loading for a while. One that runs is left alone."""
         if self.up:
             return
         self.life += 1

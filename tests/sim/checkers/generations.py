@@ -25,8 +25,11 @@ class GenerationsNeverGoBack(Checker):
         """group -> generation, since the shard was last loaded"""
 
     def loaded(self, shard: int, core: Shard) -> None:
-        for group in core.groups.values():
-            self.live[group.id] = group.generation
+        # A group may be gone as a whole: then nobody had been told that there is one.
+        self.live = {
+            group_id: number for group_id, number in self.live.items() if self.node.shard_index(group_id) != shard
+        }
+        self.live.update((group.id, group.generation) for group in core.groups.values())
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         for record in effects.records:

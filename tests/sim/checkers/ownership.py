@@ -63,6 +63,9 @@ class NothingIsOwnedTwice(Checker):
                 self.astray.add(process.name)
 
     def loaded(self, shard: int, core: Shard) -> None:
+        for group_id in [group_id for group_id in self.generations if self.node.shard_index(group_id) == shard]:
+            del self.generations[group_id]
+            self.joined.pop(group_id, None)
         for group in core.groups.values():
             self.joined[group.id] = dict.fromkeys(group.members, group.generation)
             self.generations[group.id] = group.generation

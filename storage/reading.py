@@ -26,6 +26,8 @@ class SegmentList:
 
     def since(self, offset: int) -> Sequence[Segment]:
         """The segment that holds `offset` and those after it. LogDamaged where a file is missing between."""
+        if offset >= self.active.base_offset:
+            return (self.active,)
         chosen = self.all[max(bisect_right(self._bases, offset) - 1, 0) :]
         floor = chosen[0]
         if len(chosen) > 1 and offset >= floor.next_offset and not floor.gaps:
@@ -45,10 +47,11 @@ class SegmentList:
             end = segment.size
             if until < segment.next_offset and (beyond := segment.locate(until)):
                 end = beyond.position
-            size = min(max_bytes, end - head.position)
-            if size < head.size and min_one:
-                size = min(head.size, end - head.position)
-            return segment.read(head.position, size)
+            position = head.position
+            size = end - position
+            if size > max_bytes:
+                size = min(size, max(max_bytes, head.size)) if min_one else max_bytes
+            return segment.read(position, size)
         return b""
 
     def search(self, timestamp: int, start: int, until: int) -> tuple[int, int]:

@@ -276,7 +276,9 @@ class Segment:
         """The first batch whose last offset is not below `offset`; None when all lie before."""
         if offset >= self.next_offset:
             return None
-        index = self._index or self.index()
+        index = self._index
+        if index is None:
+            index = self.index()
         place = bisect_right(index.offsets, offset - self.base_offset)
         if place < len(index.offsets) and index.positions[place] - (index.positions[place - 1] if place else 0) > 4096:
             # Large batches have an entry each: the next entry is most likely the batch itself.
@@ -330,7 +332,7 @@ class Segment:
 
         What is checked ends with its last good batch; LogDamaged when not even the first is good.
         """
-        data = self.file().read(size, position)
+        data = (self._file or self.file()).read(size, position)
         if self.verified_from <= position and position + size <= self.verified_to and len(data) == size:
             return data
         return data[: self._verify(memoryview(data), position, size) - position]

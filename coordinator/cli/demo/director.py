@@ -29,6 +29,9 @@ PRODUCE_AT_MOST_S = 20.0
 """A slow machine takes fewer lines of the standard library, and says so; the demo ends within a minute everywhere."""
 
 STALLED_S = 30.0
+INDENT = 9
+"""Columns that the time takes."""
+
 SESSION_MS = 3_000
 NODE_SETTINGS = {
     # Short enough for a demo: members may ask for sessions of three seconds instead of Kafka's 45.
@@ -84,8 +87,11 @@ class Director:
         return proof.complete and proof.altered == 0
 
     def _say(self, text: str) -> None:
-        since = f"{time.monotonic() - self._began:5.1f} s  "
-        self._out.print(Text.assemble((since, "dim"), text), soft_wrap=True)
+        said = Text(text)
+        lines = said.wrap(self._out, self._out.width - INDENT) if self._out.is_terminal else [said]
+        for at, line in enumerate(lines):
+            since = f"{time.monotonic() - self._began:5.1f} s  " if at == 0 else " " * INDENT
+            self._out.print(Text.assemble((since, "dim"), line), soft_wrap=True)
 
     def _start_node(self) -> str:
         settings = [part for key, value in NODE_SETTINGS.items() for part in ("--set", f"{key}={value}")]

@@ -21,7 +21,7 @@ INDENT = 11
 """Columns before what is said: two, the longest label, one."""
 
 OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow"}
-PHASE_WORDS = {"join": "last to join", "plan": "planned by", "settle": "last to fetch its share"}
+PHASE_WORDS = {"join": "last to join", "plan": "planned by", "settle": "last to sync"}
 
 
 def recorded(admin: "Admin", group: str, limit: int = 0, generation: int = 0) -> list[ledger_pb2.Rebalance]:

@@ -147,6 +147,8 @@ def columns_of(snapshot: Snapshot) -> Columns:
     subscription_of = kinds[np.asarray(table.subscription_of, dtype=np.intp)][order]
     subscriptions = tuple(np.array(numbers, dtype=np.int32) for numbers in interned)
     owner, claimed = _resolve(table, order, axis, subscriptions, subscription_of)
+    for array in (owner, claimed, subscription_of, axis.base, *subscriptions):
+        array.flags.writeable = False  # One snapshot serves many readers.
     return Columns(
         axis=axis,
         members=tuple(table.rows[number].id for number in order.tolist()),

@@ -19,6 +19,7 @@ from assignors.api import (
     TopicPartition,
 )
 from assignors.claims import raw_claims
+from assignors.shield import is_ours, shielded
 
 LIMIT_OPTION = "max.partitions.per.member"
 _NAMED = 5  # How many culprits an error names before it only counts.
@@ -33,12 +34,13 @@ def run(assignor: Assignor, snapshot: Snapshot, withhold: bool = True) -> Assign
     """
     name = _name_of(assignor)
     check_snapshot(name, snapshot)
+    shown = snapshot if is_ours(assignor) else shielded(snapshot)
     try:
-        answer = assignor.assign(snapshot)
+        answer = assignor.assign(shown)
         cooperative = assignor.protocol is RebalanceProtocol.COOPERATIVE
     except AssignorError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise AssignorError(name, f"raised {type(error).__name__}: {error}") from error
     try:
         target = checked(name, snapshot, answer)
@@ -68,7 +70,7 @@ def check_snapshot(name: str, snapshot: Snapshot) -> None:
 def checked(name: str, snapshot: Snapshot, answer: Plan | Assignment) -> Assignment:
     """The answer as an Assignment in which each partition has exactly one rightful reader."""
     given = answer if isinstance(answer, Assignment) else Assignment(answer)
-    if "columns" in vars(snapshot):
+    if hasattr(given.members, "owner"):
         from assignors.run_columns import checked_table
 
         table = checked_table(name, snapshot, given, limited=LIMIT_OPTION in snapshot.options)
@@ -87,7 +89,7 @@ def withheld(snapshot: Snapshot, target: Assignment) -> Assignment:
     A rightful owner who keeps a partition gets it at once, whatever stale members claim; everybody else
     waits a round for as long as anyone else claims it (KIP-429).
     """
-    if "columns" in vars(snapshot):
+    if hasattr(target.members, "owner"):
         from assignors.run_columns import withheld_table
 
         table = withheld_table(snapshot, target)

@@ -49,13 +49,16 @@ class Partitions(Sequence[TopicPartition]):
 
 def checked_table(name: str, snapshot: Snapshot, answer: Assignment, limited: bool) -> Assignment | None:
     """The answer when it is an owner table of this snapshot and flawless; None when it is another mapping."""
-    table = answer.members
-    if not isinstance(table, OwnerTable) or table.columns is not snapshot.columns:
+    if not isinstance(answer.members, OwnerTable):
         return None
-    columns, owner = table.columns, table.owner
+    # A plugin's table stands on its own copy of the snapshot; the numbers are judged against the original.
+    columns, owner = snapshot.columns, answer.members.owner
+    table = answer.members if answer.members.columns is columns else columns.table(owner)
     axis = columns.axis
-    if owner.shape != (axis.size,) or owner.dtype.kind != "i":
-        raise AssignorError(name, f"answered {owner.dtype} {owner.shape} owners; expected {axis.size} signed integers")
+    if not isinstance(owner, np.ndarray) or owner.shape != (axis.size,) or owner.dtype.kind != "i":
+        raise AssignorError(
+            name, f"answered {_kind(owner)} as owners; expected an array of {axis.size} signed integers"
+        )
     wrong = np.flatnonzero((owner < NOBODY) | (owner >= len(columns.members)))
     if len(wrong):
         raise AssignorError(
@@ -72,7 +75,9 @@ def checked_table(name: str, snapshot: Snapshot, answer: Assignment, limited: bo
     if len(alien):
         reader = columns.members[int(owner[alien[0]])]
         raise AssignorError(name, f"gave {reader!r} {_names(axis, alien[:1])}, but it is not subscribed to that topic")
-    return dataclasses.replace(answer, unassigned=Partitions(axis, none) if len(none) else ())
+    return dataclasses.replace(
+        answer, members=table, unassigned=Partitions(axis, none) if len(none) else (), note=str(answer.note)
+    )
 
 
 def withheld_table(snapshot: Snapshot, target: Assignment) -> Assignment | None:
@@ -89,6 +94,10 @@ def withheld_table(snapshot: Snapshot, target: Assignment) -> Assignment | None:
     owner = table.owner.copy()
     owner[where] = NOBODY
     return dataclasses.replace(target, members=columns.table(owner), withheld=Partitions(columns.axis, where))
+
+
+def _kind(owner: object) -> str:
+    return f"{owner.dtype} {owner.shape}" if isinstance(owner, np.ndarray) else type(owner).__name__
 
 
 def _all_read_everything(columns: Columns) -> bool:

@@ -56,11 +56,11 @@ def test_a_range_that_overshoots_is_caught():
 @pytest.mark.parametrize(
     ("owners", "complaint"),
     [
-        ([0, 0, 1], "expected 4 signed integers"),
+        ([0, 0, 1], "expected an array of 4 signed integers"),
         ([0, 0, 1, 5], "gave u-0 to member number 5"),
         ([0, 0, -1, 1], "forgot t-2"),
         ([0, 0, 1, 0], "gave 'a' u-0, but it is not subscribed"),
-        ([0.0, 0.0, 1.0, 1.0], "expected 4 signed integers"),
+        ([0.0, 0.0, 1.0, 1.0], "expected an array of 4 signed integers"),
     ],
 )
 def test_lies_in_arrays_are_named(owners, complaint):
@@ -69,6 +69,51 @@ def test_lies_in_arrays_are_named(owners, complaint):
 
     with pytest.raises(AssignorError, match=complaint):
         run(Plugin(answer), Snapshot(GROUP.topics, GROUP.members))
+
+
+def test_a_list_in_place_of_an_array_is_named():
+    def answer(snapshot):
+        return Assignment(snapshot.columns.table([0, 0, 1, 1]))
+
+    with pytest.raises(AssignorError, match="answered list as owners"):
+        run(Plugin(answer), GROUP)
+
+
+def test_what_a_plugin_does_to_its_snapshot_changes_nothing():
+    group = Snapshot({"t": 3}, [Member("a", ("t",), {"t": [0, 1, 2]}, 1), Member("b", ("t",))], {"t": [1, 2, 3]})
+    before = group.to_json()
+
+    def vandal(snapshot):
+        snapshot.members[0].owned.clear()
+        snapshot.members.clear()
+        return {"b": {"t": [0, 1, 2]}}
+
+    answer = run(Plugin(vandal, RebalanceProtocol.COOPERATIVE), group)
+    assert len(answer.withheld) == 3
+    assert group.to_json() == before
+
+
+def test_snapshots_and_their_arrays_cannot_be_written_to():
+    def vandal(snapshot):
+        snapshot.topics["t"] = 0
+        return {}
+
+    def careless(snapshot):
+        snapshot.columns.owner[:] = 0
+        return Assignment(snapshot.columns.table(snapshot.columns.owner))
+
+    with pytest.raises(AssignorError, match="raised TypeError"):
+        run(Plugin(vandal), GROUP)
+    with pytest.raises(AssignorError, match="raised ValueError: assignment destination is read-only"):
+        run(Plugin(careless), GROUP)
+
+
+def test_a_plugin_that_wants_to_leave_takes_nobody_with_it():
+    def leave(snapshot):
+        raise SystemExit(3)
+
+    with pytest.raises(AssignorError, match="raised SystemExit: 3"):
+        run(Plugin(leave), GROUP)
 
 
 def test_arrays_and_dicts_mean_the_same():

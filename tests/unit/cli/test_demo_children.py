@@ -1,0 +1,31 @@
+"""Processes of the demo: announced, watched, stopped in order."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from coordinator.cli.demo.children import Children
+from coordinator.cli.errors import CommandError
+
+
+def test_a_node_that_cannot_start_is_reported_with_its_own_words(tmp_path: Path) -> None:
+    with Children(tmp_path) as children, pytest.raises(CommandError, match=r"did not start.*no setting of this node"):
+        children.start_node(["--set", "no.such.setting=1"])
+
+
+def test_a_child_that_ends_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    with Children(tmp_path) as children:
+        children.start("worker-1", ["no-such-command"]).wait(60)
+        with pytest.raises(CommandError, match=r"worker-1 ended unexpectedly with exit code 2.*no-such-command"):
+            children.must_be_alive()
+
+
+def test_nobody_is_left_when_the_block_ends_in_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), Children(tmp_path) as children:
+        # It waits for its standard input, as a child that works would wait for work.
+        process = children.start("filter", ["assign", "--assignor", "range"])
+        raise ZeroDivisionError
+    assert process.returncode is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)

@@ -22,10 +22,16 @@ def test_a_child_that_ends_by_itself_is_reported_with_its_last_words(tmp_path: P
 
 
 def test_nobody_is_left_when_the_block_ends_in_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), Children(tmp_path) as children:
-        # It waits for its standard input, as a child that works would wait for work.
-        process = children.start("filter", ["assign", "--assignor", "range"])
-        raise ZeroDivisionError
-    assert process.returncode is not None
+    started = []
+
+    def fail() -> None:
+        with Children(tmp_path) as children:
+            # It waits for its standard input, as a child that works would wait for work.
+            started.append(children.start("filter", ["assign", "--assignor", "range"]))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert started[0].returncode is not None
     with pytest.raises(ProcessLookupError):
-        os.kill(process.pid, 0)
+        os.kill(started[0].pid, 0)

@@ -39,6 +39,9 @@ from storage.validation import check_records, check_timestamps, split
 
 logger = logging.getLogger("muster.storage")
 
+_unpack = HEADER.unpack_from
+_pack = OUTSIDE_CRC.pack
+
 
 @dataclass(slots=True)
 class Recovered:
@@ -198,7 +201,7 @@ class Log:
         position = active.size
         if size < HEADER_SIZE or position + size > self._segment_bytes or not position or size > self._max_bytes:
             return None
-        _, length, _, magic, crc, attributes, delta, _, timestamp, producer, _, _, count = HEADER.unpack_from(view)
+        _, length, _, magic, crc, attributes, delta, _, timestamp, producer, _, _, count = _unpack(view)
         first = self.end_offset
         if (
             length != size - LENGTH_OVERHEAD
@@ -218,7 +221,7 @@ class Log:
             or crc32c(view[ATTRIBUTES_AT:]) != crc
         ):
             return None
-        head = OUTSIDE_CRC.pack(first, length, self.leader_epoch)
+        head = _pack(first, length, self.leader_epoch)
         try:
             (active._file or active.file()).write((head, view[MAGIC_AT:]), size, position)
         except OSError as error:

@@ -1,5 +1,6 @@
 """Replacement of a static member by its next incarnation (KIP-345, KIP-814; coordinator.md 2.4)."""
 
+from collections import Counter
 from typing import assert_never
 
 from coordinator.core.classic import history
@@ -64,17 +65,17 @@ def replacement(group: ClassicGroup, step: Step) -> tuple[Cause, str]:
 
 
 def covers_topics(group: ClassicGroup, step: Step) -> bool:
-    """Whether the plan reaches the last partition of every topic that is read, as far as the catalog is known.
+    """Whether the plan has every partition of every topic that is read, as far as the catalog is known.
 
     Whoever comes back is not told on which partition counts the plan was made. If topics grew, or became its own,
-    while it was away, nobody would notice later.
+    while it was away, nobody would notice later. Nor would it ask for the round that gives out what a cooperative plan
+    withheld for its sake: it has nothing left to let go of.
     """
-    last: dict[str, int] = {}
+    planned: Counter[str] = Counter()
     for member in group.members.values():
-        for topic, partitions in assignment_of(member.assignment).items():
-            last[topic] = max(last.get(topic, -1), *partitions)
+        planned.update({topic: len(partitions) for topic, partitions in assignment_of(member.assignment).items()})
     wanted = subscribed_topics(group) or ()
-    return all(step.state.partitions.get(topic, 0) <= last.get(topic, -1) + 1 for topic in wanted)
+    return all(step.state.partitions.get(topic, 0) <= planned[topic] for topic in wanted)
 
 
 def rename(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> Member:

@@ -22,6 +22,8 @@ class CommitsAreFencedAndKept(Checker):
         """group, topic, partition -> when it was decided, counted -> its tag"""
         self.floors: dict[Place, int] = {}
         """The newest commit of each place that somebody was told is safe."""
+        self.buried: dict[Place, int] = {}
+        """The last commit of each place before it was deleted. One whose answer comes later may be gone."""
         self.by_request: dict[int, list[tuple[Place, int]]] = {}
         self.count = 0
         self.may_land = True
@@ -36,7 +38,9 @@ class CommitsAreFencedAndKept(Checker):
                 case OffsetStored():
                     self._stored(event, record)
                 case OffsetDeleted():
-                    self.floors.pop((record.group_id, record.topic, record.partition), None)
+                    place = (record.group_id, record.topic, record.partition)
+                    self.floors.pop(place, None)
+                    self.buried[place] = self.count
                 case GroupDeleted():
                     self.floors = {place: at for place, at in self.floors.items() if place[0] != record.group_id}
 
@@ -57,6 +61,8 @@ class CommitsAreFencedAndKept(Checker):
         if not isinstance(reply, OffsetCommitReply) or reply.code:
             return
         for place, at in stored:
+            if at <= self.buried.get(place, 0):
+                continue
             self.floors[place] = max(self.floors.get(place, 0), at)
 
     def loaded(self, shard: int, core: Shard) -> None:

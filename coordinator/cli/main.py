@@ -19,6 +19,10 @@ COMMANDS = {
     "consume": Lazy("coordinator.cli.consume:consume", "Print a topic's values, alone or as member of a group."),
     "groups": Lazy("coordinator.cli.groups:groups", "Look into consumer groups, and explain their rebalances."),
     "assign": Lazy("coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
+    "simulate": Lazy("coordinator.cli.simulate.command:simulate", "Foresee an assignment; change nothing."),
+    "assignor": Lazy("coordinator.cli.assignor:assignor", "List, show, make and test assignors."),
+    "log": Lazy("coordinator.cli.log:log", "Dump, verify and recover what lies on disk."),
+    "bench": Lazy("coordinator.cli.bench:bench", "Measure, as ratios against peers and limits."),
     "health": Lazy("coordinator.cli.health:health", "Ask a node whether it serves."),
     "demo-worker": Lazy("coordinator.cli.demo.worker:demo_worker", ""),
 }

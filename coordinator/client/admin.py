@@ -4,6 +4,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from assignors.api import Snapshot
 from coordinator.client.aio.admin import Admin as AsyncAdmin
 from coordinator.client.described import GroupDescription, GroupListing, PartitionLag, TopicDescription
 from coordinator.client.loop import shared_loop
@@ -95,6 +96,10 @@ class Admin:
     ) -> list[Rebalance]:
         """What the ledger knows of the group's rebalances, newest first; 0 means all, and any."""
         return self._run(self._admin.explain(group, limit, generation, include_snapshots))
+
+    def live_snapshot(self, group: str, reset: str = "latest") -> Snapshot:
+        """The group as an assignor would see it now: members, what they own, lags of one moment. It must be stable."""
+        return self._run(self._admin.live_snapshot(group, reset))
 
     def watch(self, group: str) -> Iterator[WatchGroupResponse]:
         """Every change of state, generation and plan, as it becomes durable; close the iterator to stop."""

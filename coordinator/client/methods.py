@@ -43,6 +43,9 @@ DESCRIBE_GROUPS = Method(GROUP + "DescribeGroups", group_pb.DescribeGroupsReques
 DELETE_GROUPS = Method(GROUP + "DeleteGroups", group_pb.DeleteGroupsRequest, group_pb.DeleteGroupsResponse, False)
 REMOVE_MEMBERS = Method(GROUP + "RemoveMembers", group_pb.RemoveMembersRequest, group_pb.RemoveMembersResponse, False)
 EXPLAIN_GROUP = Method(GROUP + "ExplainGroup", group_pb.ExplainGroupRequest, group_pb.ExplainGroupResponse)
+SIMULATE_ASSIGNMENT = Method(
+    GROUP + "SimulateAssignment", group_pb.SimulateAssignmentRequest, group_pb.SimulateAssignmentResponse
+)
 WATCH_GROUP = Method(GROUP + "WatchGroup", group_pb.WatchGroupRequest, group_pb.WatchGroupResponse)
 
 METADATA = Method(BROKER + "Metadata", broker_pb.MetadataRequest, broker_pb.MetadataResponse)

@@ -12,6 +12,7 @@ from coordinator.runtime.router import partition_for
 from coordinator.server import answers, shape, translate
 from coordinator.server.dispatch import Call, Overloaded
 from coordinator.server.drive import Driver
+from coordinator.server.simulate import Simulator
 from coordinator.server.watch import Watchers
 
 LogSpan: TypeAlias = Callable[[str, int], tuple[int, int]]
@@ -52,6 +53,8 @@ class GroupCoordinator:
         self._endpoint = endpoint
         self._partitions = partitions
         self._log_span = log_span
+        simulator = Simulator(driver, shard_of=self._shard_of, partitions=partitions, spans=self._log_spans)
+        self.simulate_assignment = simulator.simulate
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
         endpoint = self._endpoint()

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from assignors.api import Snapshot
 from assignors.user_data import parse_assignment
 from coordinator.client import methods
 from coordinator.client.catalog import Catalog
@@ -229,6 +230,18 @@ class Admin:
             answer = await self._transport.call(methods.EXPLAIN_GROUP, request, doing=doing, address=address)
             check(answer.error_code, answer.error_message, group)
             return list(answer.rebalances)
+
+        return await GroupCalls(self._transport, group).patiently(attempt)
+
+    async def live_snapshot(self, group: str, reset: str = "latest") -> Snapshot:
+        """The group as an assignor would see it now: members, what they own, lags of one moment. It must be stable."""
+        request = group_pb.SimulateAssignmentRequest(group_id=group, auto_offset_reset=reset)
+
+        async def attempt(address: str) -> Snapshot:
+            doing = f"looking at group {group!r}"
+            answer = await self._transport.call(methods.SIMULATE_ASSIGNMENT, request, doing=doing, address=address)
+            check(answer.error_code, answer.error_message, group)
+            return Snapshot.from_json(answer.snapshot_json)
 
         return await GroupCalls(self._transport, group).patiently(attempt)
 

@@ -652,6 +652,46 @@ class ExplainGroupResponse(_message.Message):
     rebalances: _containers.RepeatedCompositeFieldContainer[_ledger_pb2.Rebalance]
     def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., rebalances: _Optional[_Iterable[_Union[_ledger_pb2.Rebalance, _Mapping]]] = ...) -> None: ...
 
+class SimulateAssignmentRequest(_message.Message):
+    __slots__ = ("group_id", "snapshot_json", "assignors", "add_members", "remove_members", "auto_offset_reset")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_JSON_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNORS_FIELD_NUMBER: _ClassVar[int]
+    ADD_MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    AUTO_OFFSET_RESET_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    snapshot_json: str
+    assignors: _containers.RepeatedScalarFieldContainer[str]
+    add_members: _containers.RepeatedScalarFieldContainer[str]
+    remove_members: _containers.RepeatedScalarFieldContainer[str]
+    auto_offset_reset: str
+    def __init__(self, group_id: _Optional[str] = ..., snapshot_json: _Optional[str] = ..., assignors: _Optional[_Iterable[str]] = ..., add_members: _Optional[_Iterable[str]] = ..., remove_members: _Optional[_Iterable[str]] = ..., auto_offset_reset: _Optional[str] = ...) -> None: ...
+
+class SimulatedAssignment(_message.Message):
+    __slots__ = ("assignor", "error_message", "forecast_json")
+    ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    FORECAST_JSON_FIELD_NUMBER: _ClassVar[int]
+    assignor: str
+    error_message: str
+    forecast_json: str
+    def __init__(self, assignor: _Optional[str] = ..., error_message: _Optional[str] = ..., forecast_json: _Optional[str] = ...) -> None: ...
+
+class SimulateAssignmentResponse(_message.Message):
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "snapshot_json", "assignments")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_JSON_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    error_code: _errors_pb2.ErrorCode
+    error_message: str
+    throttle_time_ms: int
+    snapshot_json: str
+    assignments: _containers.RepeatedCompositeFieldContainer[SimulatedAssignment]
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., snapshot_json: _Optional[str] = ..., assignments: _Optional[_Iterable[_Union[SimulatedAssignment, _Mapping]]] = ...) -> None: ...
+
 class WatchGroupRequest(_message.Message):
     __slots__ = ("group_id",)
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]

@@ -101,6 +101,11 @@ class GroupCoordinatorStub(object):
                 request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupRequest.SerializeToString,
                 response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupResponse.FromString,
                 _registered_method=True)
+        self.SimulateAssignment = channel.unary_unary(
+                '/coordinator.rpc.v1.GroupCoordinator/SimulateAssignment',
+                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.SerializeToString,
+                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.FromString,
+                _registered_method=True)
         self.WatchGroup = channel.unary_stream(
                 '/coordinator.rpc.v1.GroupCoordinator/WatchGroup',
                 request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.SerializeToString,
@@ -195,6 +200,13 @@ class GroupCoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SimulateAssignment(self, request, context):
+        """What an assignor would decide for a group as it stands, or for a given snapshot. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchGroup(self, request, context):
         """Changes of state, generation, cause and assignment of a group, as they become durable.
         """
@@ -269,6 +281,11 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
                     servicer.ExplainGroup,
                     request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupRequest.FromString,
                     response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupResponse.SerializeToString,
+            ),
+            'SimulateAssignment': grpc.unary_unary_rpc_method_handler(
+                    servicer.SimulateAssignment,
+                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.FromString,
+                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.SerializeToString,
             ),
             'WatchGroup': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchGroup,
@@ -629,6 +646,33 @@ class GroupCoordinator(object):
             '/coordinator.rpc.v1.GroupCoordinator/ExplainGroup',
             coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupRequest.SerializeToString,
             coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SimulateAssignment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.rpc.v1.GroupCoordinator/SimulateAssignment',
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.SerializeToString,
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,6 +34,7 @@ class RebalanceCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REBALANCE_CAUSE_MEMBER_FENCED: _ClassVar[RebalanceCause]
     REBALANCE_CAUSE_WEIGHT_CHANGED: _ClassVar[RebalanceCause]
     REBALANCE_CAUSE_ASSIGNOR_FAILED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_DELAY_OVER: _ClassVar[RebalanceCause]
 
 class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -66,6 +67,7 @@ REBALANCE_CAUSE_HANDOFF_TIMEOUT: RebalanceCause
 REBALANCE_CAUSE_MEMBER_FENCED: RebalanceCause
 REBALANCE_CAUSE_WEIGHT_CHANGED: RebalanceCause
 REBALANCE_CAUSE_ASSIGNOR_FAILED: RebalanceCause
+REBALANCE_CAUSE_DELAY_OVER: RebalanceCause
 REBALANCE_OUTCOME_UNSPECIFIED: RebalanceOutcome
 REBALANCE_OUTCOME_COMPLETED: RebalanceOutcome
 REBALANCE_OUTCOME_EMPTIED: RebalanceOutcome

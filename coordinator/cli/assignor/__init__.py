@@ -1,0 +1,17 @@
+"""`muster assignor`: which assignors there are, and how to make and test one's own."""
+
+import click
+
+from coordinator.cli.lazy import Lazy, LazyGroup
+
+COMMANDS = {
+    "list": Lazy("coordinator.cli.assignor.listing:list_", "List the assignors known here."),
+    "show": Lazy("coordinator.cli.assignor.listing:show_", "Tell what one promises, and its options."),
+    "new": Lazy("coordinator.cli.assignor.making:new", "Write a package with a new assignor and its test."),
+    "test": Lazy("coordinator.cli.assignor.making:test", "Put an assignor through the compliance suite."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
+def assignor() -> None:
+    """List, show, make and test assignors. No node is needed."""

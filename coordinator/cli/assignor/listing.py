@@ -1,0 +1,49 @@
+"""`muster assignor list` and `show`."""
+
+from dataclasses import asdict
+
+import click
+
+from coordinator.cli.options import output_option
+from coordinator.cli.output import Column, show, show_document
+
+COLUMNS = [
+    Column("NAME", "name", style="cyan"),
+    Column("PROTOCOL", "protocol"),
+    Column("SOURCE", "source"),
+    Column("SUMMARY", "summary"),
+    Column("ALIASES", "aliases", wide=True),
+    Column("PROBLEM", "problem", wide=True),
+]
+
+
+@click.command()
+@output_option
+def list_(style: str) -> None:
+    """List built-in assignors and installed plugins; a plugin that cannot be loaded says why."""
+    from assignors.catalog import listing
+
+    rows = [asdict(entry) for entry in listing()]
+    if style == "table":
+        rows = [row | {"summary": row["problem"] or row["summary"]} for row in rows]
+    show(rows, COLUMNS, style)
+
+
+@click.command()
+@output_option
+@click.argument("name")
+def show_(style: str, name: str) -> None:
+    """Tell what assignor NAME promises. NAME may be a Kafka class name or package.module:Class."""
+    from assignors.catalog import show as entry_of
+
+    entry = entry_of(name)
+    if style not in ("table", "wide"):
+        show_document(asdict(entry), "yaml" if style == "yaml" else "json")
+        return
+    click.echo(f"{entry.name} ({entry.protocol}, {entry.source})\n\n{entry.description}")
+    if entry.options:
+        click.echo("\nOptions (partition.assignment.options):")
+        for option, meaning in entry.options.items():
+            click.echo(f"  {option}: {meaning}")
+    if entry.aliases:
+        click.echo(f"\nAlso known as: {', '.join(entry.aliases)}")

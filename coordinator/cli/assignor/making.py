@@ -1,0 +1,61 @@
+"""`muster assignor new` and `test`: for those who write one."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.options import output_option
+from coordinator.cli.output import notice, show_document
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where to write it; a new folder called NAME when not given.",
+)
+def new(name: str, into: Path | None) -> None:
+    """Write a package with a working assignor called NAME, its entry point and its test."""
+    from assignors.scaffold import scaffold
+
+    try:
+        files = scaffold(name)
+    except ValueError as error:
+        raise CommandError(str(error), code=Exit.USAGE) from error
+    folder = into or Path(name)
+    taken = [str(folder / path) for path in files if (folder / path).exists()]
+    if taken:
+        what = f"{', '.join(taken)} exist already"
+        raise CommandError(what, "expected an empty place", "choose another --into", code=Exit.CONFLICT)
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    notice(f"wrote {', '.join(files)} below {folder}; next: pip install -e {folder} && muster assignor test {name}")
+
+
+@click.command()
+@output_option
+@click.argument("target")
+def test(style: str, target: str) -> int:
+    """Put TARGET (a name, or package.module:Class in this folder) through the suite every assignor must pass.
+
+    Exit code 1 when a check fails.
+    """
+    from assignors.compliance import examine
+    from assignors.registry import resolve
+
+    # Somebody writing an assignor stands in its folder; nothing need be installed to try it.
+    sys.path.insert(0, "")
+    report = examine(resolve(target))
+    if style in ("table", "wide"):
+        click.echo(str(report))
+    else:
+        findings = [asdict(finding) for finding in report.findings]
+        document = {"assignor": report.assignor, "passed": report.passed, "findings": findings}
+        show_document(document, "yaml" if style == "yaml" else "json")
+    return Exit.OK if report.passed else Exit.FAILURE

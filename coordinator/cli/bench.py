@@ -1,0 +1,61 @@
+"""`muster bench`: every figure a ratio against a peer or a limit measured in the same run."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.output import Column, show
+
+Rows = Iterator[dict[str, Any]]
+
+COLUMNS = [
+    Column("CASE", "case", style="cyan"),
+    Column("VALUE", "value"),
+    Column("UNIT", "unit"),
+    Column("PEER", "peer"),
+    Column("PEER-VALUE", "peer_value"),
+    Column("RATIO", "ratio"),
+    Column("GOAL", "goal"),
+    Column("OK", "ok"),
+]
+
+
+def log_rows(only: str) -> Rows:
+    from storage import bench
+
+    return (case._asdict() for case in bench.run(only or None))
+
+
+def assignor_rows(only: str) -> Rows:
+    from assignors import bench
+
+    return bench.measure(time.perf_counter, only)
+
+
+SUITES: dict[str, Callable[[str], Rows]] = {"assignors": assignor_rows, "log": log_rows}
+
+
+@click.command()
+@click.argument("suite", type=click.Choice(sorted(SUITES)))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per case, as it is measured.")
+@click.option("--only", default="", metavar="CASE", help="Only cases whose name contains this.")
+def bench(suite: str, as_json: bool, only: str) -> int:
+    """Measure one SUITE on this machine. Exit code 4 when a goal is missed."""
+    rows = []
+    for row in SUITES[suite](only):
+        rows.append(row)
+        if as_json:
+            click.echo(json.dumps(row))
+    if not rows:
+        raise CommandError(f"no case of {suite} contains {only!r}", "leave --only out to see all", code=Exit.NOT_FOUND)
+    if not as_json:
+        show([{key: rounded(value) for key, value in row.items()} for row in rows], COLUMNS, "table")
+    return Exit.OK if all(row["ok"] for row in rows) else Exit.UNHEALTHY
+
+
+def rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -1,0 +1,1 @@
+"""`muster simulate`: a dry run of an assignment."""

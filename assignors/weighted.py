@@ -60,6 +60,7 @@ class Placement:
         self.count = np.zeros(members, dtype=np.int64)
         self.owner = np.full(columns.axis.size, NOBODY, dtype=np.int32)
         self.moved = 0
+        self.placed = False  # whether anything without an owner has found one
         self._takers: dict[int, NDArray[np.intp]] = {}
 
     def decide(self) -> Outcome:
@@ -87,19 +88,22 @@ class Placement:
         self._takers.clear()
         self._serving = serving
         free = np.flatnonzero(self.owner == NOBODY)
-        held_up = self.knobs.calm and len(free) > 0
-        self.frozen = self.columns.owner != NOBODY if held_up else np.zeros(len(held), dtype=np.bool_)
+        self._place(free)
+        self.placed = self.placed or bool((self.owner[free] != NOBODY).any())
+        held_up = self.knobs.calm and self.placed
+        self.frozen = held != NOBODY if held_up else np.zeros(len(held), dtype=np.bool_)
         if self.knobs.frozen is not None:
             self.frozen |= self.knobs.frozen
+
+    def _place(self, free: Ints) -> None:
         if len(free) <= _ONE_BY_ONE:
             self._place_one_by_one(free)
         elif self.columns.alike:
             self._place_in_rounds(free, self.takers_of(0))
         else:
-            base = self.columns.axis.base
-            cuts = np.searchsorted(free, base)
-            start = self.columns.takers[0]
-            for topic in np.argsort(np.diff(start), kind="stable").tolist():
+            cuts = np.searchsorted(free, self.columns.axis.base)
+            width = np.diff(self.columns.takers[0])
+            for topic in np.argsort(width, kind="stable").tolist():  # scarce topics first
                 self._place_in_rounds(free[cuts[topic] : cuts[topic + 1]], self.takers_of(topic))
 
     def _within_limit(self, where: Ints, who: NDArray[np.int32]) -> Ints:
@@ -254,6 +258,8 @@ class _Improver:
     def __init__(self, state: Placement, members: NDArray[np.intp], fair: NDArray[np.float64]) -> None:
         self.state, self.fair, self.members = state, fair, members
         self.allowance = np.maximum(state.load - fair, 0) * state.knobs.dampening
+        if state.knobs.dampening == 1:
+            self.allowance[:] = np.inf  # Undamped: whatever makes the heavier of two lighter.
         self.stuck = np.zeros(len(state.load), dtype=np.bool_)
         self.shed = np.zeros(len(state.load), dtype=np.bool_)
         order = np.argsort(state.owner, kind="stable")

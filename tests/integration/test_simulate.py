@@ -30,7 +30,7 @@ def group(node: NodeProcess) -> Iterator[Consumer]:
     with Producer({"bootstrap.servers": node.address}) as producer:
         for number in range(30):
             producer.produce("lines", value=b"line %d" % number, partition=1)
-    config = {"bootstrap.servers": node.address, "group.id": "readers", "auto.offset.reset": "earliest"}
+    config = {"bootstrap.servers": node.address, "group.id": "readers", "enable.auto.commit": False}
     with Consumer(config) as one, Consumer(config) as two:
         one.subscribe(["lines"])
         two.subscribe(["lines"])

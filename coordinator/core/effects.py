@@ -32,6 +32,10 @@ class JoinReply:
     cause: Cause = Cause.UNSPECIFIED
     cause_detail: str = ""
     rebalance_number: int = 0
+    leader_state: str = ""
+    """For the leader of a delayed group: what the leader before it knew."""
+    scheduled_delay_ms: int | None = None
+    """For the leader of a delayed group: how much of the delay is left; None when none runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,10 @@ class SyncGroup:
     protocol_name: str | None
     assignments: tuple[tuple[str, bytes], ...]
     snapshot: bytes = b""
+    leader_state: str = ""
+    """What the leader of a delayed group knows, for whoever leads next (KIP-415)."""
+    scheduled_delay_ms: int = 0
+    """How long the group waits for lost workers from now on; 0: it does not."""
 
 
 @dataclass(frozen=True, slots=True)

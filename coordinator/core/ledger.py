@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator.core.plan import Plan
+from coordinator.core.records import DelayStored
 from coordinator.core.types import Cause, Move, Phase, RebalanceEntry, Settlement
 
 MAX_WAITED_FOR = 10
@@ -124,6 +125,7 @@ class Ledger:
 
     entries: dict[int, RebalanceEntry] = field(default_factory=dict)
     settlements: dict[int, Settlement] = field(default_factory=dict)
+    delay: DelayStored | None = None
 
     @property
     def next_number(self) -> int:
@@ -143,6 +145,8 @@ class Withheld:
 
     holder: str
     since_ms: int | None = None
+    gone: str = ""
+    """Why its holder is no longer there, when the group waited for it to come back (KIP-415)."""
 
 
 NEVER_HELD = Withheld("")
@@ -164,6 +168,8 @@ class Before:
     plan: Plan
     still_held: Mapping[str, Mapping[str, frozenset[int]]]
     carried: Mapping[TopicPartition, Withheld]
+    delayed: bool = False
+    """The new plan keeps what lost its owner for it to come back (KIP-415)."""
 
 
 def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> Diff:
@@ -189,8 +195,10 @@ def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> 
         if not owner:
             if still_held or (not source and holder in target):
                 withheld[tp] = Withheld(holder, free_since)
+            elif before.delayed and holder:
+                withheld[tp] = Withheld(holder, free_since, rebalance.gone.get(holder, earlier.gone))
             if source:
-                why = why_unowned(rebalance.gone.get(source, ""), still_held, not target)
+                why = why_unowned(rebalance.gone.get(source, ""), still_held, not target, before.delayed)
                 moves.append(Move(*tp, source, "", -1, why))
             continue
         if source == owner and still_held:
@@ -199,7 +207,9 @@ def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> 
             kept[owner, free_since] = kept.get((owner, free_since), 0) + 1
             continue
         why = (
-            "its old owner had not let go" if still_held else why_moved(holder, source, owner in before.plan, rebalance)
+            "its old owner had not let go"
+            if still_held
+            else why_moved(earlier, source, owner in before.plan, rebalance)
         )
         moves.append(Move(*tp, holder, owner, -1, why))
         moved.setdefault((owner, free_since), []).append(tp)
@@ -237,16 +247,21 @@ def since(member: str, rebalance: RebalanceInProgress) -> int:
     return rebalance.released.get(member, rebalance.started_at_ms)
 
 
-def why_unowned(gone: str, still_held: bool, nobody_left: bool) -> str:
+def why_unowned(gone: str, still_held: bool, nobody_left: bool, delayed: bool) -> str:
     if still_held and not gone:
         return "withheld until its owner has let go (cooperative)"
+    if gone and delayed and not nobody_left:
+        return f"{gone}; kept for it to come back while the delay runs"
     reasons = [gone] if gone else []
     return "; ".join([*reasons, "nobody is left to own it" if nobody_left else "the plan gives it to nobody"])
 
 
-def why_moved(holder: str, source: str, owner_stayed: bool, rebalance: RebalanceInProgress) -> str:
+def why_moved(earlier: Withheld, source: str, owner_stayed: bool, rebalance: RebalanceInProgress) -> str:
+    holder = source or earlier.holder
     if not holder:
         return "nobody owned it"
+    if not source and earlier.gone:
+        return f"{earlier.gone}; it was not waited for any longer"
     if holder in rebalance.gone:
         return rebalance.gone[holder]
     if not source:

@@ -7,7 +7,7 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
 from coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
 from coordinator.core.plan import CONSUMER
-from coordinator.core.records import GroupDeleted, OffsetDeleted, OffsetStored, RebalanceForgotten
+from coordinator.core.records import DelayForgotten, GroupDeleted, OffsetDeleted, OffsetStored, RebalanceForgotten
 from coordinator.core.state import Step
 from coordinator.core.types import GroupState, StoredOffset
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -150,6 +150,8 @@ def delete_group_records(group: ClassicGroup, step: Step) -> None:
     for topic, partition in list(group.offsets):
         step.keep(OffsetDeleted(group.id, topic, partition))
     ledger = step.state.ledgers.get(group.id)
+    if ledger is not None and ledger.delay is not None:
+        step.keep(DelayForgotten(group.id))
     for number in list(ledger.entries) if ledger else []:
         step.keep(RebalanceForgotten(group.id, number))
     for member_id in group.pending_joins:

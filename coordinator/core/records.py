@@ -87,6 +87,22 @@ class RebalanceForgotten:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class DelayStored:
+    """What the leader of a delayed group knows (KIP-415), and until when the group waits; None: for nobody."""
+
+    group_id: str
+    leader_state: str
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DelayForgotten:
+    """The tombstone of what a leader knew."""
+
+    group_id: str
+
+
 GroupRecord: TypeAlias = GroupStored | GroupDeleted | OffsetStored | OffsetDeleted
-LedgerRecord: TypeAlias = RebalanceDecided | RebalanceSettled | RebalanceForgotten
+LedgerRecord: TypeAlias = RebalanceDecided | RebalanceSettled | RebalanceForgotten | DelayStored | DelayForgotten
 Record: TypeAlias = GroupRecord | LedgerRecord

@@ -11,6 +11,8 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.effects import Effects, GroupChanged, Reply
 from coordinator.core.ledger import Ledger
 from coordinator.core.records import (
+    DelayForgotten,
+    DelayStored,
     GroupDeleted,
     GroupStored,
     OffsetDeleted,
@@ -91,6 +93,12 @@ def apply(state: ShardState, record: Record) -> None:
             ledger.settlements[record.settlement.number] = record.settlement
         case RebalanceForgotten():
             forget_entry(state, record)
+        case DelayStored():
+            state.ledgers.setdefault(record.group_id, Ledger()).delay = record
+        case DelayForgotten():
+            if kept := state.ledgers.get(record.group_id):
+                kept.delay = None
+                drop_if_empty(state, record.group_id, kept)
 
 
 def group_of(state: ShardState, group_id: str) -> ClassicGroup:
@@ -107,5 +115,9 @@ def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
         return
     ledger.entries.pop(record.number, None)
     ledger.settlements.pop(record.number, None)
-    if not ledger.entries and not ledger.settlements:
-        del state.ledgers[record.group_id]
+    drop_if_empty(state, record.group_id, ledger)
+
+
+def drop_if_empty(state: ShardState, group_id: str, ledger: Ledger) -> None:
+    if not ledger.entries and not ledger.settlements and ledger.delay is None:
+        del state.ledgers[group_id]

@@ -42,6 +42,7 @@ class Cause(IntEnum):
     MEMBER_FENCED = 39
     WEIGHT_CHANGED = 40
     ASSIGNOR_FAILED = 41
+    DELAY_OVER = 42
 
 
 class Outcome(IntEnum):

@@ -1,8 +1,9 @@
 """Ledger records <-> JSON, as kept in `__rebalances`.
 
-Key: {"group": ..., "kind": ..., "number": ...}, kind "decided" or "settled". Value: {"version": 1, "entry": {...}} or
-{"version": 1, "settlement": {...}} with the field names of `RebalanceEntry` and `Settlement`. Keys are sorted and
-nothing is spaced out, so equal records have equal bytes: compaction compares keys by their bytes.
+Key: {"group": ..., "kind": ..., "number": ...}, kind "decided", "settled" or "delay" (number 0: there is one of it).
+Value: {"version": 1, "entry": {...}}, {"version": 1, "settlement": {...}} or {"version": 1, "leader_state": "...",
+"until_ms": ...}, with the field names of `RebalanceEntry`, `Settlement` and `DelayStored`. Keys are sorted and nothing
+is spaced out, so equal records have equal bytes: compaction compares keys by their bytes.
 """
 
 import json
@@ -10,7 +11,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from coordinator.core.records import LedgerRecord, RebalanceDecided, RebalanceForgotten, RebalanceSettled
+from coordinator.core.records import (
+    DelayForgotten,
+    DelayStored,
+    LedgerRecord,
+    RebalanceDecided,
+    RebalanceForgotten,
+    RebalanceSettled,
+)
 from coordinator.core.types import RebalanceEntry, Settlement
 from coordinator.runtime.fields import MalformedRecord, Skipped
 from coordinator.runtime.ports import KeyValue
@@ -26,7 +34,7 @@ class LedgerKey(BaseModel):
 
     group: str
     number: int
-    kind: Literal["decided", "settled"]
+    kind: Literal["decided", "settled", "delay"]
 
 
 class DecidedValue(BaseModel):
@@ -37,6 +45,12 @@ class DecidedValue(BaseModel):
 class SettledValue(BaseModel):
     version: Literal[1]
     settlement: Settlement
+
+
+class DelayValue(BaseModel):
+    version: Literal[1]
+    leader_state: str
+    until_ms: int | None
 
 
 def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
@@ -50,6 +64,11 @@ def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
         case RebalanceForgotten(group_id, number):
             # The settlement goes first: it means nothing without its entry.
             return [KeyValue(ledger_key(group_id, number, kind), None) for kind in ("settled", "decided")]
+        case DelayStored(group_id, leader_state, until_ms):
+            value = {"version": VERSION, "leader_state": leader_state, "until_ms": until_ms}
+            return [KeyValue(ledger_key(group_id, 0, "delay"), compact_json(value))]
+        case DelayForgotten(group_id):
+            return [KeyValue(ledger_key(group_id, 0, "delay"), None)]
 
 
 def decode_ledger(stored: KeyValue) -> LedgerRecord | Skipped:
@@ -59,6 +78,11 @@ def decode_ledger(stored: KeyValue) -> LedgerRecord | Skipped:
     """
     try:
         key = LedgerKey.model_validate_json(stored.key)
+        if key.kind == "delay":
+            if stored.value is None:
+                return DelayForgotten(key.group)
+            kept = DelayValue.model_validate_json(stored.value)
+            return DelayStored(key.group, kept.leader_state, kept.until_ms)
         if key.kind == "decided":
             if stored.value is None:
                 return RebalanceForgotten(key.group, key.number)

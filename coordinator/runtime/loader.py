@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coordinator.core.records import GroupDeleted, OffsetDeleted, RebalanceForgotten, Record
+from coordinator.core.records import DelayForgotten, GroupDeleted, OffsetDeleted, RebalanceForgotten, Record
 from coordinator.runtime.codec import decode_group
 from coordinator.runtime.fields import MalformedRecord, Skipped
 from coordinator.runtime.ledger_codec import decode_ledger
@@ -63,7 +63,7 @@ def replay(log: GroupLog, shard: int, core: Replayable) -> LoadReport:
     for record in understood(log.read_ledger(shard), decode_ledger, place, report):
         core.apply(record)
         report.ledger += 1
-        report.tombstones += isinstance(record, RebalanceForgotten)
+        report.tombstones += isinstance(record, RebalanceForgotten | DelayForgotten)
     return report
 
 

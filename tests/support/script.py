@@ -192,6 +192,8 @@ class Stage:
                 for who, share in plan.items()
             ),
             snapshot=repeated(options.get("snapshot", "")).encode(),
+            leader_state=repeated(options.get("state", "")),
+            scheduled_delay_ms=milliseconds(options.get("delay", "0ms")),
         )
         yield from self.asked(event)
 
@@ -356,7 +358,9 @@ class Stage:
 def hard_state(shard: Shard) -> object:
     """What must survive: stored groups, offsets, ledger."""
     groups = {group.id: (group.stored, dict(group.offsets)) for group in shard.groups.values()}
-    ledgers = {name: (dict(ledger.entries), dict(ledger.settlements)) for name, ledger in shard.ledgers.items()}
+    ledgers = {
+        name: (dict(ledger.entries), dict(ledger.settlements), ledger.delay) for name, ledger in shard.ledgers.items()
+    }
     return groups, ledgers
 
 

@@ -28,6 +28,11 @@ def describe_record(record: records.Record) -> str:
             return f"ledger #{settled.number} settled: {settled.unowned_partition_ms} partition-ms unowned"
         case records.RebalanceForgotten():
             return f"ledger #{record.number} forgotten"
+        case records.DelayStored():
+            until = "no delay" if record.until_ms is None else f"delay until {record.until_ms}ms"
+            return f"ledger leader knows {record.leader_state}, {until}"
+        case records.DelayForgotten():
+            return "ledger what the leader knew is forgotten"
 
 
 def describe_entry(entry: RebalanceEntry) -> str:
@@ -86,7 +91,9 @@ def describe_join(reply: effects.JoinReply) -> str:
     else:
         role = f"follower of {reply.leader}"
     skip = " skip_assignment" if reply.skip_assignment else ""
-    return f"generation={reply.generation} {reply.protocol_name} {role}{skip}"
+    known = f" knows {reply.leader_state}" if reply.leader_state else ""
+    delay = "" if reply.scheduled_delay_ms is None else f" delay left {reply.scheduled_delay_ms}ms"
+    return f"generation={reply.generation} {reply.protocol_name} {role}{skip}{known}{delay}"
 
 
 def describe_group(reply: effects.DescribeReply) -> str:

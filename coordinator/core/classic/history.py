@@ -24,6 +24,7 @@ from coordinator.core.types import Cause, MemberPlan, Outcome, Phase, RebalanceE
 CAUSES_BY_REASON = (
     # What clients say (KIP-800 and the messages of the known clients), and the cause it stands for.
     ("poll timeout", Cause.POLL_TIMEOUT),
+    ("scheduled delay", Cause.DELAY_OVER),
     ("revoke", Cause.REVOCATION_FOLLOW_UP),
     ("subscription", Cause.SUBSCRIPTION_CHANGED),
     ("metadata has changed", Cause.PARTITIONS_CHANGED),
@@ -111,9 +112,14 @@ def restored(group: ClassicGroup, step: Step) -> None:
     ledger = step.state.ledgers.get(group.id)
     plans = [entry for entry in ledger.entries.values() if entry.outcome is Outcome.COMPLETED] if ledger else []
     last = max(plans, key=lambda entry: entry.number, default=None)
-    for move in last.moves if last else ():
+    if ledger is None or last is None:
+        return
+    delayed = ledger.delay is not None and ledger.delay.until_ms is not None
+    for move in last.moves:
         if not move.target and move.source in group.members:
             group.carried[move.topic, move.partition] = Withheld(move.source)
+        elif not move.target and delayed:
+            group.carried[move.topic, move.partition] = Withheld(move.source, last.started_at_ms, "its owner went")
 
 
 def joined(group: ClassicGroup, step: Step) -> None:
@@ -134,13 +140,14 @@ def emptied(group: ClassicGroup, step: Step) -> None:
     group.rebalance = None
 
 
-def decided(group: ClassicGroup, snapshot: bytes, step: Step) -> None:
+def decided(group: ClassicGroup, snapshot: bytes, step: Step, *, delayed: bool = False) -> None:
     """The leader has handed in the plan; the one before it is still the stored one."""
     rebalance = group.rebalance
     assert rebalance is not None
     rebalance.phases.append(Phase("plan", step.now_ms - rebalance.joined_at_ms, (group.leader or "",)))
     still_held = {member.id: owned_of(member.metadata(group.protocol_name)) for member in group.members.values()}
-    diff = difference(Before(last_plan(group), still_held, group.carried), current_plan(group), rebalance)
+    before = Before(last_plan(group), still_held, group.carried, delayed)
+    diff = difference(before, current_plan(group), rebalance)
     group.carried = diff.withheld
     entry = write(group, rebalance, Outcome.COMPLETED, group.protocol_name, diff, step, snapshot)
     group.settling = Settling(entry.number, step.now_ms, diff.gaps)

@@ -132,10 +132,10 @@ def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
 
         case GroupState.COMPLETING_REBALANCE if not changed:
             # The answer to its join was lost. The generation stands, so say it again.
-            step.reply(request.request_id, join_reply(group, member))
+            step.reply(request.request_id, join_reply(group, member, step))
 
         case GroupState.STABLE if not changed and member.id != group.leader:
-            step.reply(request.request_id, join_reply(group, member))
+            step.reply(request.request_id, join_reply(group, member, step))
 
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
             trigger = rejoin_trigger(group, member, changed, request.reason)

@@ -1,6 +1,6 @@
 """The join phase: prepare a rebalance, wait for the members, elect a leader, vote for a protocol."""
 
-from coordinator.core.classic import history
+from coordinator.core.classic import delay, history
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
@@ -121,6 +121,7 @@ def empty_group(group: ClassicGroup, step: Step) -> None:
     group.restored = False
     group.become(GroupState.EMPTY, step.now_ms)
     history.emptied(group, step)
+    delay.forget(group.id, step)
     step.keep(group.record(step.now_ms))
 
 
@@ -135,7 +136,7 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
         step.arm(group.session_timer(member.id), member.session_timeout_ms)
         join_request = group.members.unpark(member)
         if join_request is not None:
-            step.reply(join_request, join_reply(group, member))
+            step.reply(join_request, join_reply(group, member, step))
     group.pending_syncs = set(group.members)
     step.arm(group.sync_timer, group.max_rebalance_timeout_ms)
 
@@ -165,10 +166,11 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     return frozenset(topics)
 
 
-def join_reply(group: ClassicGroup, member: Member) -> JoinReply:
+def join_reply(group: ClassicGroup, member: Member, step: Step) -> JoinReply:
     """Tell the member the current generation, for which it may speak from now on; only the leader sees the others."""
     member.generation = group.generation
     rebalance = group.rebalance
+    kept = delay.kept_delay(group.id, step) if member.id == group.leader else None
     return JoinReply(
         generation=group.generation,
         protocol_type=group.protocol_type,
@@ -179,6 +181,8 @@ def join_reply(group: ClassicGroup, member: Member) -> JoinReply:
         cause=rebalance.trigger.cause if rebalance else Cause.UNSPECIFIED,
         cause_detail=rebalance.trigger.detail if rebalance else "",
         rebalance_number=rebalance.number if rebalance else 0,
+        leader_state=kept.leader_state if kept else "",
+        scheduled_delay_ms=delay.left_ms(kept, step.now_ms),
     )
 
 

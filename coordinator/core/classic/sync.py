@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from coordinator.core.classic import history
+from coordinator.core.classic import delay, history
 from coordinator.core.classic.checks import known_member, not_dead, same_generation
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
@@ -74,7 +74,8 @@ def accept_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     for member in group.members.values():
         member.assignment = plan.get(member.id, b"")
     group.become(GroupState.STABLE, step.now_ms)
-    history.decided(group, request.snapshot, step)
+    history.decided(group, request.snapshot, step, delayed=request.scheduled_delay_ms > 0)
+    delay.keep(group, request, step)
     step.keep(group.record(step.now_ms))
     for member in group.members.values():
         if member.sync_request is not None:

@@ -6,6 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coordinator.core.records import (
+    DelayForgotten,
+    DelayStored,
     GroupDeleted,
     GroupStored,
     LedgerRecord,
@@ -48,6 +50,8 @@ GROUP_RECORDS = st.one_of(
 LEDGER_RECORDS = st.one_of(
     st.builds(RebalanceDecided, TEXT, st.from_type(RebalanceEntry)),
     st.builds(RebalanceSettled, TEXT, st.from_type(Settlement)),
+    st.builds(DelayStored, TEXT, TEXT, st.none() | INT64),
+    st.builds(DelayForgotten, TEXT),
 )
 
 
@@ -99,7 +103,8 @@ def test_one_damaged_byte_is_a_record_or_one_error(record: Record, at: int, byte
 @given(st.binary(max_size=40), st.none() | st.binary(max_size=60))
 def test_any_bytes_of_the_ledger_are_a_record_or_one_error(key: bytes, value: bytes | None) -> None:
     assert isinstance(
-        outcome(lambda: decode_ledger(KeyValue(key, value))), MalformedRecord | Skipped | RebalanceForgotten
+        outcome(lambda: decode_ledger(KeyValue(key, value))),
+        MalformedRecord | Skipped | RebalanceForgotten | DelayForgotten,
     )
 
 

@@ -1,0 +1,41 @@
+"""The delay of a delayed cooperative group (KIP-415) is the group's: it outlives its leader, and this node.
+
+The leader hands in what it knows together with its plan; it is kept with the ledger and handed to whoever leads next.
+What it says is opaque here, but for the delay: that is counted on the coordinator's clock, so that a leader on
+another machine knows how much is left. A group that is left by everybody has nobody to wait for, and forgets it.
+"""
+
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.events import SyncGroup
+from coordinator.core.records import DelayForgotten, DelayStored
+from coordinator.core.state import Step
+
+
+def keep(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
+    """Keep what the leader knows with the plan it belongs to; a plan without it ends what was kept before.
+
+    What is too large to keep dies with its leader, as in Kafka.
+    """
+    state = request.leader_state
+    if not state or len(state.encode()) > step.limits.ledger_max_snapshot_bytes:
+        forget(group.id, step)
+        return
+    delay_ms = request.scheduled_delay_ms
+    step.keep(DelayStored(group.id, state, step.now_ms + delay_ms if delay_ms > 0 else None))
+
+
+def forget(group_id: str, step: Step) -> None:
+    if kept_delay(group_id, step) is not None:
+        step.keep(DelayForgotten(group_id))
+
+
+def kept_delay(group_id: str, step: Step) -> DelayStored | None:
+    ledger = step.state.ledgers.get(group_id)
+    return ledger.delay if ledger else None
+
+
+def left_ms(kept: DelayStored | None, now_ms: int) -> int | None:
+    """How much of the delay is left, 0 when it is over, None when none runs."""
+    if kept is None or kept.until_ms is None:
+        return None
+    return max(0, kept.until_ms - now_ms)

@@ -374,7 +374,7 @@ def _decode(data: bytes, batch: BatchView) -> tuple[list[Record], int]:  # noqa:
             at += size >> 1
             value = data[start:at]
         if data[at]:
-            headers, at = _decode_headers(data, at, end)
+            headers, at = decode_headers(data, at, end)
         else:
             headers = none
             at += 1
@@ -384,7 +384,8 @@ def _decode(data: bytes, batch: BatchView) -> tuple[list[Record], int]:  # noqa:
     return out, at
 
 
-def _decode_headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def decode_headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    """The headers at `at` of a record that ends at `end`, and where they end."""
     count, at = read_varint(data, at)
     # Each header takes two bytes at least, so a larger count is a lie.
     if not 0 <= count <= end - at:

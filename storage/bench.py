@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
-from storage.batch import decode_records, encode_batch
+from storage.batch import decode_records, encode_batch, read_batches
 from storage.broker import Broker
+from storage.columns import decode_columns, to_arrow
 from storage.config import MAX_LONG, LogSettings
 from storage.files import RealFiles
 from storage.group_commit import GroupCommit
@@ -259,6 +260,22 @@ def _repeat(work: Callable[[], object], times: int) -> None:
         work()
 
 
+def _columnar(name: str, home: str, rounds: int) -> Iterator[Case]:
+    try:
+        peer: Any = importlib.import_module("kafka.record.default_records")
+        importlib.import_module("pyarrow")
+    except ImportError:
+        return
+    data = sample_batch(1_000_000)
+    (batch,) = read_batches(data)
+    ours, theirs = [], []
+    for _ in range(rounds):
+        theirs.append(batch.count / _cpu(lambda: list(peer.DefaultRecordBatch(data))) / 1e3)
+        spent = _cpu(partial(_repeat, lambda: batch.crc_ok and to_arrow(decode_columns(batch)), 8)) / 8
+        ours.append(batch.count / spent / 1e3)
+    yield _rate_case(name, ours, "kafka-python", theirs, "thousand records/s CPU", 8.0)
+
+
 def _peer_encode(peer: Any, value: bytes) -> object:
     builder = peer.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for number in range(140):
@@ -369,6 +386,7 @@ CASES: dict[str, Callable[[str, str, int], Iterator[Case]]] = {
     "group commit, 32 callers": _commit,
     "fetch to a socket": _fetch,
     "records of 100 bytes": _codec,
+    "a 1 MB batch to Arrow": _columnar,
     "recovery scan": _recovery,
     "an idle partition": _idle,
     "memory over 1 GB": _flat,

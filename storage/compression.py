@@ -200,7 +200,7 @@ def _decompress_snappy(library: Any, data: bytes | memoryview, limit: int) -> by
     """Kafka reads xerial framing of any block size, several streams in a row, and raw snappy."""
     whole = bytes(data)
     if not whole.startswith(_XERIAL_MAGIC):
-        return _raw_snappy(library, whole, limit)
+        return _raw_snappy(library, whole, limit, limit)
     parts: list[bytes] = []
     at = 16
     size = 0
@@ -212,15 +212,15 @@ def _decompress_snappy(library: Any, data: bytes | memoryview, limit: int) -> by
         at += 4
         if length < 0 or at + length > len(whole):
             raise CorruptMessage(f"A snappy block claims {length} bytes where {len(whole) - at} are left.")
-        parts.append(_raw_snappy(library, whole[at : at + length], limit - size))
+        parts.append(_raw_snappy(library, whole[at : at + length], limit - size, limit))
         size += len(parts[-1])
         at += length
     return b"".join(parts)
 
 
-def _raw_snappy(library: Any, block: bytes, limit: int) -> bytes:
+def _raw_snappy(library: Any, block: bytes, room: int, limit: int) -> bytes:
     claimed = _snappy_length(block)
-    if claimed > limit:
+    if claimed > room:
         raise _too_large("snappy", limit)
     return bytes(library.snappy.decompress_raw(block))
 

@@ -193,7 +193,7 @@ class LogSettings(BaseModel):
         description="The most partitions that all topics of a node may have together.",
     )
     max_open_files: int = Field(
-        default=4096,
+        default=512,
         alias="log.max.open.files",
         ge=16,
         description="How many segment files are kept open at once; the longest unused ones are closed.",

@@ -116,10 +116,12 @@ class Segment:
         return file
 
     def let_go(self) -> bool:
-        """Close file and indexes if they can be had again from disk."""
-        if self.active or self.pinned:
+        """Close the file and forget what can be had again from disk; whether that was possible."""
+        if self.pinned:
             return False
-        self._file = self._index = self._times = None
+        self._file = None
+        if not self.active:
+            self._index = self._times = None
         return True
 
     def close(self) -> None:

@@ -143,10 +143,12 @@ def test_a_lost_partition_directory_is_said_and_the_others_go_on() -> None:
 
 def test_the_same_life_on_a_real_disk(tmp_path: Path) -> None:
     settings = LogSettings.from_properties({"log.segment.bytes": "2000", "log.max.open.files": "16"})
+    open_before = len(os.listdir("/proc/self/fd"))
     broker = Broker(tmp_path / "d", settings)
     broker.create_topic("t", 30)
     for number in range(600):
         broker.append("t", number % 30, batch(b"%d" % number * 30), T0)
+    assert len(os.listdir("/proc/self/fd")) <= open_before + 16 + 1
     broker.close()
     again = Broker(tmp_path / "d", settings)
     assert again.recovered() == {}

@@ -185,10 +185,11 @@ class Broker:
         write_offsets(self._files, f"{self.data_dir}/{LOG_STARTS}", starts)
         write_offsets(self._files, f"{self.data_dir}/{HIGH_WATERMARKS}", marks)
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self, now_ms: int, *, compacting: bool = True) -> None:
         """The periodic work: flushes by age, checkpoints, retention, one compaction.
 
-        To be called about once a second by the thread that appends. What fails is logged and tried again.
+        To be called about once a second by the thread that appends. What fails is logged and tried again. With
+        `compacting` off somebody else calls `compact`, from a thread where it holds up nobody.
         """
         settings = self.settings
         logs = [log for log in self._logs.values() if log.failure is None]
@@ -205,7 +206,7 @@ class Broker:
         for log in logs:
             if log.doomed:
                 self._try(partial(remove_doomed, log, now_ms))
-        if self._due("cleaning", now_ms, settings.cleaner_backoff_ms):
+        if compacting and self._due("cleaning", now_ms, settings.cleaner_backoff_ms):
             self._try(partial(self.compact, now_ms))
 
     def _due(self, work: str, now_ms: int, interval_ms: int) -> bool:
@@ -221,10 +222,10 @@ class Broker:
             logger.error("Upkeep of %s: %s", self.data_dir, error)
 
     def compact(self, now_ms: int) -> TopicPartition | None:
-        """Compact the log that needs it most; which one that was."""
+        """Compact the log that needs it most; which one that was. On any thread, though on one at a time."""
         parts = [
             dirty_part(log, self._cleaned.get(tp, 0), now_ms)
-            for tp, log in self._logs.items()
+            for tp, log in list(self._logs.items())
             if log.settings.compacted and log.failure is None and tp not in self._uncleanable
         ]
         chosen = max((part for part in parts if part.due), key=lambda part: (part.overdue, part.ratio), default=None)

@@ -1,7 +1,7 @@
 """Compact a log: build the map of last offsets, write filtered segments, swap them in.
 
-Runs on the appending thread in the node's periodic work, one log at a time. Only sealed segments below the last
-stable offset are touched; damage met on the way leaves the log as it is.
+One log at a time, on any one thread: only the swap at the end holds up the appending thread's rolls. Only sealed
+segments below the last stable offset are touched; damage met on the way leaves the log as it is.
 """
 
 import logging
@@ -78,7 +78,7 @@ def clean(dirty: Dirty, now_ms: int, memory_bytes: int) -> int:
     offsets = _build_map(segments, dirty, CleanedTransactions(aborted), memory_bytes)
     if offsets.latest < dirty.first_offset:
         return dirty.first_offset
-    rules = Cleaning(offsets, CleanedTransactions(aborted), log.producers, now_ms)
+    rules = Cleaning(offsets, CleanedTransactions(aborted), log.last_of_producers(), now_ms)
     for group in groups([s for s in segments if s.base_offset <= offsets.latest], log):
         _clean_group(log, group, rules, now_ms)
     return offsets.latest + 1
@@ -155,7 +155,12 @@ def _clean_group(log: Log, group: list[Segment], rules: Cleaning, now_ms: int) -
     cleaned.next_offset = group[-1].next_offset
     before = group[-1].summary
     summary = cleaned.seal(before.snapshot_crc if before else 0, CLEANED)
-    _swap(log, group, cleaned)
+    with log.reshaping:
+        if log.failure or not set(group) <= set(log.segments):
+            # Retention or a truncation came first. What was written goes with the next start, or the next round.
+            logger.info("%s changed while it was compacted; nothing was swapped.", cleaned.path())
+            return
+        _swap(log, group, cleaned)
     logger.info("Compacted %d segments at %s to %d bytes.", len(group), cleaned.path(), summary.size)
 
 

@@ -5,12 +5,12 @@ nor the producers' state can tell; a batch whose records have all gone stays as 
 sequence is still needed. Tombstones and markers get a delete horizon at the first cleaning and go after it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import md5
 from typing import NamedTuple
 
 from storage.batch import BatchView, NewRecord, encode_batch, seal
-from storage.producer_state import Marker, ProducerState
+from storage.producer_state import Marker
 from storage.txn_index import AbortedEntry
 from storage.types import Record
 
@@ -104,15 +104,16 @@ class Cleaning:
     """The rules of one cleaning round over `[log start, offsets.latest]`."""
 
     def __init__(
-        self, offsets: OffsetMap, transactions: CleanedTransactions, producers: ProducerState, now_ms: int
+        self,
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        last_of_producers: Mapping[int, tuple[int | None, int]],
+        now_ms: int,
     ) -> None:
         self.offsets = offsets
         self.transactions = transactions
         self.now_ms = now_ms
-        self._last = {
-            number: (producer.last.last_offset if producer.last else None, producer.epoch)
-            for number, producer in producers.producers.items()
-        }
+        self._last = last_of_producers
 
     def judge(self, batch: BatchView, marker: Marker | None) -> Verdict:
         if batch.control:

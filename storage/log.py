@@ -1,7 +1,7 @@
 """One partition: its segments, append, fetch and look-up by time.
 
-One thread appends, rolls and removes; any thread may fetch or flush meanwhile. The list of segments is replaced,
-never changed, and a reader keeps the files it has begun to read.
+One thread appends, rolls and removes; any thread may fetch, flush or compact meanwhile. The list of segments is
+replaced, never changed, and a reader keeps the files it has begun to read.
 
 What a crash could undo is not handed out: fetches end at the high watermark, which follows the flushes where the
 topic promises a flush before the answer, and the log's end where it does not.
@@ -110,6 +110,9 @@ class Log:
         self._told_high_watermark: int | None = None
         self.doomed: list[tuple[int, str]] = []
         self._lock = threading.Lock()
+        # Held while the list of segments and what is written down of it change: by the appending thread for rolls
+        # and removals, by whoever compacts for the swap.
+        self.reshaping = threading.RLock()
         self._listeners: list[Callable[[str, int], None]] = []
 
     # -- what a reader may know ---------------------------------------------------------------------------
@@ -316,6 +319,10 @@ class Log:
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment and begin the next one; everything so far is durable then."""
+        with self.reshaping:
+            self._roll(now_ms, base_offset)
+
+    def _roll(self, now_ms: int, base_offset: int | None) -> None:
         self.flush()
         base = self.end_offset if base_offset is None else base_offset
         sealed = self.segment_list.active
@@ -417,12 +424,21 @@ class Log:
         try:
             if self.failure is None:
                 self.flush()
-                if self.segment_list.active.size:
-                    self.seal(self.segment_list.active)
-                    self.files.sync_dir(self.directory)
+                with self.reshaping:
+                    if self.segment_list.active.size:
+                        self.seal(self.segment_list.active)
+                        self.files.sync_dir(self.directory)
         finally:
             for segment in self.segments:
                 segment.close()
+
+    def last_of_producers(self) -> dict[int, tuple[int | None, int]]:
+        """Of each producer the last offset with data, None without any, and its epoch."""
+        with self._lock:
+            return {
+                number: (producer.last.last_offset if producer.last else None, producer.epoch)
+                for number, producer in self.producers.producers.items()
+            }
 
     def forget_producers(self, now_ms: int, idle_ms: int) -> None:
         """Forget producers that were idle for longer than `idle_ms`."""

@@ -31,7 +31,8 @@ def retain(log: Log, asked: Sequence[RetentionPolicy], now_ms: int) -> int:
         if oldest is log.segment_list.active:
             log.roll(now_ms)
         logger.info("Removing %s (%d bytes) by %s.", oldest.path(), oldest.size, policy.name)
-        drop_oldest(log, now_ms)
+        with log.reshaping:
+            drop_oldest(log, now_ms)
         gone += 1
     return gone
 
@@ -98,6 +99,11 @@ def truncate_to(log: Log, offset: int) -> None:
     offset = cut_point(log, offset)
     if offset >= log.end_offset:
         return
+    with log.reshaping:
+        _truncate(log, offset)
+
+
+def _truncate(log: Log, offset: int) -> None:
     keep = [segment for segment in log.segments if segment.base_offset <= offset]
     gone = [segment for segment in log.segments if segment.base_offset > offset]
     active = keep[-1]

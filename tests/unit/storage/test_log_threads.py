@@ -1,0 +1,108 @@
+"""Readers, a flusher and a compactor beside the appending thread."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from storage.batch import decode_records, encode_batch
+from storage.broker import Broker
+from storage.config import LogSettings
+from storage.errors import OffsetOutOfRange
+from storage.retention import policies
+from storage.upkeep import retain
+
+NOW_MS = 1_700_000_000_000
+APPENDS = 400
+
+
+class Worker(threading.Thread):
+    """Repeats a step until told to stop; keeps what went wrong."""
+
+    def __init__(self, step: Callable[[], None], stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.step, self.stop = step, stop
+        self.error: BaseException | None = None
+        self.done = 0
+
+    def run(self) -> None:
+        try:
+            while not self.stop.is_set() or not self.done:
+                self.step()
+                self.done += 1
+        except BaseException as error:
+            self.error = error
+
+
+def open_real(tmp_path: Path) -> Broker:
+    broker = Broker(tmp_path / "d", LogSettings.from_properties({"log.segment.bytes": "4000"}))
+    broker.create_topic("plain", 1, {"retention.bytes": "20000"})
+    broker.create_topic("keyed", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
+    return broker
+
+
+def read_plain(broker: Broker) -> None:
+    log = broker.log("plain", 0)
+    offset = log.start_offset
+    while True:
+        try:
+            data = log.fetch(offset, 3000).records
+        except OffsetOutOfRange:
+            assert offset < log.start_offset
+            return
+        records = list(decode_records(data, offset))
+        if not records:
+            return
+        assert [(r.offset, r.value) for r in records] == [(n, b"%d" % n) for n in range(offset, records[-1].offset + 1)]
+        offset = records[-1].offset + 1
+
+
+def read_keyed(broker: Broker) -> None:
+    log = broker.log("keyed", 0)
+    offset, seen = 0, -1
+    while data := log.fetch(offset, 3000).records:
+        for record in decode_records(data, offset):
+            assert record.offset > seen
+            assert record.value == b"%d" % record.offset
+            seen = record.offset
+        if seen < offset:
+            return
+        offset = seen + 1
+
+
+def test_nobody_reads_anything_short_or_mixed(tmp_path: Path) -> None:
+    broker = open_real(tmp_path)
+    stop = threading.Event()
+    workers = [
+        Worker(lambda: read_plain(broker), stop),
+        Worker(lambda: read_keyed(broker), stop),
+        Worker(lambda: broker.flush(), stop),
+        Worker(lambda: broker.compact(NOW_MS) and None, stop),
+    ]
+    for worker in workers:
+        worker.start()
+    for number in range(APPENDS):
+        text = b"%d" % number
+        broker.append("plain", 0, encode_batch([(NOW_MS, None, text, ())]), NOW_MS)
+        broker.append("keyed", 0, encode_batch([(NOW_MS, b"k%d" % (number % 5), text, ())]), NOW_MS)
+        if number % 50 == 0:
+            retain(broker.log("plain", 0), policies(), NOW_MS)
+    broker.flush()
+    stop.set()
+    for worker in workers:
+        worker.join(60)
+        assert worker.error is None
+        assert worker.done > 0
+    broker.compact(NOW_MS)
+    keyed = broker.log("keyed", 0)
+    latest: dict[bytes | None, bytes | None] = {}
+    offset = 0
+    while offset < keyed.end_offset:
+        for record in decode_records(keyed.fetch(offset, 1 << 20).records, offset):
+            latest[record.key] = record.value
+            offset = record.offset + 1
+    assert latest == {b"k%d" % (n % 5): b"%d" % n for n in range(APPENDS - 5, APPENDS)}
+    broker.close()
+    again = Broker(tmp_path / "d", LogSettings.from_properties({"log.segment.bytes": "4000"}))
+    assert again.recovered() == {}
+    assert again.end_offset("plain", 0) == APPENDS
+    again.close()

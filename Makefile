@@ -44,12 +44,16 @@ properties: $(VENV)/.installed
 sim: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)
 
-# A writer killed again and again, and power cuts at every call to the disk: make torture ROUNDS=1000
+# A writer killed again and again, and a node under rebalances and commits: make torture ROUNDS=1000
 torture: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.torture --rounds $(ROUNDS)
+	$(BIN)/python -m tests.torture.node_kill --rounds 100
 
+# Ratios against peers in the same run; a goal that is missed does not stop the other suites.
 bench: $(VENV)/.installed-dev
-	$(BIN)/muster bench
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	-$(BIN)/muster bench log
+	-$(BIN)/muster bench assignors
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -7,6 +7,7 @@ as long as it likes, and reports an overrun as `overran(assignor, deadline_ms)`.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from assignors.api import (
@@ -58,10 +59,10 @@ def overran(assignor: str, deadline_ms: int) -> AssignorError:
 
 
 def check_snapshot(name: str, snapshot: Snapshot) -> None:
-    ids = [member.id for member in snapshot.members]
-    if len(set(ids)) < len(ids):
-        twice = sorted({word for word in ids if ids.count(word) > 1})
-        raise AssignorError(name, f"cannot run: member ids must differ, but {twice[0]!r} appears twice")
+    times = Counter(member.id for member in snapshot.members)
+    if len(times) < len(snapshot.members):
+        twice = min(word for word, count in times.items() if count > 1)
+        raise AssignorError(name, f"cannot run: member ids must differ, but {twice!r} appears twice")
     for topic, count in snapshot.topics.items():
         if count < 0:
             raise AssignorError(name, f"cannot run: topic {topic!r} has {count} partitions; 0 or more expected")
@@ -119,7 +120,10 @@ def withheld(snapshot: Snapshot, target: Assignment) -> Assignment:
 
 
 def _name_of(assignor: Assignor) -> str:
-    name = getattr(assignor, "name", None)
+    try:
+        name = assignor.name
+    except Exception:  # Foreign code: a name that cannot be read must not hide what went wrong.
+        name = ""
     return name if isinstance(name, str) and name else type(assignor).__name__
 
 
@@ -198,12 +202,13 @@ def _complain(
     missing = [f"{topic}-{p}" for p in range(snapshot.topics[topic]) if p not in seen]
     if missing:
         raise AssignorError(name, f"forgot {_some(missing)}; its subscribers are {_some(snapshot.subscribers(topic))}")
-    for partition in range(snapshot.topics[topic]):
-        takers = [member for member, share in shares.items() for given in share.get(topic, ()) if given == partition]
-        if len(takers) != 1:
-            raise AssignorError(
-                name, f"gave {topic}-{partition} twice: to {' and '.join(map(repr, takers)) or 'nobody at all'}"
-            )
+    takers: dict[int, list[str]] = {}
+    for member, share in shares.items():
+        for partition in share.get(topic, ()):
+            takers.setdefault(partition, []).append(member)
+    for partition, members in sorted(takers.items()):
+        if len(members) > 1:
+            raise AssignorError(name, f"gave {topic}-{partition} twice: to {' and '.join(map(repr, members))}")
     raise AssignorError(name, f"listed partitions of {topic!r} as unassigned that do not exist or have a reader")
 
 

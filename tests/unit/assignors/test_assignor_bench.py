@@ -2,6 +2,8 @@
 
 from itertools import count
 
+import pytest
+
 from assignors import bench, bench_grid
 
 
@@ -10,12 +12,24 @@ def ticking():
     return lambda: float(next(ticks))
 
 
-def test_rows_have_the_fields_of_the_command_line():
+class NoPeer:
+    name = "nobody"
+
+    def on_objects(self, snapshot):
+        return lambda: None
+
+    on_bytes = on_objects
+
+
+@pytest.mark.parametrize(("peers", "expected"), [([NoPeer()], ("nobody", 1.0, 1.0)), ([], (None, None, None))])
+def test_rows_have_the_fields_of_the_command_line(peers, expected, monkeypatch):
+    monkeypatch.setattr(bench, "peers", lambda word: peers)
     rows = list(bench.measure(ticking(), only="10x10x10 range fresh", names=("range",)))
-    assert rows
+    assert len(rows) == 2
     for row in rows:
         assert list(row) == ["bench", "case", "value", "unit", "peer", "peer_value", "ratio", "goal", "ok"]
         assert (row["bench"], row["value"], row["unit"]) == ("assignors", 1.0, "s")
+        assert (row["peer"], row["peer_value"], row["ratio"]) == expected
         assert row["ok"] is False
 
 

@@ -135,6 +135,24 @@ def test_two_members_of_one_id_cannot_be_run():
         run(Plugin({}), Snapshot({}, [Member("a", ()), Member("a", ())]))
 
 
+def test_what_is_listed_as_unassigned_must_be_so():
+    limited = Snapshot({"t": 2}, [Member("a", ("t",))], options={"max.partitions.per.member": 1})
+    assert run(Plugin(Assignment({"a": {"t": [0]}}, unassigned=[("t", 1)])), limited).unassigned == (("t", 1),)
+    for unassigned in ([("t", 1)], [("t", 2)], [("t", -1)]):
+        with pytest.raises(AssignorError, match="as unassigned that do not exist or have a reader"):
+            run(Plugin(Assignment({"a": {"t": [0, 1]}}, unassigned=unassigned)), limited)
+
+
+def test_a_plugin_without_a_readable_name_is_named_by_its_class():
+    class Nameless(Plugin):
+        @property
+        def name(self):
+            raise RuntimeError("no name")
+
+    with pytest.raises(AssignorError, match="assignor 'Nameless': forgot"):
+        run(Nameless({}), GROUP)
+
+
 def test_an_overrun_is_named_with_its_deadline():
     assert str(overran("slow", 5000)).startswith("assignor 'slow': was not done after 5000 ms")
 

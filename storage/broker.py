@@ -36,7 +36,8 @@ from storage.errors import (
 )
 from storage.files import Buffer, Files, RealFiles, remove_tree, replace_file
 from storage.loader import create_log, open_log
-from storage.log import Log, Recovered
+from storage.log import Log
+from storage.log_state import Recovered
 from storage.producer_ids import ProducerIds
 from storage.retention import policies
 from storage.segment import OpenSegments

@@ -12,7 +12,8 @@ from storage.config import TopicSettings
 from storage.epochs import LeaderEpochs
 from storage.errors import LogDamaged
 from storage.files import Files
-from storage.log import Log, LogState, Recovered
+from storage.log import Log
+from storage.log_state import LogState, Recovered
 from storage.producer_loading import load_producers
 from storage.scan import BatchFault, walk_headers
 from storage.segment import OpenSegments, Segment, refill

@@ -10,29 +10,27 @@ topic promises a flush before the answer, and the log's end where it does not.
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
+from storage import reshape
 from storage.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from storage.config import TopicSettings
-from storage.epochs import LeaderEpochs
 from storage.errors import (
     InvalidFetchSize,
-    LogDamaged,
     OffsetOutOfRange,
     RecordListTooLarge,
     StorageError,
     UnknownTopicOrPartition,
 )
 from storage.files import Buffer, Files
-from storage.producer_loading import load_producers
-from storage.producer_state import KnownBatch, Marker, ProducerState
+from storage.log_state import LogState
+from storage.producer_state import KnownBatch, Marker
 from storage.reading import EARLIEST, LATEST, MAX_TIMESTAMP, SegmentList
 from storage.scan import Head
-from storage.segment import OpenSegments, Segment, refill
+from storage.segment import OpenSegments, Segment
 from storage.stamp import OUTSIDE_CRC, Stamped, stamp
-from storage.summaries import Summary, save_epochs, save_summaries
+from storage.summaries import save_epochs
 from storage.txn_index import AbortedEntry, overlapping
 from storage.types import AbortedTransaction, Appended, Fetched, TopicPartition
 from storage.validation import check_records, check_timestamps, split
@@ -41,28 +39,6 @@ logger = logging.getLogger("muster.storage")
 
 _unpack = HEADER.unpack_from
 _pack = OUTSIDE_CRC.pack
-
-
-@dataclass(slots=True)
-class Recovered:
-    """What opening a log found: bytes cut off its tail, or damage that makes it refuse appends."""
-
-    truncated_bytes: int = 0
-    end_offset: int = 0
-    why: str = ""
-    damage: LogDamaged | None = None
-
-
-@dataclass(slots=True)
-class LogState:
-    """What `storage.loader` gives a log to start from."""
-
-    segments: list[Segment]
-    summaries: dict[int, Summary]
-    start_offset: int
-    producers: ProducerState = field(default_factory=ProducerState)
-    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
-    recovered: Recovered = field(default_factory=Recovered)
 
 
 class Log:
@@ -320,62 +296,7 @@ class Log:
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment and begin the next one; everything so far is durable then."""
         with self.reshaping:
-            self._roll(now_ms, base_offset)
-
-    def _roll(self, now_ms: int, base_offset: int | None) -> None:
-        self.flush()
-        base = self.end_offset if base_offset is None else base_offset
-        sealed = self.segment_list.active
-        fresh = Segment(self.files, self.directory, base, self.opened, self.settings.index_interval_bytes)
-        try:
-            self.seal(sealed)
-            fresh.start(now_ms)
-            self.files.sync_dir(self.directory)
-        except OSError as error:
-            raise StorageError(
-                f"Could not begin a new segment in {self.directory}: {error.strerror or error}. The records are not "
-                "in the log; free some space or mend the disk, then send them again."
-            ) from error
-        self.segment_list = SegmentList((*self.segment_list.all, fresh))
-        self.end_offset = base
-        self.durable_offset = max(self.durable_offset, base)
-        sealed.active = False
-        sealed.gaps = self.settings.compacted
-
-    def cut_active(self, active: Segment, position: int) -> None:
-        """Make `active` the last segment and end it at a batch's start; producers are as they were there."""
-        active.file().truncate(position)
-        active.file().sync()
-        self.files.sync_dir(self.directory)
-        kept = [segment for segment in self.segments if segment.base_offset <= active.base_offset]
-        refill(active, position)
-        self.producers = load_producers(kept)
-        self.segment_list = SegmentList(kept)
-        self.end_offset = self.durable_offset = active.next_offset
-
-    def begin_at(self, offset: int) -> None:
-        """Give up every segment and go on with an empty one at `offset`."""
-        old = self.segments
-        fresh = Segment(self.files, self.directory, offset, self.opened, self.settings.index_interval_bytes)
-        for segment in reversed(old):
-            segment.file()
-            segment.pinned = True
-            self.files.remove(segment.path())
-            self.opened.forget(segment)
-        fresh.start(old[-1].created_ms)
-        self.files.sync_dir(self.directory)
-        self.summaries.clear()
-        self.producers = ProducerState()
-        self.segment_list = SegmentList([fresh])
-        self.end_offset = self.durable_offset = offset
-
-    def seal(self, segment: Segment) -> None:
-        """Write down what a restart needs to know of the last segment, all of it flushed."""
-        snapshot = self.producers.snapshot() if self.producers.producers else b""
-        if snapshot:
-            segment.write_side(".snapshot", snapshot, segment.next_offset)
-        self.summaries[segment.base_offset] = segment.seal(crc32c(snapshot) if snapshot else 0)
-        save_summaries(self.files, self.directory, self.summaries.values())
+            reshape.roll(self, self.end_offset if base_offset is None else base_offset, now_ms)
 
     # -- durability ---------------------------------------------------------------------------------------
 
@@ -426,7 +347,7 @@ class Log:
                 self.flush()
                 with self.reshaping:
                     if self.segment_list.active.size:
-                        self.seal(self.segment_list.active)
+                        reshape.seal(self, self.segment_list.active)
                         self.files.sync_dir(self.directory)
         finally:
             for segment in self.segments:

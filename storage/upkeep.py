@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from storage.errors import OffsetOutOfRange, StorageError
 from storage.log import Log
 from storage.reading import SegmentList
+from storage.reshape import begin_at, cut_active
 from storage.retention import LogFacts, RetentionPolicy, SegmentFacts
 from storage.segment import Segment
 from storage.summaries import save_epochs, save_summaries
@@ -134,7 +135,7 @@ def _cut_files(log: Log, active: Segment, gone: list[Segment], offset: int) -> N
     head = active.locate(offset)
     if head and head.base_offset < offset:
         # The log's start lies within this batch: nothing before it counts, so begin there anew.
-        log.begin_at(offset)
+        begin_at(log, offset)
         return
     # Newest first: whatever a crash leaves is a beginning of the log without holes.
     for segment in reversed(gone):
@@ -144,4 +145,4 @@ def _cut_files(log: Log, active: Segment, gone: list[Segment], offset: int) -> N
         log.opened.forget(segment)
     log.summaries.pop(active.base_offset, None)
     save_summaries(log.files, log.directory, log.summaries.values())
-    log.cut_active(active, head.position if head else active.size)
+    cut_active(log, active, head.position if head else active.size)

@@ -1,0 +1,31 @@
+"""What opening a partition's directory hands to its log."""
+
+from dataclasses import dataclass, field
+
+from storage.epochs import LeaderEpochs
+from storage.errors import LogDamaged
+from storage.producer_state import ProducerState
+from storage.segment import Segment
+from storage.summaries import Summary
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What opening a log found: bytes cut off its tail, or damage that makes it refuse appends."""
+
+    truncated_bytes: int = 0
+    end_offset: int = 0
+    why: str = ""
+    damage: LogDamaged | None = None
+
+
+@dataclass(slots=True)
+class LogState:
+    """What `storage.loader` gives a log to start from."""
+
+    segments: list[Segment]
+    summaries: dict[int, Summary]
+    start_offset: int
+    producers: ProducerState = field(default_factory=ProducerState)
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    recovered: Recovered = field(default_factory=Recovered)

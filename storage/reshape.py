@@ -1,0 +1,74 @@
+"""Change which segments a log consists of. The caller holds `log.reshaping`."""
+
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from storage.errors import StorageError
+from storage.producer_loading import load_producers
+from storage.producer_state import ProducerState
+from storage.reading import SegmentList
+from storage.segment import Segment, refill
+from storage.summaries import save_summaries
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+
+def roll(log: "Log", base: int, now_ms: int) -> None:
+    """Seal the active segment and begin the next one at `base`; everything so far is durable then."""
+    log.flush()
+    sealed = log.segment_list.active
+    fresh = Segment(log.files, log.directory, base, log.opened, log.settings.index_interval_bytes)
+    try:
+        seal(log, sealed)
+        fresh.start(now_ms)
+        log.files.sync_dir(log.directory)
+    except OSError as error:
+        raise StorageError(
+            f"Could not begin a new segment in {log.directory}: {error.strerror or error}. The records are not "
+            "in the log; free some space or mend the disk, then send them again."
+        ) from error
+    log.segment_list = SegmentList((*log.segment_list.all, fresh))
+    log.end_offset = base
+    log.durable_offset = max(log.durable_offset, base)
+    sealed.active = False
+    sealed.gaps = log.settings.compacted
+
+
+def cut_active(log: "Log", active: Segment, position: int) -> None:
+    """Make `active` the last segment and end it at a batch's start; producers are as they were there."""
+    active.file().truncate(position)
+    active.file().sync()
+    log.files.sync_dir(log.directory)
+    kept = [segment for segment in log.segments if segment.base_offset <= active.base_offset]
+    refill(active, position)
+    log.producers = load_producers(kept)
+    log.segment_list = SegmentList(kept)
+    log.end_offset = log.durable_offset = active.next_offset
+
+
+def begin_at(log: "Log", offset: int) -> None:
+    """Give up every segment and go on with an empty one at `offset`."""
+    old = log.segments
+    fresh = Segment(log.files, log.directory, offset, log.opened, log.settings.index_interval_bytes)
+    for segment in reversed(old):
+        segment.file()
+        segment.pinned = True
+        log.files.remove(segment.path())
+        log.opened.forget(segment)
+    fresh.start(old[-1].created_ms)
+    log.files.sync_dir(log.directory)
+    log.summaries.clear()
+    log.producers = ProducerState()
+    log.segment_list = SegmentList([fresh])
+    log.end_offset = log.durable_offset = offset
+
+
+def seal(log: "Log", segment: Segment) -> None:
+    """Write down what a restart needs to know of the last segment, all of it flushed."""
+    snapshot = log.producers.snapshot() if log.producers.producers else b""
+    if snapshot:
+        segment.write_side(".snapshot", snapshot, segment.next_offset)
+    log.summaries[segment.base_offset] = segment.seal(crc32c(snapshot) if snapshot else 0)
+    save_summaries(log.files, log.directory, log.summaries.values())

@@ -20,6 +20,10 @@ MAX_STRING_BYTES = 32_767
 
 Partitions = Mapping[str, Sequence[int]]
 
+_COUNT = struct.Struct(">i")
+_ONE = struct.Struct(">ii")
+_LENGTH = struct.Struct(">h")
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
@@ -57,12 +61,29 @@ def encode_subscription(subscription: Subscription) -> bytes:
     return b"".join(parts)
 
 
-def parse_subscription(blob: bytes) -> Subscription:
-    """Read a subscription of any version; ValueError says where the bytes stop making sense."""
+class TopicLists:
+    """Reads the topics of one subscription after the other; equal lists are read once and shared."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[bytes, int, tuple[str, ...]]] = {}  # by version and number of topics
+
+    def read(self, blob: bytes) -> tuple[int, tuple[str, ...], int]:
+        """As `parse_topics`."""
+        known = self._known.get(blob[:6])
+        if known is None or not blob.startswith(known[0]):
+            version, topics, at = parse_topics(blob)
+            known = self._known[blob[:6]] = (blob[:at], version, topics)
+        return known[1], known[2], len(known[0])
+
+
+def parse_subscription(blob: bytes, lists: TopicLists | None = None) -> Subscription:
+    """Read a subscription of any version; ValueError says where the bytes stop making sense.
+
+    `lists` spares the work of reading equal topic lists again.
+    """
     reader = _Reader(blob, "subscription")
-    version = reader.version()
+    version, topics, reader.at = parse_topics(blob) if lists is None else lists.read(blob)
     layout = min(version, NEWEST)
-    topics = tuple(reader.string() for _ in range(reader.count(2, "topics")))
     user_data = reader.nullable_bytes()
     return Subscription(
         version=version,
@@ -116,14 +137,16 @@ def parse_cooperative_user_data(blob: bytes) -> int:
     return _Reader(blob, "cooperative-sticky user data").int32()
 
 
-def member_from_subscription(member_id: str, instance_id: str | None, blob: bytes, assignor: str = "") -> Member:
+def member_from_subscription(
+    member_id: str, instance_id: str | None, blob: bytes, assignor: str = "", lists: TopicLists | None = None
+) -> Member:
     """The member that a subscription describes, with claims from where `assignor` puts them.
 
     Eager `sticky` believes user data alone; all others believe the owned partitions, and take the
     generation from user data when the subscription is too old to have one. User data that cannot be
     read says nothing about ownership, as in Java; it does not spoil the group.
     """
-    said = parse_subscription(blob)
+    said = parse_subscription(blob, lists)
     owned: Partitions | None = said.owned if said.version >= 1 else None
     generation = said.generation
     if assignor == "sticky":
@@ -160,7 +183,7 @@ def _string(text: str) -> bytes:
     raw = text.encode()
     if len(raw) > MAX_STRING_BYTES:
         raise ValueError(f"{text[:40]!r}... is {len(raw)} bytes long; at most {MAX_STRING_BYTES} fit")
-    return struct.pack(">h", len(raw)) + raw
+    return _LENGTH.pack(len(raw)) + raw
 
 
 def _nullable_bytes(raw: bytes | None) -> bytes:
@@ -175,11 +198,15 @@ def _int32(number: int) -> bytes:
 
 
 def _partitions(owned: Partitions) -> bytes:
-    parts = [struct.pack(">i", len(owned))]
+    parts = [_COUNT.pack(len(owned))]
     for topic, partitions in owned.items():
+        count = len(partitions)
         parts.append(_string(topic))
         try:
-            parts.append(struct.pack(f">i{len(partitions)}i", len(partitions), *partitions))
+            if count == 1:  # By far the most frequent: one partition of many topics.
+                parts.append(_ONE.pack(1, partitions[0]))
+            else:
+                parts.append(struct.pack(f">i{count}i", count, *partitions))
         except struct.error:
             raise ValueError(f"a partition of {topic!r} is not a 32-bit number: {list(partitions)[:5]}") from None
     return b"".join(parts)

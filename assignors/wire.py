@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from assignors.api import FAST_FROM, Assignment, Assignor, JsonValue, Snapshot
 from assignors.run import run
-from assignors.user_data import NEWEST, encode_assignment, member_from_subscription
+from assignors.user_data import NEWEST, TopicLists, encode_assignment, member_from_subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,13 @@ def read_group(
         from assignors import wire_columns
 
         found = wire_columns.member_table(assignor, members, cluster.topics)
+    lists = TopicLists()
     return Snapshot(
         topics=cluster.topics,
         members=found
         if found is not None
         else [
-            member_from_subscription(joined.member_id, joined.instance_id, joined.metadata, assignor)
+            member_from_subscription(joined.member_id, joined.instance_id, joined.metadata, assignor, lists)
             for joined in members
         ],
         lags=cluster.lags,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from assignors.axis import Axis, Ints
 from assignors.member_table import MemberRow, MemberTable
 from assignors.order import in_java_order
-from assignors.user_data import member_from_subscription, parse_topics
+from assignors.user_data import TopicLists, member_from_subscription
 from assignors.wire_shares import Bytes, Names
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ _UNKNOWN = -1
 def member_table(assignor: str, members: Sequence[Joined], counts: Mapping[str, int]) -> MemberTable:
     """The members as a table; those whose blobs are unusual are read one by one, with the same outcome."""
     axis = Axis.of(in_java_order(topic for topic, count in counts.items() if count > 0), counts)
-    heads = [_Head.of(read) for read in _with_known_prefixes(members)]
+    lists = TopicLists()
+    heads = [_Head.of(joined.metadata, *lists.read(joined.metadata)) for joined in members]
     walk = _Walk(Names(axis), members, heads)
     from_user_data = assignor == "sticky"
     if from_user_data:
@@ -63,8 +64,7 @@ class _Head:
     size: int
 
     @classmethod
-    def of(cls, read: tuple[bytes, int, tuple[str, ...], int]) -> _Head:
-        blob, version, topics, at = read
+    def of(cls, blob: bytes, version: int, topics: tuple[str, ...], at: int) -> _Head:
         if at + 4 > len(blob):
             raise ValueError(f"subscription: user data needs 4 bytes at offset {at}, but {len(blob) - at} are left")
         size: int = struct.unpack_from(">i", blob, at)[0]
@@ -72,21 +72,6 @@ class _Head:
         if owned > len(blob):
             raise ValueError(f"subscription: {size} bytes of user data at offset {at} do not fit")
         return cls(version, topics, at + 4, size, owned, len(blob))
-
-
-def _with_known_prefixes(members: Sequence[Joined]) -> list[tuple[bytes, int, tuple[str, ...], int]]:
-    """(blob, version, topics, where user data begins): equal topic lists are read once."""
-    out: list[tuple[bytes, int, tuple[str, ...], int]] = []
-    known: dict[int, tuple[bytes, int, tuple[str, ...]]] = {}  # by number of topics and version
-    for joined in members:
-        blob = joined.metadata
-        key = int.from_bytes(blob[:6], "big")
-        if key not in known or not blob.startswith(known[key][0]):
-            version, topics, at = parse_topics(blob)
-            known[key] = (blob[:at], version, topics)
-        prefix, version, topics = known[key]
-        out.append((blob, version, topics, len(prefix)))
-    return out
 
 
 def _row(assignor: str, joined: Joined, head: _Head, at: int, after: int) -> MemberRow | None:

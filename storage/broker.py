@@ -7,16 +7,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from types import MappingProxyType
 
 from storage.catalog import CatalogEntry, check_name, format_id, load_catalog, save_catalog
-from storage.checkpoint import read_offsets, write_offsets
-from storage.cleaner import clean, dirty_part
+from storage.checkpoint import read_offsets
 from storage.config import LogSettings, TopicSettings
 from storage.data_dir import (
     CLEANER_POINTS,
-    HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
     Identity,
@@ -25,7 +22,6 @@ from storage.data_dir import (
     take_directory,
 )
 from storage.errors import (
-    CorruptMessage,
     DataDirectoryError,
     InvalidPartitions,
     InvalidTopic,
@@ -38,11 +34,11 @@ from storage.files import Buffer, Files, RealFiles, remove_tree, replace_file
 from storage.loader import create_log, open_log
 from storage.log import Log
 from storage.log_state import Recovered
+from storage.periodic import Upkeep, forget_topics, write_checkpoints
 from storage.producer_ids import ProducerIds
-from storage.retention import policies
 from storage.segment import OpenSegments
 from storage.types import Appended, Fetched, Topic, TopicPartition
-from storage.upkeep import cut_point, remove_doomed, retain, truncate_to
+from storage.upkeep import cut_point, truncate_to
 
 logger = logging.getLogger("muster.storage")
 
@@ -83,9 +79,7 @@ class Broker:
         self.identity: Identity = identity
         self.closed = False
         self._producer_ids = ProducerIds(self._files, self.data_dir)
-        self._last_done: dict[str, int] = {}
-        self._cleaned: dict[TopicPartition, int] = {}
-        self._uncleanable: set[TopicPartition] = set()
+        self._upkeep = Upkeep(self._files, self.data_dir, self.settings)
         try:
             self._load(fresh)
         except OSError as error:
@@ -117,7 +111,7 @@ class Broker:
         self._finish_deletions()
         points = self._checkpoint(RECOVERY_POINTS)
         starts = self._checkpoint(LOG_STARTS)
-        self._cleaned = self._checkpoint(CLEANER_POINTS)
+        self._upkeep.cleaned = self._checkpoint(CLEANER_POINTS)
         for entry in self._catalog.values():
             topic = entry.topic()
             self._topics[topic.name] = topic
@@ -179,12 +173,7 @@ class Broker:
 
     def checkpoint(self) -> None:
         """Write the recovery points, log starts and high watermarks down."""
-        points = {tp: log.durable_offset for tp, log in self._logs.items() if log.durable_offset}
-        starts = {tp: log.start_offset for tp, log in self._logs.items() if log.start_offset}
-        write_offsets(self._files, f"{self.data_dir}/{RECOVERY_POINTS}", points)
-        marks = {tp: log.high_watermark for tp, log in self._logs.items() if log.high_watermark}
-        write_offsets(self._files, f"{self.data_dir}/{LOG_STARTS}", starts)
-        write_offsets(self._files, f"{self.data_dir}/{HIGH_WATERMARKS}", marks)
+        write_checkpoints(self._files, self.data_dir, self._logs.values())
 
     def tick(self, now_ms: int, *, compacting: bool = True) -> None:
         """The periodic work: flushes by age, checkpoints, retention, one compaction.
@@ -192,55 +181,11 @@ class Broker:
         To be called about once a second by the thread that appends. What fails is logged and tried again. With
         `compacting` off somebody else calls `compact`, from a thread where it holds up nobody.
         """
-        settings = self.settings
-        logs = [log for log in self._logs.values() if log.failure is None]
-        for log in logs:
-            since = log.unflushed_since_ms
-            if since is not None and now_ms - since >= log.settings.flush_ms:
-                self._try(log.flush)
-        if self._due("checkpoint", now_ms, settings.flush_offset_checkpoint_interval_ms):
-            self._try(self.checkpoint)
-        if self._due("retention", now_ms, settings.retention_check_interval_ms):
-            for log in logs:
-                self._try(partial(retain, log, policies(), now_ms))
-                log.forget_producers(now_ms, settings.producer_id_expiration_ms)
-        for log in logs:
-            if log.doomed:
-                self._try(partial(remove_doomed, log, now_ms))
-        if compacting and self._due("cleaning", now_ms, settings.cleaner_backoff_ms):
-            self._try(partial(self.compact, now_ms))
-
-    def _due(self, work: str, now_ms: int, interval_ms: int) -> bool:
-        if now_ms - self._last_done.setdefault(work, now_ms) < interval_ms:
-            return False
-        self._last_done[work] = now_ms
-        return True
-
-    def _try(self, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except (StorageError, OSError) as error:
-            logger.error("Upkeep of %s: %s", self.data_dir, error)
+        self._upkeep.tick(list(self._logs.values()), now_ms, compacting=compacting)
 
     def compact(self, now_ms: int) -> TopicPartition | None:
         """Compact the log that needs it most; which one that was. On any thread, though on one at a time."""
-        parts = [
-            dirty_part(log, self._cleaned.get(tp, 0), now_ms)
-            for tp, log in list(self._logs.items())
-            if log.settings.compacted and log.failure is None and tp not in self._uncleanable
-        ]
-        chosen = max((part for part in parts if part.due), key=lambda part: (part.overdue, part.ratio), default=None)
-        if chosen is None:
-            return None
-        tp = chosen.log.partition
-        try:
-            self._cleaned[tp] = clean(chosen, now_ms, self.settings.cleaner_dedupe_buffer_size)
-        except CorruptMessage:
-            # Damage does not heal: the rest of the node's logs must not wait for it.
-            self._uncleanable.add(tp)
-            raise
-        write_offsets(self._files, f"{self.data_dir}/{CLEANER_POINTS}", self._cleaned)
-        return tp
+        return self._upkeep.compact(list(self._logs.values()), now_ms)
 
     # -- topics -------------------------------------------------------------------------------------------
 
@@ -339,6 +284,7 @@ class Broker:
             self._topics = {other: kept for other, kept in self._topics.items() if other != name}
             for number in range(topic.partitions):
                 self._broken.pop((name, number), None)
+                self._upkeep.forget((name, number))
                 log = self._logs.pop((name, number), None)
                 if log:
                     log.retire()
@@ -360,6 +306,7 @@ class Broker:
                     remove_tree(self._files, directory)
         if going:
             self._files.sync_dir(self.data_dir)
+            forget_topics(self._files, self.data_dir, {entry.name for entry in going})
             self._save({name: entry for name, entry in self._catalog.items() if not entry.deleting})
 
     def _save(self, catalog: dict[str, CatalogEntry]) -> None:

@@ -79,7 +79,7 @@ class Log:
         self._segment_bytes = settings.segment_bytes
         self._max_bytes = settings.max_message_bytes
         self._segment_ms = settings.segment_ms
-        self._most_entries = min(settings.segment_index_bytes // 8, settings.segment_index_bytes // 12 - 1)
+        self.most_entries = min(settings.segment_index_bytes // 8, settings.segment_index_bytes // 12 - 1)
         self._tells_at_once = settings.flush_messages != 1
         self._ahead_ms = settings.message_timestamp_after_max_ms
         self._behind_ms = settings.message_timestamp_before_max_ms
@@ -196,7 +196,7 @@ class Log:
             or active.first_timestamp < 0
             or first + delta - active.base_offset > 0x7FFFFFFE
             or self.epochs.latest != self.leader_epoch
-            or active.entries >= self._most_entries
+            or active.entries >= self.most_entries
             or crc32c(view[ATTRIBUTES_AT:]) != crc
         ):
             return None
@@ -204,7 +204,7 @@ class Log:
         try:
             (active._file or active.file()).write((head, view[MAGIC_AT:]), size, position)
         except OSError as error:
-            raise self._write_failed(active, error) from error
+            raise reshape.write_failed(self, active, error) from error
         last = first + delta
         active.note(last, timestamp, size)
         if self.unflushed_since_ms is None:
@@ -233,13 +233,13 @@ class Log:
             if known:
                 return known
         active = self.segment_list.active
-        if self._full(active, stamped, now_ms):
+        if reshape.is_full(self, stamped, now_ms):
             self.roll(now_ms)
             active = self.segment_list.active
         try:
             active.file().write(stamped.buffers, stamped.size, active.size)
         except OSError as error:
-            raise self._write_failed(active, error) from error
+            raise reshape.write_failed(self, active, error) from error
         self._note(active, stamped, markers)
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
@@ -266,32 +266,6 @@ class Log:
     def _begin_epoch(self, head: Head) -> None:
         if self.epochs.assign(head.leader_epoch, head.base_offset) and head.leader_epoch > 0:
             save_epochs(self.files, self.directory, self.epochs)
-
-    def _full(self, active: Segment, stamped: Stamped, now_ms: int) -> bool:
-        if not active.size:
-            return False
-        if active.size + stamped.size > self.settings.segment_bytes:
-            return True
-        if stamped.next_offset - active.base_offset > 0x7FFFFFFF:
-            return True
-        since = active.first_timestamp
-        age = stamped.heads[0].max_timestamp - since if since >= 0 else now_ms - active.created_ms
-        if age > self.settings.segment_ms:
-            return True
-        # Room for an entry per batch of this append, so that the index is never full half-way.
-        return active.entries + len(stamped.heads) > self._most_entries
-
-    def _write_failed(self, active: Segment, error: OSError) -> StorageError:
-        """Cut off what may have been written in part; if even that fails, take no more appends."""
-        refusal = StorageError(
-            f"Could not write to {active.path()}: {error.strerror or error}. The records are not in the log; "
-            "free some space or mend the disk, then send them again."
-        )
-        try:
-            active.file().truncate(active.size)
-        except OSError:
-            self.failure = refusal
-        return refusal
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment and begin the next one; everything so far is durable then."""

@@ -9,6 +9,7 @@ from storage.producer_loading import load_producers
 from storage.producer_state import ProducerState
 from storage.reading import SegmentList
 from storage.segment import Segment, refill
+from storage.stamp import Stamped
 from storage.summaries import save_summaries
 
 if TYPE_CHECKING:
@@ -72,3 +73,33 @@ def seal(log: "Log", segment: Segment) -> None:
         segment.write_side(".snapshot", snapshot, segment.next_offset)
     log.summaries[segment.base_offset] = segment.seal(crc32c(snapshot) if snapshot else 0)
     save_summaries(log.files, log.directory, log.summaries.values())
+
+
+def is_full(log: "Log", stamped: Stamped, now_ms: int) -> bool:
+    """Whether the batches belong into a new segment, by size, offsets, age or index."""
+    active = log.segment_list.active
+    if not active.size:
+        return False
+    if active.size + stamped.size > log.settings.segment_bytes:
+        return True
+    if stamped.next_offset - active.base_offset > 0x7FFFFFFF:
+        return True
+    since = active.first_timestamp
+    age = stamped.heads[0].max_timestamp - since if since >= 0 else now_ms - active.created_ms
+    if age > log.settings.segment_ms:
+        return True
+    # Room for an entry per batch of this append, so that the index is never full half-way.
+    return active.entries + len(stamped.heads) > log.most_entries
+
+
+def write_failed(log: "Log", active: Segment, error: OSError) -> StorageError:
+    """Cut off what may have been written in part; if even that fails, take no more appends."""
+    refusal = StorageError(
+        f"Could not write to {active.path()}: {error.strerror or error}. The records are not in the log; "
+        "free some space or mend the disk, then send them again."
+    )
+    try:
+        active.file().truncate(active.size)
+    except OSError:
+        log.failure = refusal
+    return refusal

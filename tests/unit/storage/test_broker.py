@@ -47,6 +47,24 @@ def test_a_deleted_topic_is_gone_for_good() -> None:
     assert open_broker(disk).end_offset("t", 0) == 0
 
 
+def test_what_was_known_of_a_deleted_topic_says_nothing_of_a_new_one() -> None:
+    disk = MemoryFiles()
+    broker = open_broker(disk)
+    broker.create_topic("t", 1)
+    broker.append("t", 0, batch(*[b"old"] * 9), T0)
+    broker.flush()
+    broker.delete_records("t", 0, 5)
+    broker.checkpoint()
+    broker.delete_topic("t")
+    broker.create_topic("t", 1)
+    broker.append("t", 0, batch(b"new"), T0)
+    broker.flush()
+    disk.crash()
+    again = open_broker(disk)
+    assert again.recovered() == {}
+    assert values(read_all(again.log("t", 0))) == [b"new"]
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ä", "x" * 250, "a b", "a\n"])
 def test_names_that_are_none_are_refused(name: str) -> None:
     with pytest.raises(errors.InvalidTopic, match="no topic name"):

@@ -1,0 +1,111 @@
+"""The work that a node does for its logs every now and then."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from storage.checkpoint import read_offsets, write_offsets
+from storage.cleaner import clean, dirty_part
+from storage.config import LogSettings
+from storage.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from storage.errors import CorruptMessage, DataDirectoryError, StorageError
+from storage.files import Files
+from storage.log import Log
+from storage.retention import policies
+from storage.types import TopicPartition
+from storage.upkeep import remove_doomed, retain
+
+logger = logging.getLogger("muster.storage")
+
+
+def write_checkpoints(files: Files, data_dir: str, logs: Iterable[Log]) -> None:
+    """The recovery points, log starts and high watermarks of these logs, each file replaced as a whole."""
+    logs = list(logs)
+    points = {log.partition: log.durable_offset for log in logs if log.durable_offset}
+    starts = {log.partition: log.start_offset for log in logs if log.start_offset}
+    marks = {log.partition: log.high_watermark for log in logs if log.high_watermark}
+    write_offsets(files, f"{data_dir}/{RECOVERY_POINTS}", points)
+    write_offsets(files, f"{data_dir}/{LOG_STARTS}", starts)
+    write_offsets(files, f"{data_dir}/{HIGH_WATERMARKS}", marks)
+
+
+def forget_topics(files: Files, data_dir: str, names: set[str]) -> None:
+    """Strike removed topics off the checkpoints: what was durable of them says nothing of a new one of that name."""
+    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS):
+        path = f"{data_dir}/{name}"
+        try:
+            known = read_offsets(files, path)
+        except DataDirectoryError as error:
+            logger.error("%s", error)
+            continue
+        kept = {tp: offset for tp, offset in known.items() if tp[0] not in names}
+        if len(kept) < len(known):
+            write_offsets(files, path, kept)
+
+
+class Upkeep:
+    """Knows what was done when, and how far each log has been compacted."""
+
+    def __init__(self, files: Files, data_dir: str, settings: LogSettings) -> None:
+        self._files = files
+        self._data_dir = data_dir
+        self._settings = settings
+        self._last_done: dict[str, int] = {}
+        self._uncleanable: set[TopicPartition] = set()
+        self.cleaned: dict[TopicPartition, int] = {}
+
+    def tick(self, logs: Sequence[Log], now_ms: int, *, compacting: bool) -> None:
+        settings = self._settings
+        sound = [log for log in logs if log.failure is None]
+        for log in sound:
+            since = log.unflushed_since_ms
+            if since is not None and now_ms - since >= log.settings.flush_ms:
+                self._try(log.flush)
+        if self._due("checkpoint", now_ms, settings.flush_offset_checkpoint_interval_ms):
+            self._try(partial(write_checkpoints, self._files, self._data_dir, logs))
+        if self._due("retention", now_ms, settings.retention_check_interval_ms):
+            for log in sound:
+                self._try(partial(retain, log, policies(), now_ms))
+                log.forget_producers(now_ms, settings.producer_id_expiration_ms)
+        for log in sound:
+            if log.doomed:
+                self._try(partial(remove_doomed, log, now_ms))
+        if compacting and self._due("cleaning", now_ms, settings.cleaner_backoff_ms):
+            self._try(partial(self.compact, logs, now_ms))
+
+    def _due(self, work: str, now_ms: int, interval_ms: int) -> bool:
+        if now_ms - self._last_done.setdefault(work, now_ms) < interval_ms:
+            return False
+        self._last_done[work] = now_ms
+        return True
+
+    def _try(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except (StorageError, OSError) as error:
+            logger.error("Upkeep of %s: %s", self._data_dir, error)
+
+    def compact(self, logs: Sequence[Log], now_ms: int) -> TopicPartition | None:
+        """Compact the log that needs it most; which one that was."""
+        parts = [
+            dirty_part(log, self.cleaned.get(log.partition, 0), now_ms)
+            for log in logs
+            if log.settings.compacted and log.failure is None and log.partition not in self._uncleanable
+        ]
+        chosen = max((part for part in parts if part.due), key=lambda part: (part.overdue, part.ratio), default=None)
+        if chosen is None:
+            return None
+        tp = chosen.log.partition
+        try:
+            self.cleaned[tp] = clean(chosen, now_ms, self._settings.cleaner_dedupe_buffer_size)
+        except CorruptMessage:
+            # Damage does not heal: the rest of the node's logs must not wait for it.
+            self._uncleanable.add(tp)
+            raise
+        write_offsets(self._files, f"{self._data_dir}/{CLEANER_POINTS}", self.cleaned)
+        return tp
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The partition has been removed: one of the same name begins from nothing."""
+        self.cleaned.pop(tp, None)
+        self._uncleanable.discard(tp)

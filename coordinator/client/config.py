@@ -21,6 +21,18 @@ def dotted(name: str) -> str:
     return name.replace("_", ".")
 
 
+ASSIGNED_THERE = "the coordinator assigns; group.remote.assignor asks for an assignor of its own"
+TIMED_THERE = "the coordinator's group.consumer settings decide it"
+CLASSIC_ONLY_WHY = {
+    "partition_assignment_strategy": ASSIGNED_THERE,
+    "partition_assignment_options": ASSIGNED_THERE,
+    "partition_assignment_deadline_ms": ASSIGNED_THERE,
+    "session_timeout_ms": TIMED_THERE,
+    "heartbeat_interval_ms": TIMED_THERE,
+}
+CLASSIC_ONLY = frozenset(CLASSIC_ONLY_WHY)
+
+
 class ClientConfig(BaseModel):
     """What every client understands."""
 
@@ -113,9 +125,15 @@ class GroupConfig(ClientConfig):
     partition_assignment_deadline_ms: int = Field(
         10_000, ge=1, le=INT_MAX, description="How long the assignor of a leader may think before its plan is replaced."
     )
-    group_protocol: Literal["classic"] = Field("classic", description="classic: JoinGroup and SyncGroup.")
+    group_protocol: Literal["classic", "consumer"] = Field(
+        "classic",
+        description="classic: the members assign (JoinGroup, SyncGroup). consumer: the coordinator (KIP-848).",
+    )
+    group_remote_assignor: str | None = Field(
+        None, description="With group.protocol=consumer: the coordinator's assignor to ask for; it has a default."
+    )
 
-    @field_validator("group_id", "group_instance_id")
+    @field_validator("group_id", "group_instance_id", "group_remote_assignor")
     @classmethod
     def _not_empty(cls, value: str | None) -> str | None:
         if value == "":
@@ -144,6 +162,20 @@ class GroupConfig(ClientConfig):
             )
         if self.group_instance_id is not None and self.group_id is None:
             raise ValueError("group.instance.id is set but group.id is not; a static member needs a group")
+        return self
+
+    @model_validator(mode="after")
+    def _check_protocol(self) -> Self:
+        """What belongs to one protocol means nothing in the other (as Kafka has it)."""
+        if self.group_protocol == "classic":
+            if self.group_remote_assignor is not None:
+                raise ValueError(
+                    "group.remote.assignor needs group.protocol=consumer; with classic the members assign "
+                    "by partition.assignment.strategy"
+                )
+            return self
+        for name in sorted(CLASSIC_ONLY & self.model_fields_set):
+            raise ValueError(f"{dotted(name)} cannot be set with group.protocol=consumer: {CLASSIC_ONLY_WHY[name]}")
         return self
 
 
@@ -193,19 +225,11 @@ class ConsumerConfig(GroupConfig):
         return self.group_id is not None and self.enable_auto_commit is not False
 
 
-NOT_HERE = {
-    "group.remote.assignor": "group.remote.assignor needs group.protocol=consumer; with classic the members assign "
-    "by partition.assignment.strategy",
-}
-
-
 def load(model: type[Model], properties: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Model:
     """Properties by dotted name or keyword, checked. ConfigError names each wrong one and what was expected."""
     known = {dotted(name): name for name in model.model_fields}
     given: dict[str, Any] = {}
     for name, value in [*(properties or {}).items(), *((dotted(word), value) for word, value in keywords.items())]:
-        if name in NOT_HERE:
-            raise ConfigError(NOT_HERE[name])
         if name not in known:
             raise ConfigError(unknown(name, known, model.kind))
         if name in given:

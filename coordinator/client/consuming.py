@@ -15,7 +15,7 @@ from assignors.registry import resolve_all
 from coordinator.client.catalog import Catalog, matching
 from coordinator.client.commits import Commits
 from coordinator.client.config import ConsumerConfig
-from coordinator.client.driver import Callback, MemberDriver, leaving
+from coordinator.client.driver import Callback, ClassicPart, ConsumerPart, MemberDriver, leaving
 from coordinator.client.errors import ClientError, IllegalState, NoOffset, Refused, UnknownTopic
 from coordinator.client.fetcher import Fetcher, PartitionState
 from coordinator.client.group_calls import GroupCalls
@@ -25,6 +25,7 @@ from coordinator.client.positions import Positions
 from coordinator.client.transport import Transport, now_ms
 from coordinator.client.types import FencingToken, GroupMetadata, Message, OffsetAndMetadata, TopicPartition
 from coordinator.member import events as ev
+from coordinator.member.consumer import Wish
 from coordinator.member.states import State
 from coordinator.member.subscription import Subscriber
 
@@ -101,7 +102,7 @@ class Consuming:
         self._topics = frozenset(topic for topic in topics if not topic.startswith("^"))
         names = await self._resolved_topics()
         if self.driver is not None:
-            self.driver.send(ev.SubscriptionChanged(names))
+            self.driver.send(ev.SubscriptionChanged(names, self._regex))
             return
         self.fetcher.start()
         self.last_poll_ms = now_ms()
@@ -113,18 +114,31 @@ class Consuming:
             self._background(self.commits.commit_now_and_then())
 
     def _make_driver(self, calls: GroupCalls, names: Iterable[str]) -> MemberDriver:
-        planner = Planner(
-            self.assignors,
-            self.catalog.fetch,
-            self._measure_lags,
-            self.config.partition_assignment_deadline_ms,
-            self.config.partition_assignment_options,
-        )
-        subscriber = Subscriber(names, self.assignors, self.config.client_rack)
-        return MemberDriver(self.transport, calls, self.config, subscriber, planner, self.wake)
+        part: ClassicPart | ConsumerPart
+        if self._server_assigns:
+            part = ConsumerPart(Wish(tuple(names), self._regex, self.config.group_remote_assignor or ""))
+        else:
+            planner = Planner(
+                self.assignors,
+                self.catalog.fetch,
+                self._measure_lags,
+                self.config.partition_assignment_deadline_ms,
+                self.config.partition_assignment_options,
+            )
+            part = ClassicPart(Subscriber(names, self.assignors, self.config.client_rack), planner)
+        return MemberDriver(self.transport, calls, self.config, part, self.wake)
+
+    @property
+    def _server_assigns(self) -> bool:
+        return self.config.group_protocol == "consumer"
+
+    @property
+    def _regex(self) -> str:
+        """The patterns as one expression that matches whole names, for the coordinator to resolve."""
+        return "|".join(f"(?:{pattern.pattern}).*" for pattern in self._patterns) if self._server_assigns else ""
 
     async def _resolved_topics(self) -> tuple[str, ...]:
-        if not self._patterns:
+        if not self._patterns or self._server_assigns:
             return tuple(sorted(self._topics))
         everything = await self.catalog.fetch_all(include_internal=not self.config.exclude_internal_topics)
         return tuple(sorted(self._topics | matching(self._patterns, everything)))
@@ -383,7 +397,7 @@ class Consuming:
         while self.driver is not None:
             await asyncio.sleep(self.config.metadata_max_age_ms / 1000)
             try:
-                if self._patterns:
+                if self._patterns and not self._server_assigns:
                     self.driver.send(ev.SubscriptionChanged(await self._resolved_topics()))
                 if self.driver.machine.is_leader:
                     self.driver.send(ev.TopicsChanged(await self.catalog.fetch_all()))

@@ -8,29 +8,29 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from uuid import uuid4
 
+from assignors.api import RebalanceProtocol
+from coordinator.client.classic_calls import LEAVE_PATIENCE_MS, ClassicCalls, code_of
 from coordinator.client.config import GroupConfig
+from coordinator.client.consumer_calls import ConsumerCalls
 from coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
 from coordinator.client.group_calls import GroupCalls
-from coordinator.client.methods import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from coordinator.client.planner import Planner
 from coordinator.client.transport import Transport, now_ms
 from coordinator.client.types import GroupMetadata, RebalanceEvent, TopicPartition
 from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member.classic import ClassicMember
+from coordinator.member.consumer import ConsumerMember, Wish
 from coordinator.member.states import State
 from coordinator.member.subscription import Subscriber
-from coordinator.member.types import GroupMember, Leaving, MemberSettings
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.member.types import Leaving, MemberSettings
 
 log = logging.getLogger("muster.client")
 
-JOIN_MARGIN_MS = 5_000
-"""A parked join is answered by the coordinator's own timers; the client waits a little longer than those."""
-LEAVE_PATIENCE_MS = 5_000
 BACKOFF_JITTER = 0.2
 
 
@@ -44,6 +44,36 @@ class Callback:
     token: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class ClassicPart:
+    """A member that joins and syncs, and makes the plan when it leads."""
+
+    subscriber: Subscriber
+    planner: Planner
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPart:
+    """A member whose coordinator makes the plan (KIP-848)."""
+
+    wish: Wish
+
+
+class Machine(Protocol):
+    """What the driver and its owner know of a member, whichever protocol it speaks."""
+
+    state: State
+    member_id: str
+    generation: int
+    is_leader: bool
+    owned: set[tuple[str, int]]
+
+    @property
+    def awaited_release(self) -> int | None: ...
+
+    def step(self, event: Any, now_ms: int) -> list[act.Action]: ...
+
+
 class MemberDriver:
     """One member of one group on the running loop. `wake` is called whenever the owner should look."""
 
@@ -52,22 +82,27 @@ class MemberDriver:
         transport: Transport,
         calls: GroupCalls,
         config: GroupConfig,
-        subscriber: Subscriber,
-        planner: Planner,
+        part: ClassicPart | ConsumerPart,
         wake: Callable[[], None],
     ) -> None:
         self.callbacks: deque[Callback] = deque()
         self.failure: Exception | None = None
         self.trouble: Exception | None = None
         """To be raised once; the member goes on trying."""
-        self._transport = transport
         self._calls = calls
         self._config = config
-        self._subscriber = subscriber
-        self._planner = planner
         self._wake_owner = wake
         self.settings = member_settings(config)
-        self.machine = ClassicMember(self.settings, subscriber)
+        self._classic = ClassicCalls(transport, calls, self.settings)
+        self._consumer = ConsumerCalls(transport, calls, self.settings, config.client_rack)
+        self._planner: Planner | None = None
+        if isinstance(part, ClassicPart):
+            self.machine: Machine = ClassicMember(self.settings, part.subscriber)
+            self._planner = part.planner
+            self._protocol = part.subscriber.protocol.value
+        else:
+            self.machine = ConsumerMember(self.settings, str(uuid4()), part.wish)
+            self._protocol = RebalanceProtocol.COOPERATIVE.value
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._plan_task: asyncio.Task[None] | None = None
         self._leave_task: asyncio.Task[None] | None = None
@@ -81,7 +116,7 @@ class MemberDriver:
             self.settings.group_id, machine.generation, machine.member_id, self.settings.group_instance_id
         )
 
-    def send(self, event: ev.Event) -> None:
+    def send(self, event: ev.Event | ev.ConsumerEvent) -> None:
         """Step the machine and start what it asks for."""
         for action in self.machine.step(event, now_ms()):
             self._perform(action)
@@ -131,14 +166,14 @@ class MemberDriver:
         match action:
             case act.FindCoordinator():
                 self._ask(action.token, self._find(action))
-            case act.SendJoin():
-                self._ask(action.token, self._join(action))
-            case act.SendSync():
-                self._ask(action.token, self._sync(action))
-            case act.SendHeartbeat():
-                self._ask(action.token, self._heartbeat(action))
+            case act.SendJoin() | act.SendSync() | act.SendHeartbeat():
+                self._ask(action.token, self._classic.ask(action))
+            case act.SendConsumerHeartbeat():
+                self._ask(action.token, self._consumer.heartbeat(action))
             case act.SendLeave():
-                self._leave_task = asyncio.create_task(self._leave(action))
+                self._leave_task = asyncio.create_task(self._classic.leave(action))
+            case act.LeaveConsumerGroup():
+                self._leave_task = asyncio.create_task(self._consumer.leave(action))
             case act.Abandon():
                 if task := self._tasks.pop(action.token, None):
                     task.cancel()
@@ -173,7 +208,7 @@ class MemberDriver:
             action.detail,
             action.rebalance_number,
             action.generation if isinstance(action, act.Assign) else self.machine.generation,
-            self._subscriber.protocol.value,
+            self._protocol,
             time.time_ns() // 1_000_000 + deadline_ms - now_ms(),
             tuple(TopicPartition(*tp) for tp in sorted(self.machine.owned)),
         )
@@ -192,8 +227,9 @@ class MemberDriver:
 
     # Calls
 
-    def _ask(self, token: int, work: Awaitable[ev.Event]) -> None:
+    def _ask(self, token: int, work: Awaitable[ev.Event | ev.ConsumerEvent]) -> None:
         async def asking() -> None:
+            answer: ev.Event | ev.ConsumerEvent
             try:
                 answer = await work
             except Unreachable as error:
@@ -229,74 +265,8 @@ class MemberDriver:
         await self._calls.coordinator()
         return ev.CoordinatorFound(action.token)
 
-    async def _join(self, action: act.SendJoin) -> ev.Event:
-        answer = await self._transport.call(
-            JOIN_GROUP,
-            join_request(self.settings, action),
-            doing=f"joining group {self.settings.group_id!r}",
-            address=await self._calls.coordinator(),
-            timeout_ms=self._parked_patience_ms,
-        )
-        return join_answered(action.token, answer)
-
-    @property
-    def _parked_patience_ms(self) -> int:
-        return max(self._config.request_timeout_ms, self.settings.rebalance_timeout_ms + JOIN_MARGIN_MS)
-
-    async def _sync(self, action: act.SendSync) -> ev.Event:
-        request = pb.SyncGroupRequest(
-            group_id=self.settings.group_id,
-            generation_id=action.generation,
-            member_id=action.member_id,
-            group_instance_id=self.settings.group_instance_id,
-            protocol_type=self.settings.protocol_type,
-            protocol_name=action.protocol_name,
-            assignments=[pb.SyncGroupAssignment(member_id=m, assignment=blob) for m, blob in action.assignments],
-            snapshot=action.snapshot,
-        )
-        answer = await self._transport.call(
-            SYNC_GROUP,
-            request,
-            doing=f"waiting for a share of group {self.settings.group_id!r}",
-            address=await self._calls.coordinator(),
-            timeout_ms=self._parked_patience_ms,
-        )
-        return ev.SyncAnswered(action.token, code_of(answer.error_code), answer.error_message, answer.assignment)
-
-    async def _heartbeat(self, action: act.SendHeartbeat) -> ev.Event:
-        request = pb.HeartbeatRequest(
-            group_id=self.settings.group_id,
-            generation_id=action.generation,
-            member_id=action.member_id,
-            group_instance_id=self.settings.group_instance_id,
-        )
-        answer = await self._transport.call(
-            HEARTBEAT,
-            request,
-            doing=f"heartbeat to group {self.settings.group_id!r}",
-            address=await self._calls.coordinator(),
-            timeout_ms=min(self._config.request_timeout_ms, self.settings.session_timeout_ms),
-        )
-        return ev.HeartbeatAnswered(action.token, code_of(answer.error_code), answer.error_message)
-
-    async def _leave(self, action: act.SendLeave) -> None:
-        request = pb.LeaveGroupRequest(group_id=self.settings.group_id)
-        request.members.add(
-            member_id=action.member_id, group_instance_id=self.settings.group_instance_id, reason=action.reason
-        )
-        try:
-            await self._transport.call(
-                LEAVE_GROUP,
-                request,
-                doing=f"leaving group {self.settings.group_id!r}",
-                address=await self._calls.coordinator(),
-                timeout_ms=LEAVE_PATIENCE_MS,
-            )
-        except ClientError as error:
-            # The group notices after the session timeout; there is nothing better to do here.
-            log.warning("%s", error)
-
     async def _plan(self, action: act.Plan) -> None:
+        assert self._planner is not None, "only a classic member plans"
         try:
             answer: ev.Event = await self._planner.plan(action)
         except ClientError as error:
@@ -313,10 +283,6 @@ class MemberDriver:
         self._wake_owner()
 
 
-KNOWN_CODES = frozenset(int(code) for code in ErrorCode)
-KNOWN_CAUSES = frozenset(int(cause) for cause in Cause)
-
-
 def member_settings(config: GroupConfig) -> MemberSettings:
     assert config.group_id is not None, "a member needs a group; its owner has checked"
     return MemberSettings(
@@ -329,53 +295,6 @@ def member_settings(config: GroupConfig) -> MemberSettings:
         retry_backoff_ms=config.retry_backoff_ms,
         retry_backoff_max_ms=max(config.retry_backoff_max_ms, config.retry_backoff_ms),
     )
-
-
-def join_request(settings: MemberSettings, action: act.SendJoin) -> pb.JoinGroupRequest:
-    return pb.JoinGroupRequest(
-        group_id=settings.group_id,
-        session_timeout_ms=settings.session_timeout_ms,
-        rebalance_timeout_ms=settings.rebalance_timeout_ms,
-        member_id=action.member_id,
-        group_instance_id=settings.group_instance_id,
-        protocol_type=settings.protocol_type,
-        protocols=[pb.JoinGroupProtocol(name=p.name, metadata=p.metadata) for p in action.protocols],
-        reason=action.reason,
-        client_id=settings.client_id,
-    )
-
-
-def join_answered(token: int, answer: pb.JoinGroupResponse) -> ev.JoinAnswered:
-    return ev.JoinAnswered(
-        token,
-        code_of(answer.error_code),
-        answer.error_message,
-        answer.generation_id,
-        answer.protocol_type if answer.HasField("protocol_type") else None,
-        answer.protocol_name if answer.HasField("protocol_name") else None,
-        answer.leader,
-        answer.skip_assignment,
-        answer.member_id,
-        tuple(read_member(member) for member in answer.members),
-        cause_of(answer.cause),
-        answer.cause_detail,
-        answer.rebalance_number,
-    )
-
-
-def read_member(member: pb.JoinGroupMember) -> GroupMember:
-    instance = member.group_instance_id if member.HasField("group_instance_id") else None
-    return GroupMember(member.member_id, instance, member.metadata)
-
-
-def code_of(number: int) -> ErrorCode:
-    """A number this client does not know yet is treated as the general failure."""
-    return ErrorCode(number) if number in KNOWN_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def cause_of(number: int) -> Cause:
-    """A cause of a newer coordinator is told as none in particular; its detail still says it."""
-    return Cause(number) if number in KNOWN_CAUSES else Cause.UNSPECIFIED
 
 
 def leaving(leave: bool | str) -> Leaving:

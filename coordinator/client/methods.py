@@ -34,6 +34,13 @@ FIND_COORDINATOR = Method(GROUP + "FindCoordinator", group_pb.FindCoordinatorReq
 JOIN_GROUP = Method(GROUP + "JoinGroup", group_pb.JoinGroupRequest, group_pb.JoinGroupResponse, False)
 SYNC_GROUP = Method(GROUP + "SyncGroup", group_pb.SyncGroupRequest, group_pb.SyncGroupResponse, False)
 HEARTBEAT = Method(GROUP + "Heartbeat", group_pb.HeartbeatRequest, group_pb.HeartbeatResponse)
+# After a lost answer the member says everything, which the coordinator can tell from a stale heartbeat.
+CONSUMER_GROUP_HEARTBEAT = Method(
+    GROUP + "ConsumerGroupHeartbeat",
+    group_pb.ConsumerGroupHeartbeatRequest,
+    group_pb.ConsumerGroupHeartbeatResponse,
+    False,
+)
 LEAVE_GROUP = Method(GROUP + "LeaveGroup", group_pb.LeaveGroupRequest, group_pb.LeaveGroupResponse)
 OFFSET_COMMIT = Method(GROUP + "OffsetCommit", group_pb.OffsetCommitRequest, group_pb.OffsetCommitResponse)
 OFFSET_FETCH = Method(GROUP + "OffsetFetch", group_pb.OffsetFetchRequest, group_pb.OffsetFetchResponse)

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from assignors.registry import resolve_all
 from coordinator.client.catalog import Catalog
 from coordinator.client.config import WorkerConfig
-from coordinator.client.driver import Callback, MemberDriver, leaving
+from coordinator.client.driver import Callback, ClassicPart, ConsumerPart, MemberDriver, leaving
 from coordinator.client.errors import ConfigError, IllegalState
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.planner import Planner
 from coordinator.client.transport import Transport
 from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
 from coordinator.member import events as ev
+from coordinator.member.consumer import Wish
 from coordinator.member.subscription import Subscriber
 
 MAX_RESOURCES = 10_000
@@ -44,10 +45,23 @@ class Working:
             raise IllegalState("a worker joins with topics or with resources: give exactly one of the two")
         if len(topics) + len(resources) > MAX_RESOURCES:
             raise IllegalState(f"{len(topics) + len(resources)} names are too many; at most {MAX_RESOURCES} fit")
+        if resources and self.config.group_protocol == "consumer":
+            raise IllegalState(
+                "named resources need group.protocol=classic; with consumer there are only topics"
+            )
         names = tuple(topics or resources)
         if self.driver is not None:
             self.driver.send(ev.SubscriptionChanged(names))
             return
+        part = self._part(names, topics)
+        self.driver = MemberDriver(self.transport, self.calls, self.config, part, self._wakeup.set)
+        self.driver.send(ev.Start())
+        if topics:
+            self._watching = asyncio.create_task(self._watch_topics(self.driver))
+
+    def _part(self, names: tuple[str, ...], topics: Sequence[str]) -> ClassicPart | ConsumerPart:
+        if self.config.group_protocol == "consumer":
+            return ConsumerPart(Wish(tuple(sorted(set(names))), "", self.config.group_remote_assignor or ""))
         planner = Planner(
             self.assignors,
             self.catalog.fetch if topics else count_resources,
@@ -55,11 +69,7 @@ class Working:
             self.config.partition_assignment_deadline_ms,
             self.config.partition_assignment_options,
         )
-        subscriber = Subscriber(names, self.assignors, self.config.client_rack)
-        self.driver = MemberDriver(self.transport, self.calls, self.config, subscriber, planner, self._wakeup.set)
-        self.driver.send(ev.Start())
-        if topics:
-            self._watching = asyncio.create_task(self._watch_topics(self.driver))
+        return ClassicPart(Subscriber(names, self.assignors, self.config.client_rack), planner)
 
     async def next_callback(self, timeout_s: float | None) -> Callback | None:
         """What came or went next; None when nothing did in time. Raises when the membership is over."""

@@ -106,6 +106,17 @@ class ConsumerDescribeReply:
 
 
 @dataclass(frozen=True, slots=True)
+class PushReply:
+    """What a heartbeat would hear. Code NONE without `consumer` means: nothing after all."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    consumer: ConsumerHeartbeatReply | None = None
+    crossed: bool = False
+    """The heartbeat was left aside: what it did not know yet is on its way, and will be acknowledged by another."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemberReply:
     member_id: str
     group_instance_id: str | None
@@ -214,6 +225,7 @@ Reply: TypeAlias = (
     JoinReply
     | SyncReply
     | HeartbeatReply
+    | PushReply
     | LeaveReply
     | OffsetCommitReply
     | OffsetFetchReply

@@ -88,6 +88,47 @@ class ConsumerHeartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Listen:
+    """A member's session stream asks to be told, once, what a heartbeat of this generation (or epoch) would hear.
+
+    Answered as soon as that is something new; at most one of each member is parked.
+    """
+
+    request_id: RequestId
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    consumer: bool = False
+    """Whether the member speaks KIP-848: then `generation` is its member epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHeartbeat:
+    """A KIP-848 heartbeat that came up a session stream on which the Listen `listening` is open, if any.
+
+    When that has been answered, the heartbeat was sent before its sender could know, under an epoch that may be over.
+    """
+
+    request_id: RequestId
+    heartbeat: ConsumerHeartbeat
+    listening: RequestId | None = None
+
+    @property
+    def group_id(self) -> str:
+        return self.heartbeat.group_id
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLost:
+    """A member's session stream broke: unless it is heard of again, its session ends after `grace_ms` at the latest."""
+
+    group_id: str
+    member_id: str
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeaveGroup:
     request_id: RequestId
     group_id: str
@@ -235,6 +276,8 @@ Request: TypeAlias = (
     JoinGroup
     | SyncGroup
     | Heartbeat
+    | Listen
+    | SessionHeartbeat
     | LeaveGroup
     | OffsetCommit
     | OffsetFetch
@@ -244,4 +287,4 @@ Request: TypeAlias = (
     | DeleteGroup
     | ExplainGroup
 )
-Event: TypeAlias = Request | Forget | TimerFired | TopicsChanged | Loaded | Unload
+Event: TypeAlias = Request | Forget | StreamLost | TimerFired | TopicsChanged | Loaded | Unload

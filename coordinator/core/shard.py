@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core import describe, offsets
+from coordinator.core import describe, offsets, push
 from coordinator.core.classic import join, leave, lifecycle, liveness, rebalance, sync
 from coordinator.core.classic.checks import group_id_given
 from coordinator.core.classic.group import ClassicGroup
@@ -19,10 +19,12 @@ from coordinator.core.effects import (
     OffsetCommitReply,
     OffsetDeleteReply,
     OffsetFetchReply,
+    PushReply,
     Reply,
     SyncReply,
 )
 from coordinator.core.events import (
+    ConsumerHeartbeat,
     DeleteGroup,
     DescribeGroup,
     Event,
@@ -31,12 +33,15 @@ from coordinator.core.events import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    Listen,
     ListGroups,
     Loaded,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
     Request,
+    SessionHeartbeat,
+    StreamLost,
     SyncGroup,
     TimerFired,
     TopicsChanged,
@@ -83,6 +88,7 @@ class Shard:
             HANDLERS[type(event)](event, step)
         except CoordinatorError as refusal:
             return refused(event, refusal)
+        push.tell_listeners(hear, step)
         return step.out
 
 
@@ -115,12 +121,25 @@ def on_heartbeat(event: Heartbeat, step: Step) -> None:
     liveness.heartbeat(known_group(event.group_id, step), event, step)
 
 
+def hear(event: Heartbeat | ConsumerHeartbeat, step: Step) -> None:
+    HANDLERS[type(event)](event, step)
+
+
+def on_listen(event: Listen, step: Step) -> None:
+    push.listen(event, hear, step)
+
+
+def on_session_heartbeat(event: SessionHeartbeat, step: Step) -> None:
+    push.session_heartbeat(event, hear, step)
+
+
 def on_sync(event: SyncGroup, step: Step) -> None:
     sync.sync_group(known_group(event.group_id, step), event, step)
 
 
 def on_forget(event: Forget, step: Step) -> None:
     """Its client is gone. The member lives on until its session ends: one that had joined still counts as joined."""
+    push.forget(event.group_id, event.request_id, step)
     group = step.state.groups.get(event.group_id)
     for member in group.members.values() if group else ():
         if group is not None and member.sync_request == event.request_id:
@@ -168,6 +187,7 @@ def on_loaded(event: Loaded, step: Step) -> None:
 
 def on_unload(event: Unload, step: Step) -> None:
     lifecycle.unload(step)
+    push.unload(step)
 
 
 HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
@@ -182,6 +202,9 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     ListGroups: describe.list_groups,
     DeleteGroup: lifecycle.delete_group,
     ExplainGroup: describe.explain_group,
+    Listen: on_listen,
+    SessionHeartbeat: on_session_heartbeat,
+    StreamLost: push.stream_lost,
     Forget: on_forget,
     TimerFired: on_timer,
     TopicsChanged: on_topics,
@@ -191,6 +214,8 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
 
 REPLIES: dict[type[Any], Callable[[ErrorCode, str], Reply]] = {
     Heartbeat: HeartbeatReply,
+    Listen: PushReply,
+    SessionHeartbeat: PushReply,
     OffsetCommit: OffsetCommitReply,
     OffsetFetch: OffsetFetchReply,
     SyncGroup: SyncReply,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.effects import Effects, GroupChanged, Reply
+from coordinator.core.events import Listen
 from coordinator.core.ledger import Ledger
 from coordinator.core.records import (
     DelayForgotten,
@@ -36,6 +37,8 @@ class ShardState:
     catalog_known: bool = False
     """Whether `partitions` has been told: without it, no topic can be called deleted."""
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
+    listeners: dict[str, dict[str, Listen]] = field(default_factory=dict)
+    """group -> member -> its session stream's question"""
 
 
 @dataclass(slots=True)
@@ -45,6 +48,8 @@ class Step:
     state: ShardState
     now_ms: int
     out: Effects = field(default_factory=Effects)
+    on_behalf: bool = False
+    """The coordinator asks itself what a heartbeat would be told: nobody has proved to be alive."""
 
     @property
     def limits(self) -> Limits:
@@ -59,6 +64,8 @@ class Step:
 
     def arm(self, key: TimerKey, after_ms: int) -> None:
         """Fire `key` that many milliseconds from now; arming again replaces."""
+        if self.on_behalf and key[0] == "session" and key in self.state.deadlines:
+            return
         at_ms = self.now_ms + after_ms
         self.state.deadlines[key] = at_ms
         self.out.set_timer(key, at_ms)

@@ -39,6 +39,28 @@ class SendHeartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class SendConsumerHeartbeat:
+    """ConsumerGroupHeartbeat; epoch 0 joins. None (and timeout -1) stands for what has not changed since last time."""
+
+    token: int
+    member_id: str
+    epoch: int
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveConsumerGroup:
+    """Nobody waits for the answer. Epoch -1 is for good, -2 for a while (a static member)."""
+
+    member_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendLeave:
     """Nobody waits for the answer."""
 
@@ -123,7 +145,9 @@ Action: TypeAlias = (
     | SendJoin
     | SendSync
     | SendHeartbeat
+    | SendConsumerHeartbeat
     | SendLeave
+    | LeaveConsumerGroup
     | Abandon
     | Plan
     | Revoke

@@ -87,7 +87,7 @@ class ClassicMember:
             case ev.Planned() | ev.PlanFailed():
                 if self.state is State.PLANNING and event.generation == self.generation:
                     self._planned(event)
-            case ev.CommitRefused():
+            case ev.CommitRefused() | ev.Pushed():
                 # While a join is parked its answer is the newer word: the group may have moved on with this member.
                 if event.generation == self.generation and RequestKind.JOIN not in self._requests:
                     self._hear(event.code, event.message)

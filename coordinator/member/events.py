@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
-from coordinator.member.types import GroupMember, Leaving
+from coordinator.member.types import GroupMember, Leaving, Partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,34 @@ class HeartbeatAnswered:
     token: int
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatAnswered:
+    """`assignment` None means: as before. An empty one means: nothing."""
+
+    token: int
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    epoch: int = -1
+    heartbeat_interval_ms: int = 0
+    assignment: Partitions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a heartbeat under `generation` would be told, said without being asked: a session stream is open."""
+
+    code: ErrorCode
+    message: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPushed:
+    """The same for a member of a KIP-848 group; `answer.token` means nothing."""
+
+    answer: ConsumerHeartbeatAnswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +131,10 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionChanged:
+    """`regex` is for the coordinator to resolve, which only KIP-848 knows; empty for none."""
+
     topics: tuple[str, ...]
+    regex: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +158,10 @@ class Close:
 
 
 Answer: TypeAlias = CoordinatorFound | JoinAnswered | SyncAnswered | HeartbeatAnswered | RequestFailed | Revoked
-Event: TypeAlias = (
-    Answer
-    | Start
-    | CommitRefused
-    | Planned
-    | PlanFailed
-    | TopicsChanged
-    | SubscriptionChanged
-    | PollExpired
-    | Polled
-    | Tick
-    | Close
+Told: TypeAlias = Start | CommitRefused | TopicsChanged | SubscriptionChanged | PollExpired | Polled | Tick | Close
+"""What happens to every kind of member."""
+
+Event: TypeAlias = Answer | Told | Planned | PlanFailed | Pushed
+ConsumerEvent: TypeAlias = (
+    Told | CoordinatorFound | ConsumerHeartbeatAnswered | RequestFailed | Revoked | ConsumerPushed
 )

@@ -12,6 +12,8 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.JoinGroup: effects.JoinReply,
     events.SyncGroup: effects.SyncReply,
     events.Heartbeat: effects.HeartbeatReply,
+    events.Listen: effects.PushReply,
+    events.SessionHeartbeat: effects.PushReply,
     events.LeaveGroup: effects.LeaveReply,
     events.OffsetCommit: effects.OffsetCommitReply,
     events.OffsetFetch: effects.OffsetFetchReply,

@@ -211,6 +211,28 @@ class Stage:
             )
         )
 
+    def do_listen(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """The client's session stream asks to be told what its next heartbeat would hear."""
+        group, name, *rest = words
+        options = pairs(rest)
+        client = self.client(group, name)
+        yield from self.asked(
+            events.Listen(
+                self.request("listen", client),
+                group,
+                options.get("id", client.member_id),
+                instance_from(options, client),
+                int(options.get("generation", client.generation)),
+            )
+        )
+
+    def do_stream_lost(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """stream-lost GROUP NAME grace=TIME: the client's session stream breaks."""
+        group, name, *rest = words
+        yield from self.do_forget([group, name], [])
+        grace_ms = milliseconds(pairs(rest)["grace"])
+        yield from self.step(events.StreamLost(group, self.client(group, name).member_id, grace_ms))
+
     def do_leave(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """leave GROUP NAME... [reason=..] [by=OPERATOR]; NAME@INSTANCE names the instance too, @INSTANCE only that."""
         group, *rest = words

@@ -40,7 +40,8 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
 
 
 def renew_session(group: ClassicGroup, member: Member, step: Step) -> None:
-    member.last_seen_ms = step.now_ms
+    if not step.on_behalf:
+        member.last_seen_ms = step.now_ms
     step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
 

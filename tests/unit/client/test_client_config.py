@@ -3,13 +3,11 @@
 import pytest
 
 from coordinator.client.config import (
-    NOT_HERE,
     ClientConfig,
     ConsumerConfig,
     GroupConfig,
     ProducerConfig,
     WorkerConfig,
-    dotted,
     load,
 )
 from coordinator.client.errors import ConfigError
@@ -84,13 +82,31 @@ def test_a_property_given_twice_is_refused() -> None:
         ({"group.instance.id": "i"}, r"a static member needs a group"),
         ({"enable.auto.commit": True}, r"needs a group\.id"),
         ({"heartbeat.interval.ms": 5_000, "session.timeout.ms": 5_000}, r"must be less than session\.timeout\.ms"),
-        ({"group.protocol": "consumer"}, r"group\.protocol='consumer'.*'classic'"),
+        ({"group.protocol": "zookeeper"}, r"group\.protocol='zookeeper'.*'classic' or 'consumer'"),
         ({"group.remote.assignor": "uniform"}, r"group\.remote\.assignor needs group\.protocol=consumer"),
+        (
+            {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
+            r"partition\.assignment\.strategy cannot be set with group\.protocol=consumer: the coordinator assigns",
+        ),
+        (
+            {"group.protocol": "consumer", "session.timeout.ms": 30_000},
+            r"session\.timeout\.ms cannot be set with group\.protocol=consumer: .* group\.consumer settings",
+        ),
+        (
+            {"group.protocol": "consumer", "heartbeat.interval.ms": 1_000},
+            r"heartbeat\.interval\.ms cannot be set with group\.protocol=consumer",
+        ),
+        ({"group.protocol": "consumer", "group.remote.assignor": ""}, r"group\.remote\.assignor=''"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_was_expected(properties: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         consumer(properties)
+
+
+def test_the_coordinator_may_be_asked_for_an_assignor() -> None:
+    config = consumer({"group.id": "g", "group.protocol": "consumer", "group.remote.assignor": "uniform"})
+    assert (config.group_protocol, config.group_remote_assignor) == ("consumer", "uniform")
 
 
 def test_options_of_assignors_are_an_object_or_its_json() -> None:
@@ -120,4 +136,3 @@ def test_every_property_has_a_sentence_and_a_name_of_its_own(model: type[ClientC
     for name, field in model.model_fields.items():
         assert field.description, name
         assert field.description.endswith("."), name
-        assert dotted(name) not in NOT_HERE

@@ -12,8 +12,9 @@ import pytest
 
 import coordinator.client
 from coordinator.client import aio
+from coordinator.client.classic_calls import cause_of, code_of
 from coordinator.client.config import ClientConfig
-from coordinator.client.driver import Callback, cause_of, code_of, leaving
+from coordinator.client.driver import Callback, leaving
 from coordinator.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
 from coordinator.client.listener import Listener
 from coordinator.client.loop import shared_loop

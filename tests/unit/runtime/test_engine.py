@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, get_args
 
 import pytest
 
-from coordinator.core import events
+from coordinator.core import effects, events
 from coordinator.core.effects import HeartbeatReply, JoinReply, OffsetCommitReply, Reply
 from coordinator.core.events import Event, Forget, Heartbeat, Loaded, TimerFired, TopicsChanged, Unload
 from coordinator.core.types import Cause, Limits
@@ -565,6 +565,8 @@ def example(kind: type[events.Request]) -> events.Request:
         events.JoinGroup: join(1),
         events.SyncGroup: events.SyncGroup(1, "g", "m", None, 1, None, None, ()),
         events.Heartbeat: heartbeat(1),
+        events.Listen: events.Listen(1, "g", "a", None, 1),
+        events.SessionHeartbeat: events.SessionHeartbeat(1, events.ConsumerHeartbeat(2, "g", "a", 1)),
         events.LeaveGroup: events.LeaveGroup(1, "g", ()),
         events.OffsetCommit: commit(1, 10),
         events.OffsetFetch: fetch(1),
@@ -579,7 +581,9 @@ def example(kind: type[events.Request]) -> events.Request:
 
 def test_every_request_has_a_reply_type() -> None:
     assert set(REPLY_TYPES) == set(get_args(events.Request))
-    for request, reply in REPLY_TYPES.items():
+    pushed = {events.Listen, events.SessionHeartbeat}
+    assert {REPLY_TYPES[request] for request in pushed} == {effects.PushReply}
+    for request, reply in ((request, reply) for request, reply in REPLY_TYPES.items() if request not in pushed):
         assert reply.__name__.removesuffix("Reply") == request.__name__.removesuffix("Group").removesuffix("Groups")
 
 

@@ -1,0 +1,56 @@
+"""What a KIP-848 member tells of itself, and how little of it a heartbeat has to carry."""
+
+from dataclasses import dataclass
+
+from coordinator.member import actions as act
+from coordinator.member.types import Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the member wants: topics by name, by a regular expression, or both; empty texts mean none."""
+
+    topics: tuple[str, ...] = ()
+    regex: str = ""
+    server_assignor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything one heartbeat can say."""
+
+    wish: Wish
+    owned: Partitions
+
+
+def heartbeat(
+    token: int, member_id: str, epoch: int, news: tuple[Report | None, Report], rebalance_timeout_ms: int
+) -> act.SendConsumerHeartbeat:
+    """`news` is what was said before, None for nothing, and what is to be said: only the difference is sent.
+
+    >>> one, two = Report(Wish(("t",)), ()), Report(Wish(("t",)), (("t", 0),))
+    >>> heartbeat(1, "m", 0, (None, one), 9).topics, heartbeat(2, "m", 5, (one, two), 9).topics
+    (('t',), None)
+    """
+    said, report = news
+    if said is None:
+        wish = report.wish
+        return act.SendConsumerHeartbeat(
+            token,
+            member_id,
+            epoch,
+            rebalance_timeout_ms,
+            wish.topics,
+            wish.regex or None,
+            wish.server_assignor or None,
+            report.owned,
+        )
+    return act.SendConsumerHeartbeat(
+        token,
+        member_id,
+        epoch,
+        topics=report.wish.topics if report.wish.topics != said.wish.topics else None,
+        # An empty expression takes the earlier one back.
+        regex=report.wish.regex if report.wish.regex != said.wish.regex else None,
+        owned=report.owned if report.owned != said.owned else None,
+    )

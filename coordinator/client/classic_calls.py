@@ -120,6 +120,8 @@ def sync_request(settings: MemberSettings, action: act.SendSync) -> pb.SyncGroup
         protocol_name=action.protocol_name,
         assignments=[pb.SyncGroupAssignment(member_id=m, assignment=blob) for m, blob in action.assignments],
         snapshot=action.snapshot,
+        leader_state=action.leader_state,
+        scheduled_delay_ms=action.scheduled_delay_ms,
     )
 
 
@@ -147,6 +149,8 @@ def join_answered(token: int, answer: pb.JoinGroupResponse) -> ev.JoinAnswered:
         cause_of(answer.cause),
         answer.cause_detail,
         answer.rebalance_number,
+        answer.leader_state,
+        answer.scheduled_delay_ms if answer.HasField("scheduled_delay_ms") else None,
     )
 
 

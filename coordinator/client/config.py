@@ -182,6 +182,12 @@ class GroupConfig(ClientConfig):
 class WorkerConfig(GroupConfig):
     """A worker owns partitions or named resources and reads no log."""
 
+    scheduled_rebalance_max_delay_ms: int = Field(
+        300_000, ge=0, le=INT_MAX, description="How long named resources wait for a worker that went; 0: not at all."
+    )
+    scheduled_rebalance_delay_survives_leader: bool = Field(
+        True, description="Whether the wait goes on when the leader goes; false forgets it, as Kafka Connect does."
+    )
     partition_assignment_strategy: str = Field(
         "cooperative-sticky", description="Assignors by name, Kafka class, entry point or module:Class."
     )

@@ -17,7 +17,7 @@ from coordinator.client.config import GroupConfig
 from coordinator.client.consumer_calls import ConsumerCalls
 from coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
 from coordinator.client.group_calls import GroupCalls
-from coordinator.client.planner import Planner
+from coordinator.client.planner import Plans
 from coordinator.client.transport import Transport, now_ms
 from coordinator.client.types import GroupMetadata, RebalanceEvent, TopicPartition
 from coordinator.core.types import Cause
@@ -49,7 +49,7 @@ class ClassicPart:
     """A member that joins and syncs, and makes the plan when it leads."""
 
     subscriber: Subscriber
-    planner: Planner
+    planner: Plans
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class MemberDriver:
         self.settings = member_settings(config)
         self._classic = ClassicCalls(transport, calls, self.settings)
         self._consumer = ConsumerCalls(transport, calls, self.settings, config.client_rack)
-        self._planner: Planner | None = None
+        self._planner: Plans | None = None
         if isinstance(part, ClassicPart):
             self.machine: Machine = ClassicMember(self.settings, part.subscriber)
             self._planner = part.planner

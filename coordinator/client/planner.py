@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from assignors.api import Assignment, Assignor, AssignorError, JsonValue, Member, Plan, RebalanceProtocol, Snapshot
 from assignors.range import RangeAssignor
@@ -27,6 +28,12 @@ INLINE_PARTITIONS = 500
 
 CountTopics = Callable[[Iterable[str]], Awaitable[Mapping[str, int]]]
 MeasureLags = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
+
+
+class Plans(Protocol):
+    """Whoever makes the plans of a member that leads."""
+
+    async def plan(self, asked: act.Plan) -> ev.Planned: ...
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
+from assignors.api import RebalanceProtocol
 from assignors.registry import resolve_all
 from coordinator.client.catalog import Catalog
 from coordinator.client.config import WorkerConfig
@@ -12,7 +13,9 @@ from coordinator.client.group_calls import GroupCalls
 from coordinator.client.planner import Planner
 from coordinator.client.transport import Transport
 from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
+from coordinator.client.worker_delayed import DelayedPlanner
 from coordinator.member import events as ev
+from coordinator.member.connect_member import DelayedSubscriber
 from coordinator.member.consumer import Wish
 from coordinator.member.subscription import Subscriber
 
@@ -69,7 +72,11 @@ class Working:
             self.config.partition_assignment_deadline_ms,
             self.config.partition_assignment_options,
         )
-        return ClassicPart(Subscriber(names, self.assignors, self.config.client_rack), planner)
+        subscriber = Subscriber(names, self.assignors, self.config.client_rack)
+        if topics or subscriber.protocol is RebalanceProtocol.EAGER:
+            return ClassicPart(subscriber, planner)
+        delayed = DelayedSubscriber(names, self.assignors, self.config.client_rack)
+        return ClassicPart(delayed, DelayedPlanner(planner, self.config))
 
     async def next_callback(self, timeout_s: float | None) -> Callback | None:
         """What came or went next; None when nothing did in time. Raises when the membership is over."""

@@ -29,6 +29,8 @@ class SendSync:
     protocol_name: str | None
     assignments: tuple[tuple[str, bytes], ...] = ()
     snapshot: bytes = b""
+    leader_state: str = ""
+    scheduled_delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,12 @@ class Plan:
     generation: int
     protocol_name: str
     members: tuple[GroupMember, ...]
+    completed_generation: int = -1
+    """The last one in which this member took its share."""
+    leader_state: str = ""
+    """What the leader before it knew (KIP-415)."""
+    scheduled_delay_ms: int | None = None
+    """How much is left of the delay that was running then; None: none was."""
 
 
 @dataclass(frozen=True, slots=True)

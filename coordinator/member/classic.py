@@ -28,6 +28,9 @@ from coordinator.member.watch import TopicWatch
 
 __all__ = ["ClassicMember", "State"]
 
+NO_PLAN = ev.Planned(NO_GENERATION, ())
+"""What a member that does not lead hands in."""
+
 
 class ClassicMember:
     """One member of one classic group. Owned partitions, generation and member id are its to say."""
@@ -52,6 +55,8 @@ class ClassicMember:
         self._cause = Cause.UNSPECIFIED
         self._cause_detail = ""
         self._leaving = Leaving.DEFAULT
+        self._rejoin_at_ms: int | None = None
+        """Once stable: when the delay of a delayed group is over (KIP-415)."""
         self._link = Link(settings)
         self._requests = Requests()
         self._now_ms = 0
@@ -64,6 +69,10 @@ class ClassicMember:
     @property
     def rebalancing(self) -> bool:
         return self.state in REBALANCING
+
+    @property
+    def _delay_runs(self) -> bool:
+        return self.state is State.STABLE and self._rejoin_at_ms is not None
 
     @property
     def awaited_release(self) -> int | None:
@@ -196,15 +205,22 @@ class ClassicMember:
         self._link.heard(self._now_ms)
         self._link.schedule_heartbeat(self._now_ms)
         if not self.is_leader:
-            self._sync(())
+            self._sync()
             return
         self._watch.lead(answer.members)
         if answer.skip_assignment:
             # KIP-814: a static leader came back; the group keeps its plan, the leader only watches topics.
-            self._sync(())
+            self._sync()
             return
         self._become(State.PLANNING)
-        self._plan = act.Plan(answer.generation, answer.protocol_name or "", answer.members)
+        self._plan = act.Plan(
+            answer.generation,
+            answer.protocol_name or "",
+            answer.members,
+            self._subscriber.completed_generation,
+            answer.leader_state,
+            answer.scheduled_delay_ms,
+        )
         self._out.append(self._plan)
 
     # The plan and the share
@@ -217,13 +233,21 @@ class ClassicMember:
         if event.partition_counts is not None:
             self._watch.planned(event.partition_counts)
         self._plan = None
-        self._sync(event.assignments, event.snapshot)
+        self._sync(event)
 
-    def _sync(self, assignments: tuple[tuple[str, bytes], ...], snapshot: bytes = b"") -> None:
+    def _sync(self, plan: ev.Planned = NO_PLAN) -> None:
         self._become(State.SYNCING)
-        token = self._requests.ask(RequestKind.SYNC)
         self._out.append(
-            act.SendSync(token, self.member_id, self.generation, self._protocol_name, assignments, snapshot)
+            act.SendSync(
+                self._requests.ask(RequestKind.SYNC),
+                self.member_id,
+                self.generation,
+                self._protocol_name,
+                plan.assignments,
+                plan.snapshot,
+                plan.leader_state,
+                plan.scheduled_delay_ms,
+            )
         )
 
     def _synced(self, answer: ev.SyncAnswered) -> None:
@@ -254,6 +278,8 @@ class ClassicMember:
                 f"assigned topics that are not subscribed to: {', '.join(strange)}", Cause.SUBSCRIPTION_CHANGED
             )
             return
+        delay_ms = self._subscriber.rejoin_after_ms(assignment)
+        self._rejoin_at_ms = self._now_ms + delay_ms if delay_ms else None
         change = self._subscriber.handover.after_sync(self.owned, share)
         self._share, self._added = share, change.added
         if change.revoked:
@@ -367,6 +393,9 @@ class ClassicMember:
     def _tick(self) -> None:
         if self._link.retry_due(self._now_ms):
             self._retry()
+        if self._delay_runs and self._now_ms >= (self._rejoin_at_ms or 0):
+            self._rejoin("the scheduled delay is over", Cause.DELAY_OVER)
+            return
         # No heartbeat was answered for a whole session: somebody else may coordinate the group by now.
         if RequestKind.HEARTBEAT in self._requests and self._now_ms >= self._link.session_end_ms:
             self._coordinator_lost()
@@ -481,6 +510,8 @@ class ClassicMember:
 
     def _wish_to_wake(self) -> None:
         wishes = [self._link.retry_at_ms]
+        if self._delay_runs:
+            wishes.append(self._rejoin_at_ms)
         if self._may_heartbeat():
             wishes.append(self._link.heartbeat_at_ms)
         if RequestKind.HEARTBEAT in self._requests:

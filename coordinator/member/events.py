@@ -34,6 +34,8 @@ class JoinAnswered:
     cause: Cause = Cause.UNSPECIFIED
     cause_detail: str = ""
     rebalance_number: int = 0
+    leader_state: str = ""
+    scheduled_delay_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,10 @@ class Planned:
     assignments: tuple[tuple[str, bytes], ...]
     snapshot: bytes = b""
     partition_counts: Mapping[str, int] | None = None
+    leader_state: str = ""
+    """What the next leader has to know (KIP-415)."""
+    scheduled_delay_ms: int = 0
+    """How long the group waits for whoever is lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,15 @@ class Subscriber:
         shares = parse_assignment(assignment).partitions
         return {(topic, partition) for topic, partitions in shares.items() for partition in partitions}
 
+    @property
+    def completed_generation(self) -> int:
+        """The last generation in which this member took its share."""
+        return self._last_generation
+
+    def rejoin_after_ms(self, assignment: bytes) -> int:
+        """How long after taking this share the member has to join again, 0: not of itself (only KIP-415 does)."""
+        return 0
+
     def remember(self, share: Collection[TopicPartition], generation: int) -> None:
         """The eager sticky assignor wants to know what a member had before it gave everything up."""
         self._last_share, self._last_generation = by_topic(share), generation

@@ -44,6 +44,8 @@ def join_group(reply: effects.JoinReply) -> pb.JoinGroupResponse:
         cause=cast(ledger_pb2.RebalanceCause, reply.cause),
         cause_detail=reply.cause_detail,
         rebalance_number=reply.rebalance_number,
+        leader_state=reply.leader_state,
+        scheduled_delay_ms=reply.scheduled_delay_ms,
     )
 
 

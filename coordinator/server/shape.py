@@ -13,6 +13,9 @@ MAX_REASON_CHARS = 4_096
 MAX_METADATA_CHARS = 1 << 20
 """Far above `offset.metadata.max.bytes`, whose refusal belongs to the core."""
 
+MAX_LEADER_STATE_CHARS = 16 << 20
+"""Far above `group.ledger.max.snapshot.bytes`, beyond which the core does not keep it."""
+
 MAX_PROTOCOLS = 100
 MAX_MEMBERS = 100_000
 MAX_PARTITIONS = 100_000
@@ -50,6 +53,12 @@ def instance_id(field: str, present: bool, value: str) -> str | None:
     if not value:
         raise MalformedRequest(f"{field} is set but empty; leave it out for a dynamic member, or give it a name")
     return name(field, value)
+
+
+def leader_state(field: str, value: str) -> str:
+    if len(value) > MAX_LEADER_STATE_CHARS:
+        raise MalformedRequest(f"{field} has {len(value)} characters; at most {MAX_LEADER_STATE_CHARS} are accepted")
+    return value
 
 
 def reason(field: str, value: str) -> str:

@@ -54,6 +54,8 @@ def sync_group(request: pb.SyncGroupRequest, request_id: RequestId) -> events.Sy
         protocol_name=request.protocol_name if request.HasField("protocol_name") else None,
         assignments=assignments,
         snapshot=request.snapshot,
+        leader_state=shape.leader_state("leader_state", request.leader_state),
+        scheduled_delay_ms=shape.at_least("scheduled_delay_ms", request.scheduled_delay_ms, 0),
     )
 
 

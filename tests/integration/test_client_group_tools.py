@@ -84,7 +84,12 @@ def test_workers_share_named_resources_and_their_tokens_rise(node: NodeProcess) 
     heard: list[tuple[str, str]] = []
 
     def worker() -> Worker:
-        return Worker(bootstrap_servers=node.address, group_id="w-1", heartbeat_interval_ms=100)
+        return Worker(
+            bootstrap_servers=node.address,
+            group_id="w-1",
+            heartbeat_interval_ms=100,
+            scheduled_rebalance_max_delay_ms=0,
+        )
 
     def lose(worker: Worker, resource: TopicPartition, event: RebalanceEvent) -> None:
         assert worker.fencing_token(resource).topic == resource.topic

@@ -73,7 +73,7 @@ class JoinGroupMember(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., metadata: _Optional[bytes] = ...) -> None: ...
 
 class JoinGroupResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "generation_id", "protocol_type", "protocol_name", "leader", "skip_assignment", "member_id", "members", "cause", "cause_detail", "rebalance_number")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "generation_id", "protocol_type", "protocol_name", "leader", "skip_assignment", "member_id", "members", "cause", "cause_detail", "rebalance_number", "leader_state", "scheduled_delay_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +87,8 @@ class JoinGroupResponse(_message.Message):
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     CAUSE_DETAIL_FIELD_NUMBER: _ClassVar[int]
     REBALANCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_STATE_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
@@ -100,7 +102,9 @@ class JoinGroupResponse(_message.Message):
     cause: _ledger_pb2.RebalanceCause
     cause_detail: str
     rebalance_number: int
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., generation_id: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., leader: _Optional[str] = ..., skip_assignment: bool = ..., member_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[JoinGroupMember, _Mapping]]] = ..., cause: _Optional[_Union[_ledger_pb2.RebalanceCause, str]] = ..., cause_detail: _Optional[str] = ..., rebalance_number: _Optional[int] = ...) -> None: ...
+    leader_state: str
+    scheduled_delay_ms: int
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., generation_id: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., leader: _Optional[str] = ..., skip_assignment: bool = ..., member_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[JoinGroupMember, _Mapping]]] = ..., cause: _Optional[_Union[_ledger_pb2.RebalanceCause, str]] = ..., cause_detail: _Optional[str] = ..., rebalance_number: _Optional[int] = ..., leader_state: _Optional[str] = ..., scheduled_delay_ms: _Optional[int] = ...) -> None: ...
 
 class SyncGroupAssignment(_message.Message):
     __slots__ = ("member_id", "assignment")
@@ -111,7 +115,7 @@ class SyncGroupAssignment(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., assignment: _Optional[bytes] = ...) -> None: ...
 
 class SyncGroupRequest(_message.Message):
-    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "protocol_type", "protocol_name", "assignments", "snapshot")
+    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "protocol_type", "protocol_name", "assignments", "snapshot", "leader_state", "scheduled_delay_ms")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +124,8 @@ class SyncGroupRequest(_message.Message):
     PROTOCOL_NAME_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    LEADER_STATE_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     generation_id: int
     member_id: str
@@ -128,7 +134,9 @@ class SyncGroupRequest(_message.Message):
     protocol_name: str
     assignments: _containers.RepeatedCompositeFieldContainer[SyncGroupAssignment]
     snapshot: bytes
-    def __init__(self, group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., assignments: _Optional[_Iterable[_Union[SyncGroupAssignment, _Mapping]]] = ..., snapshot: _Optional[bytes] = ...) -> None: ...
+    leader_state: str
+    scheduled_delay_ms: int
+    def __init__(self, group_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., assignments: _Optional[_Iterable[_Union[SyncGroupAssignment, _Mapping]]] = ..., snapshot: _Optional[bytes] = ..., leader_state: _Optional[str] = ..., scheduled_delay_ms: _Optional[int] = ...) -> None: ...
 
 class SyncGroupResponse(_message.Message):
     __slots__ = ("error_code", "error_message", "throttle_time_ms", "protocol_type", "protocol_name", "assignment")

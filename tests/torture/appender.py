@@ -22,10 +22,12 @@ def main(directory: str, size: int) -> None:
     offset = broker.end_offset("t", 0)
     print(f"open {offset}", flush=True)
     while True:
-        texts = [value_at(offset + place, size) for place in range(3)]
-        broker.append("t", 0, encode_batch([(NOW_MS, None, text, ()) for text in texts]), NOW_MS)
+        # Several writes to one flush: a kill in the middle of a flush tears nothing.
+        for _ in range(8):
+            texts = [value_at(offset + place, size) for place in range(3)]
+            broker.append("t", 0, encode_batch([(NOW_MS, None, text, ()) for text in texts]), NOW_MS)
+            offset += 3
         broker.flush()
-        offset += 3
         print(offset, flush=True)
 
 

@@ -4,6 +4,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from storage.batch import decode_records, read_batches
@@ -23,8 +24,10 @@ def kill_once(directory: Path, rng: random.Random, size: int) -> int:
     )
     assert child.stdout is not None
     acknowledged = int(child.stdout.readline().split()[1])
-    for _ in range(rng.randrange(1, 60)):
+    for _ in range(rng.randrange(1, 20)):
         acknowledged = int(child.stdout.readline())
+    # Right after an answer the writer is between two writes; a moment later it may be in the middle of one.
+    threading.Event().wait(rng.random() * 0.006)
     child.send_signal(signal.SIGKILL)
     rest = child.stdout.read().splitlines()
     child.wait()

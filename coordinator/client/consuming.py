@@ -124,6 +124,7 @@ class Consuming:
                 self._measure_lags,
                 self.config.partition_assignment_deadline_ms,
                 self.config.partition_assignment_options,
+                calls.recall_moves,
             )
             part = ClassicPart(Subscriber(names, self.assignors, self.config.client_rack), planner)
         return MemberDriver(self.transport, calls, self.config, part, self.wake)

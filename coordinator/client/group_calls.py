@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple, TypeVar
 
 from coordinator.client.errors import Refused, Unreachable, refusal
-from coordinator.client.methods import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
+from coordinator.client.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
 from coordinator.client.transport import Transport, now_ms
 from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from coordinator.member.subscription import by_topic
@@ -16,6 +16,7 @@ T = TypeVar("T")
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE = 14, 15, 16, 88
 TRY_AGAIN = frozenset({LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE})
 NO_OFFSET = -1
+REMEMBERED_REBALANCES = 50
 
 
 def check(code: int, message: str, about: str = "") -> None:
@@ -115,6 +116,24 @@ class GroupCalls:
             return answer
 
         return offsets_of(await self.patiently(attempt), partitions or ())
+
+    async def recall_moves(self) -> dict[TopicPartition, int]:
+        """When the ledger last saw each partition change its owner, in epoch milliseconds."""
+        request = pb.ExplainGroupRequest(group_id=self.group_id, limit=REMEMBERED_REBALANCES)
+
+        async def attempt(address: str) -> pb.ExplainGroupResponse:
+            doing = f"reading the ledger of group {self.group_id!r}"
+            answer = await self._transport.call(EXPLAIN_GROUP, request, doing=doing, address=address)
+            check(answer.error_code, answer.error_message, self.group_id)
+            return answer
+
+        answer = await self.patiently(attempt)
+        return {
+            TopicPartition(move.topic, move.partition): entry.ended_at_ms
+            for entry in reversed(answer.rebalances)
+            for move in entry.moves
+            if move.source and move.target
+        }
 
     async def positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, GroupPosition]:
         """Committed offsets and log ends of one moment; partitions that do not exist are left out."""

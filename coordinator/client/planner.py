@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -28,6 +29,8 @@ INLINE_PARTITIONS = 500
 
 CountTopics = Callable[[Iterable[str]], Awaitable[Mapping[str, int]]]
 MeasureLags = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
+RecallMoves = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
+"""When partitions last moved, in epoch milliseconds, as far as the ledger knows."""
 
 
 class Plans(Protocol):
@@ -49,7 +52,10 @@ class Substitute:
 
 
 class Planner:
-    """Makes plans for one member that may lead. `measure_lags` is asked only for assignors that want lags."""
+    """Makes plans for one member that may lead.
+
+    `measure_lags` and `recall_moves` are asked only for assignors that want lags, or to let moved partitions cool down.
+    """
 
     def __init__(
         self,
@@ -58,10 +64,12 @@ class Planner:
         measure_lags: MeasureLags | None = None,
         deadline_ms: int = 10_000,
         options: Mapping[str, JsonValue] | None = None,
+        recall_moves: RecallMoves | None = None,
     ) -> None:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._count_topics = count_topics
         self._measure_lags = measure_lags
+        self._recall_moves = recall_moves
         self._deadline_ms = deadline_ms
         self._options = dict(options or {})
         self._last_good: Plan = {}
@@ -80,6 +88,9 @@ class Planner:
             if self._measure_lags is not None and wants_lags(assignor):
                 lags = await self._measure_lags([TopicPartition(*tp) for tp in snapshot])
                 snapshot = dataclasses.replace(snapshot, lags=by_number(lags, snapshot.topics))
+            if self._recall_moves is not None and wants_moves(assignor):
+                moved = cooldown_options(await self._recall_moves(), time.time_ns() // 1_000_000)
+                snapshot = dataclasses.replace(snapshot, options={**moved, **snapshot.options})
             assignment, snapshot = await self._assign(assignor, snapshot)
         self._last_good = assignment.to_dict()
         shares = tuple((member, encode_assignment(share)) for member, share in sorted(self._last_good.items()))
@@ -163,6 +174,19 @@ def read_member(member: GroupMember, assignor: str) -> Member:
 def wants_lags(assignor: Assignor) -> bool:
     """A plugin says so with an attribute `wants_lags = True`; of the built-in ones, those named after it."""
     return bool(getattr(assignor, "wants_lags", assignor.name in {"lag", "lag-sticky"}))
+
+
+def wants_moves(assignor: Assignor) -> bool:
+    """A plugin says so with an attribute `wants_moves = True`; of the built-in ones, the one that knows a cooldown."""
+    return bool(getattr(assignor, "wants_moves", assignor.name == "lag-sticky"))
+
+
+def cooldown_options(moved: Mapping[TopicPartition, int], at_ms: int) -> dict[str, JsonValue]:
+    """The time and the moves as an assignor gets them: part of the snapshot, so that the decision can be repeated."""
+    topics: dict[str, dict[str, JsonValue]] = {}
+    for tp, when in sorted(moved.items()):
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = when
+    return {"now.ms": at_ms, "moved.at.ms": topics}
 
 
 def by_number(lags: Mapping[TopicPartition, int], topics: Mapping[str, int]) -> dict[str, list[int]]:

@@ -49,9 +49,7 @@ class Working:
         if len(topics) + len(resources) > MAX_RESOURCES:
             raise IllegalState(f"{len(topics) + len(resources)} names are too many; at most {MAX_RESOURCES} fit")
         if resources and self.config.group_protocol == "consumer":
-            raise IllegalState(
-                "named resources need group.protocol=classic; with consumer there are only topics"
-            )
+            raise IllegalState("named resources need group.protocol=classic; with consumer there are only topics")
         names = tuple(topics or resources)
         if self.driver is not None:
             self.driver.send(ev.SubscriptionChanged(names))
@@ -71,6 +69,7 @@ class Working:
             self._measure_lags if topics else None,
             self.config.partition_assignment_deadline_ms,
             self.config.partition_assignment_options,
+            self.calls.recall_moves,
         )
         subscriber = Subscriber(names, self.assignors, self.config.client_rack)
         if topics or subscriber.protocol is RebalanceProtocol.EAGER:

@@ -154,3 +154,19 @@ def test_lags_are_measured_only_for_an_assignor_that_wants_them(assignor: str, a
     planned = plan(Planner([chosen], four_partitions, measure), member("a"), protocol=assignor)
     assert bool(measured) is asked
     assert Snapshot.from_json(planned.snapshot).lags == ({"t": [0, 10, 20, 30]} if asked else None)
+
+
+def test_lag_sticky_is_told_when_partitions_last_moved() -> None:
+    """So that a partition cools down whoever leads: the moves come from the ledger, not from this leader's memory."""
+
+    async def lags(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return dict.fromkeys(partitions, 1)
+
+    async def moved() -> Mapping[TopicPartition, int]:
+        return {TopicPartition("t", 3): 1_700_000_000_000}
+
+    planner = Planner([resolve("lag-sticky")], four_partitions, lags, recall_moves=moved)
+    planned = asyncio.run(planner.plan(act.Plan(1, "lag-sticky", (member("a"), member("b")))))
+    options = json.loads(planned.snapshot)["options"]
+    assert options["moved.at.ms"] == {"t": {"3": 1_700_000_000_000}}
+    assert options["now.ms"] > 1_700_000_000_000

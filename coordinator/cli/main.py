@@ -20,6 +20,7 @@ COMMANDS = {
     "groups": Lazy("coordinator.cli.groups:groups", "Look into consumer groups, and explain their rebalances."),
     "assign": Lazy("coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
     "simulate": Lazy("coordinator.cli.simulate.command:simulate", "Foresee an assignment; change nothing."),
+    "replay": Lazy("coordinator.cli.replay:replay", "Make a group's recorded decisions again, or otherwise."),
     "assignor": Lazy("coordinator.cli.assignor:assignor", "List, show, make and test assignors."),
     "log": Lazy("coordinator.cli.log:log", "Dump, verify and recover what lies on disk."),
     "bench": Lazy("coordinator.cli.bench:bench", "Measure, as ratios against peers and limits."),

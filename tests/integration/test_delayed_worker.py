@@ -1,11 +1,15 @@
 """Workers that share named resources wait for each other (KIP-415), against a real node."""
 
+import csv
+import io
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from coordinator.cli.errors import Exit
+from coordinator.cli.main import main
 from coordinator.client import Admin, Worker
 from coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 from tests.support.client_stories import PATIENCE_S
@@ -41,7 +45,9 @@ def generation(each: Worker) -> int:
     return each.group_metadata().generation
 
 
-def test_what_a_worker_had_waits_for_it_and_then_goes_to_the_others(node: NodeProcess) -> None:
+def test_what_a_worker_had_waits_for_it_and_then_goes_to_the_others(
+    node: NodeProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
     one, two = worker(node, "g", scheduled_rebalance_max_delay_ms=700), worker(node, "g")
     until(lambda: len(one.owned()) == len(two.owned()) == 2, one, two, what="both have half")
     two.close()
@@ -55,6 +61,11 @@ def test_what_a_worker_had_waits_for_it_and_then_goes_to_the_others(node: NodePr
         "its owner left the group; kept for it to come back while the delay runs"
     }
     one.close()
+    capsys.readouterr()
+    assert main(["replay", "--group", "g", "--bootstrap", node.address, "-o", "csv"]) == Exit.OK
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) >= 4
+    assert {row["plan"] for row in rows} == {"same"}
 
 
 def test_a_worker_that_comes_back_gets_what_it_had_and_nobody_else_moves(node: NodeProcess) -> None:

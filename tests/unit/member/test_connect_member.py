@@ -5,7 +5,7 @@ import json
 import pytest
 
 from assignors.api import RebalanceProtocol, Snapshot
-from assignors.user_data import Subscription, encode_subscription, parse_assignment, parse_subscription
+from assignors.user_data import parse_subscription
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member.classic import ClassicMember
@@ -22,9 +22,9 @@ from coordinator.member.connect_member import (
 )
 from coordinator.member.states import State
 from coordinator.member.types import GroupMember, MemberSettings
+from tests.support.delayed import RESOURCES, shares, worker
 
 DELAY_MS = 300_000
-RESOURCES = ("r", "s", "t", "u")
 
 
 class Cooperative:
@@ -32,19 +32,10 @@ class Cooperative:
     protocol = RebalanceProtocol.COOPERATIVE
 
 
-def worker(member_id: str, *owned: str, resources: tuple[str, ...] = RESOURCES) -> GroupMember:
-    told = Subscription(3, resources, None, {resource: [0] for resource in owned}, 1)
-    return GroupMember(member_id, None, encode_subscription(told))
-
-
 def asked(
     generation: int, *members: GroupMember, completed: int = -1, known: str = "", left_ms: int | None = None
 ) -> act.Plan:
     return act.Plan(generation, DELAYED, members, completed, known, left_ms)
-
-
-def shares(planned: ev.Planned) -> dict[str, list[str]]:
-    return {worker: sorted(parse_assignment(blob).partitions) for worker, blob in planned.assignments}
 
 
 def running_delay(leader: DelayedLeader) -> ev.Planned:

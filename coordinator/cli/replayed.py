@@ -1,0 +1,157 @@
+"""Recorded decisions made again: is the plan the same, and what would another assignor have decided?
+
+An assignor is a pure function of its snapshot, and the ledger keeps the snapshot: so a decision of last week can be
+made again today. Works on entries as `muster groups explain -o json --snapshots` prints them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from assignors.api import AssignorError, Snapshot
+from assignors.moves import moves
+from assignors.registry import resolve
+from assignors.run import run
+
+Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
+
+DELAYED = "delayed"
+REPRODUCED = "same"
+DIFFERS = "differs"
+FALLBACK = "fallback"
+FAILED = "failed"
+UNKNOWN = "no snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A completed rebalance as the ledger keeps it. `snapshot` None: it was not kept."""
+
+    number: int
+    generation: int
+    cause: str
+    assignor: str
+    source: str
+    shares: Shares
+    snapshot: Snapshot | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How good a plan is: partitions that change hands against the plan before, fewest and most of a member."""
+
+    moves: int
+    least: int
+    most: int
+
+    @property
+    def spread(self) -> str:
+        return f"{self.least}-{self.most}"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One decision made again. `other` None: not asked for, or not possible; `detail` says why."""
+
+    recorded: Recorded
+    verdict: str
+    detail: str
+    then: Measure
+    other: Measure | None = None
+
+
+def read_entries(documents: object) -> list[Recorded]:
+    """Completed rebalances, oldest first. ValueError says what is wrong with the documents."""
+    if not isinstance(documents, list):
+        raise ValueError(f"a JSON {type(documents).__name__}; expected the list that `groups explain -o json` prints")
+    entries = [read_entry(document) for document in documents]
+    return sorted((entry for entry in entries if entry is not None), key=lambda entry: entry.number)
+
+
+def read_entry(document: Any) -> Recorded | None:
+    """One entry; None for a rebalance that ended without a plan."""
+    try:
+        if document["outcome"] != "COMPLETED":
+            return None
+        snapshot = document["snapshot"]
+        return Recorded(
+            number=int(document["number"]),
+            generation=int(document["generation"]),
+            cause=str(document["cause"]).replace("_", " ").lower(),
+            assignor=str(document["protocol_name"]),
+            source=str(document["snapshot_source"]),
+            shares={
+                str(member["member_id"]): {
+                    str(share["topic"]): [int(number) for number in share["partitions"]] for share in member["assigned"]
+                }
+                for member in document["members"]
+            },
+            snapshot=None if snapshot is None else Snapshot.from_json(json.dumps(snapshot)),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"an entry without {error}; expected one that `groups explain -o json` printed") from None
+
+
+def replay(entries: Iterable[Recorded], other: str | None = None) -> list[Replayed]:
+    """Make each decision again, and once more with `other`. Raises UnknownAssignor for `other` only."""
+    if other is not None:
+        resolve(other)
+    before: Shares = {}
+    done = []
+    for entry in entries:
+        done.append(replay_one(entry, before, other))
+        before = entry.shares
+    return done
+
+
+def replay_one(entry: Recorded, before: Shares, other: str | None) -> Replayed:
+    verdict, detail = compared(entry)
+    then = measured(before, entry.shares)
+    if other is None or entry.snapshot is None:
+        return Replayed(entry, verdict, detail, then)
+    try:
+        # The whole target: what a hand-over in two rounds ends in, not where it pauses.
+        plan = run(resolve(other), entry.snapshot, withhold=False).to_dict()
+    except AssignorError as error:
+        return Replayed(entry, verdict, f"{detail}; {error}" if detail else str(error), then)
+    return Replayed(entry, verdict, detail, then, measured(before, plan))
+
+
+def compared(entry: Recorded) -> tuple[str, str]:
+    """Whether the decision comes out as recorded, and what there is to say of it."""
+    if entry.snapshot is None:
+        return UNKNOWN, entry.source
+    reason = entry.snapshot.options.get("reason")
+    if "fallback" in entry.snapshot.options:
+        return FALLBACK, f"the assignor had failed: {reason}"
+    try:
+        again = decided_again(entry.snapshot, entry.assignor)
+    except ValueError as error:
+        return FAILED, str(error)
+    changed = moves(entry.shares, again)
+    if not changed:
+        return REPRODUCED, ""
+    first = changed[0]
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    rebuilt = "; the snapshot was rebuilt by the coordinator" if entry.source == "coordinator" else ""
+    went, goes = first.source or "nobody", first.target or "nobody"
+    return DIFFERS, f"{first.topic}-{first.partition} went to {went}, now to {goes}{more}{rebuilt}"
+
+
+def decided_again(snapshot: Snapshot, recorded: str) -> Shares:
+    """The plan for a snapshot by the assignor that made it. ValueError when there is none to be had."""
+    word = snapshot.assignor or recorded
+    if word == DELAYED:
+        from coordinator.member.connect_member import decide_again
+
+        decision = decide_again(snapshot)
+        return {worker: {resource: [0] for resource in share} for worker, share in decision.shares.items()}
+    return run(resolve(word), snapshot).to_dict()
+
+
+def measured(before: Shares, after: Shares) -> Measure:
+    """Moves count from owner to owner: what nobody had, or nobody has, did not move."""
+    moved = sum(1 for move in moves(before, after) if move.source is not None and move.target is not None)
+    loads = [sum(len(numbers) for numbers in share.values()) for share in after.values()] or [0]
+    return Measure(moved, min(loads), max(loads))

@@ -139,6 +139,21 @@ class Settings(LogSettings):
         description="How many WatchGroup streams may be open at once.",
     )
 
+    max_sessions: int = Field(
+        default=20_000,
+        alias="max.sessions",
+        ge=0,
+        le=MAX_INT,
+        description="How many members may keep a Session stream open at once; further ones poll.",
+    )
+    group_reconnect_grace_ms: int = Field(
+        default=MAX_INT,
+        alias="group.reconnect.grace.ms",
+        ge=0,
+        le=MAX_INT,
+        description="How long a member whose Session stream broke is waited for, if its session does not end before.",
+    )
+
     group_min_session_timeout_ms: int = Field(
         default=6_000,
         alias="group.min.session.timeout.ms",

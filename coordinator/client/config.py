@@ -133,6 +133,10 @@ class GroupConfig(ClientConfig):
         None, description="With group.protocol=consumer: the coordinator's assignor to ask for; it has a default."
     )
 
+    group_membership: Literal["push", "poll"] = Field(
+        "push", description="push: hear of rebalances at once, by a stream; poll: by the next heartbeat."
+    )
+
     @field_validator("group_id", "group_instance_id", "group_remote_assignor")
     @classmethod
     def _not_empty(cls, value: str | None) -> str | None:

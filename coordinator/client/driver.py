@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 from uuid import uuid4
 
 from assignors.api import RebalanceProtocol
@@ -18,6 +17,7 @@ from coordinator.client.consumer_calls import ConsumerCalls
 from coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.planner import Plans
+from coordinator.client.pushed import Machine, Pushed
 from coordinator.client.transport import Transport, now_ms
 from coordinator.client.types import GroupMetadata, RebalanceEvent, TopicPartition
 from coordinator.core.types import Cause
@@ -59,21 +59,6 @@ class ConsumerPart:
     wish: Wish
 
 
-class Machine(Protocol):
-    """What the driver and its owner know of a member, whichever protocol it speaks."""
-
-    state: State
-    member_id: str
-    generation: int
-    is_leader: bool
-    owned: set[tuple[str, int]]
-
-    @property
-    def awaited_release(self) -> int | None: ...
-
-    def step(self, event: Any, now_ms: int) -> list[act.Action]: ...
-
-
 class MemberDriver:
     """One member of one group on the running loop. `wake` is called whenever the owner should look."""
 
@@ -103,6 +88,9 @@ class MemberDriver:
         else:
             self.machine = ConsumerMember(self.settings, str(uuid4()), part.wish)
             self._protocol = RebalanceProtocol.COOPERATIVE.value
+        self._pushed: Pushed | None = None
+        if config.group_membership == "push":
+            self._pushed = Pushed(transport, calls, self.settings, self._consumer, self.machine, self.send)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._plan_task: asyncio.Task[None] | None = None
         self._leave_task: asyncio.Task[None] | None = None
@@ -120,6 +108,8 @@ class MemberDriver:
         """Step the machine and start what it asks for."""
         for action in self.machine.step(event, now_ms()):
             self._perform(action)
+        if self._pushed is not None:
+            self._pushed.look()
 
     def refused(self, error: Refused, generation: int) -> None:
         """A commit made under `generation` was refused: the group may have gone on without this member."""
@@ -148,6 +138,8 @@ class MemberDriver:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._timer is not None:
             self._timer.cancel()
+        if self._pushed is not None:
+            await self._pushed.close()
 
     async def left(self) -> None:
         """Wait, not for long, until the coordinator has heard that the member leaves.
@@ -166,6 +158,8 @@ class MemberDriver:
         match action:
             case act.FindCoordinator():
                 self._ask(action.token, self._find(action))
+            case act.SendHeartbeat() | act.SendConsumerHeartbeat() if self._pushed is not None and self._pushed.is_open:
+                self._ask(action.token, self._pushed.heartbeat(action))
             case act.SendJoin() | act.SendSync() | act.SendHeartbeat():
                 self._ask(action.token, self._classic.ask(action))
             case act.SendConsumerHeartbeat():

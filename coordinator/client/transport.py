@@ -88,7 +88,7 @@ class Transport:
         try:
             return await call  # type: ignore[no-any-return]
         except grpc.aio.AioRpcError as error:
-            raise self._translated(error, target, doing, now_ms() - started_ms) from None
+            raise self.translated(error, target, doing, now_ms() - started_ms) from None
         finally:
             if not call.done():
                 call.cancel()
@@ -130,9 +130,21 @@ class Transport:
             async for answer in call:
                 yield answer
         except grpc.aio.AioRpcError as error:
-            raise self._translated(error, target, doing, now_ms() - started_ms) from None
+            raise self.translated(error, target, doing, now_ms() - started_ms) from None
         finally:
             call.cancel()
+
+    def converse(
+        self, method: Method[Request, Response], address: str
+    ) -> "grpc.aio.StreamStreamCall[Request, Response]":
+        """A stream both ways; whoever asked for it ends it. Errors come as gRPC's: see `translated`."""
+        self._usable(method)
+        make: Callable[..., Any] = self._channel(address).stream_stream(
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+        return make()  # type: ignore[no-any-return]
 
     def backoff(self) -> Backoff:
         return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
@@ -145,10 +157,7 @@ class Transport:
             await channel.close()
 
     def _stub(self, address: str, method: Method[Any, Any], streaming: bool = False) -> Callable[..., Any]:
-        if self._closed:
-            raise IllegalState(f"{method.name}: this client is closed")
-        if os.getpid() != self._pid:
-            raise WrongProcess("gRPC does not survive a fork: create the client in the process that uses it")
+        self._usable(method)
         key = (address, method.path)
         if key not in self._stubs:
             channel = self._channel(address)
@@ -160,6 +169,12 @@ class Transport:
             )
         return self._stubs[key]
 
+    def _usable(self, method: Method[Any, Any]) -> None:
+        if self._closed:
+            raise IllegalState(f"{method.name}: this client is closed")
+        if os.getpid() != self._pid:
+            raise WrongProcess("gRPC does not survive a fork: create the client in the process that uses it")
+
     def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
             if len(self._channels) >= MAX_CHANNELS:
@@ -167,7 +182,7 @@ class Transport:
             self._channels[address] = grpc.aio.insecure_channel(address, options=channel_options(self.config))
         return self._channels[address]
 
-    def _translated(self, error: grpc.aio.AioRpcError, address: str, doing: str, waited_ms: int) -> Exception:
+    def translated(self, error: grpc.aio.AioRpcError, address: str, doing: str, waited_ms: int) -> Exception:
         status, detail = error.code(), error.details() or ""
         too_large = status is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in detail
         if status not in TRANSIENT or too_large:

@@ -80,6 +80,9 @@ class ConsumerMember:
                     self._join()
             case ev.ConsumerPushed():
                 self._pushed(event.answer)
+            case ev.SessionOpened():
+                self._said = None
+                self._speak_up()
             case ev.CommitRefused():
                 if event.generation == self.generation:
                     self._commit_refused(event)

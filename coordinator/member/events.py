@@ -82,6 +82,11 @@ class ConsumerPushed:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """Heartbeats go by a session stream from here on; by the next one the coordinator learns to whom it may speak."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommitRefused:
     """A commit made under `generation` was refused; what that says of the membership counts like a heartbeat's word."""
 
@@ -169,5 +174,5 @@ Told: TypeAlias = Start | CommitRefused | TopicsChanged | SubscriptionChanged | 
 
 Event: TypeAlias = Answer | Told | Planned | PlanFailed | Pushed
 ConsumerEvent: TypeAlias = (
-    Told | CoordinatorFound | ConsumerHeartbeatAnswered | RequestFailed | Revoked | ConsumerPushed
+    Told | CoordinatorFound | ConsumerHeartbeatAnswered | RequestFailed | Revoked | ConsumerPushed | SessionOpened
 )

@@ -19,6 +19,7 @@ from coordinator.server.drive import Driver
 from coordinator.server.grpc_adapter import Methods
 from coordinator.server.listener import Listener, TransportLimits
 from coordinator.server.service import Endpoint, GroupCoordinator
+from coordinator.server.session import Sessions
 from coordinator.server.shape import MalformedRequest
 from coordinator.server.watch import Watchers
 from storage.broker import Broker
@@ -97,6 +98,7 @@ class Node:
         await self._listener.announce_shutdown()
         self.methods.drain()
         self._watchers.close()
+        self._sessions.close()
         await asyncio.sleep(0)  # handlers that had begun take their place in a flush
         await self._answer_everyone()
         self._ticking.cancel()
@@ -141,12 +143,19 @@ class Node:
             on_notice=self._watchers.publish,
             on_fatal=self._fail,
         )
+        self._sessions = Sessions(
+            self.driver,
+            shards=self.engine.shards,
+            limit=self._settings.max_sessions,
+            grace_ms=self._settings.group_reconnect_grace_ms,
+        )
         self.broker.on_topics_changed(self._topics_changed)
 
     def _table(self) -> dict[str, Method]:
         groups = GroupCoordinator(
             self.driver,
             self._watchers,
+            self._sessions,
             shards=self.engine.shards,
             snapshot_bytes=self._settings.grpc_max_message_bytes // 2,
             endpoint=lambda: Endpoint(self._settings.node_id, *self.advertised),

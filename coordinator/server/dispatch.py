@@ -1,8 +1,8 @@
 """The transport-neutral table of methods: what arrives, who answers, what goes back. gRPC is one reader of it.
 
 A handler is `async def heartbeat(self, request, call) -> HeartbeatResponse`, named like its method in snake_case; a
-server-stream handler is an async generator. The table is built from the service descriptor, so that a method without
-a handler is found when the node starts, not when somebody calls it.
+stream's handler is an async generator. The table is built from the service descriptor, so that a method without a
+handler is found when the node starts, not when somebody calls it.
 """
 
 import re
@@ -38,10 +38,12 @@ class Call(Protocol):
 class Kind(Enum):
     UNARY = "unary"
     SERVER_STREAM = "server stream"
+    BOTH_STREAM = "streams both ways"
 
 
 UnaryHandler: TypeAlias = Callable[[Any, Call], Awaitable[Message]]
 StreamHandler: TypeAlias = Callable[[Any, Call], AsyncIterator[Message]]
+"""Of both kinds of streams: the first argument is one request, or an async iterator of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,9 @@ def methods_of(service: ServiceDescriptor, handlers: object) -> dict[str, Method
 
 
 def kind_of(method: MethodDescriptor) -> Kind:
-    assert not method.client_streaming, f"{method.full_name} streams requests; the table has no such kind"
+    if method.client_streaming:
+        assert method.server_streaming, f"{method.full_name} streams requests only; the table has no such kind"
+        return Kind.BOTH_STREAM
     return Kind.SERVER_STREAM if method.server_streaming else Kind.UNARY
 
 

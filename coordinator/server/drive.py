@@ -78,6 +78,18 @@ class Driver:
         """
         return await self._answered(shard, event, wanted, self._submit(shard, event))
 
+    async def ask_now(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted:
+        """Like `ask`, in a turn of its own when nothing else waits for one.
+
+        For requests that are answered from memory: the answer is there without another round of the loop. Requests
+        with records to keep had better wait for each other.
+        """
+        if self._turn_due:
+            return await self.ask(shard, event, wanted)
+        future = self._accept(shard, event)
+        self._turn()
+        return await self._answered(shard, event, wanted, future)
+
     async def ask_and_look(
         self, shard: int, event: events.Request, wanted: type[Wanted], look: Callable[[], Seen]
     ) -> tuple[Wanted, Seen]:
@@ -103,6 +115,12 @@ class Driver:
         typed: list[Wanted] = [reply for reply in replies if isinstance(reply, wanted)]
         assert len(typed) == len(replies), f"a reply is no {wanted.__name__}"
         return typed
+
+    def tell(self, shard: int, event: events.StreamLost) -> None:
+        """Give one shard an event that has no answer."""
+        if not self._closed:
+            self._engine.submit(shard, event)
+            self._wake()
 
     def tell_all(self, event: events.Event) -> None:
         """Give every shard an event that has no answer (the topics changed)."""
@@ -130,15 +148,24 @@ class Driver:
     async def _answered(
         self, shard: int, event: events.Request, wanted: type[Wanted], future: asyncio.Future[Reply]
     ) -> Wanted:
-        try:
-            reply = await future
-        except asyncio.CancelledError:
-            self._forget(shard, event)
-            raise
+        if future.done():
+            reply = future.result()
+        else:
+            try:
+                reply = await future
+            except asyncio.CancelledError:
+                self._forget(shard, event)
+                raise
         assert isinstance(reply, wanted), f"{type(event).__name__} was answered by {type(reply).__name__}"
         return reply
 
     def _submit(self, shard: int, event: events.Request) -> asyncio.Future[Reply]:
+        future = self._accept(shard, event)
+        self._wake()
+        return future
+
+    def _accept(self, shard: int, event: events.Request) -> asyncio.Future[Reply]:
+        """Queue a request for the next turn, which the caller sees to."""
         if self._closed:
             raise Draining
         parks = isinstance(event, LONG_POLLS)
@@ -153,7 +180,6 @@ class Driver:
         self._waiting[event.request_id] = future
         if parks:
             self._parked.add(event.request_id)
-        self._wake()
         return future
 
     def _forget(self, shard: int, event: events.Request) -> None:

@@ -6,7 +6,7 @@ no message are the client's fault (INVALID_ARGUMENT) and not ours (INTERNAL).
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from time import perf_counter
 from typing import Any, NoReturn, TypeAlias
 
@@ -20,8 +20,8 @@ from coordinator.server.metrics import MethodStats
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Served: TypeAlias = Callable[[bytes, Context], Coroutine[Any, Any, bytes | None]]
-Answer: TypeAlias = Callable[[Message, Context], Coroutine[Any, Any, bytes | None]]
+Served: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
+Answer: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
 
 log = structlog.get_logger("muster.grpc")
 
@@ -85,13 +85,15 @@ class Methods(grpc.GenericRpcHandler):
                 return grpc.unary_unary_rpc_method_handler(self._served(method, unary(method)))
             case Kind.SERVER_STREAM:
                 return grpc.unary_stream_rpc_method_handler(self._served(method, server_stream(method)))
+            case Kind.BOTH_STREAM:
+                return grpc.stream_stream_rpc_method_handler(self._served(method, server_stream(method)))
 
     def _served(self, method: Method, answer: Answer) -> Served:
         """Everything around one call: the gate, decoding, counting, and the status of a call without an answer."""
         stats = self.stats[method.full_name]
-        parse = method.request_type.FromString
+        parse = reader(method)
 
-        async def serve(data: bytes, context: Context) -> bytes | None:
+        async def serve(data: Any, context: Context) -> bytes | None:
             started = perf_counter()
             self._enter(stats)
             try:
@@ -138,10 +140,23 @@ class Methods(grpc.GenericRpcHandler):
         return ending
 
 
+def reader(method: Method) -> Callable[[Any], Any]:
+    """What turns bytes into a request, or a stream of them into a stream of requests."""
+    parse = method.request_type.FromString
+    if method.kind is not Kind.BOTH_STREAM:
+        return parse
+
+    async def parse_all(stream: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+        async for data in stream:
+            yield parse(data)
+
+    return parse_all
+
+
 def unary(method: Method) -> Answer:
     handler = method.handler
 
-    async def answer(request: Message, context: Context) -> bytes:
+    async def answer(request: Any, context: Context) -> bytes:
         response: Message = await handler(request, GrpcCall(context))
         return response.SerializeToString()
 
@@ -151,7 +166,7 @@ def unary(method: Method) -> Answer:
 def server_stream(method: Method) -> Answer:
     handler = method.handler
 
-    async def answer(request: Message, context: Context) -> None:
+    async def answer(request: Any, context: Context) -> None:
         stream = handler(request, GrpcCall(context))
         try:
             async for response in stream:

@@ -12,6 +12,7 @@ from coordinator.runtime.router import partition_for
 from coordinator.server import answers, shape, translate
 from coordinator.server.dispatch import Call, Overloaded
 from coordinator.server.drive import Driver
+from coordinator.server.session import Sessions
 from coordinator.server.simulate import Simulator
 from coordinator.server.watch import Watchers
 
@@ -39,6 +40,7 @@ class GroupCoordinator:
         self,
         driver: Driver,
         watchers: Watchers,
+        sessions: Sessions,
         *,
         shards: int,
         snapshot_bytes: int,
@@ -48,6 +50,7 @@ class GroupCoordinator:
     ) -> None:
         self._driver = driver
         self._watchers = watchers
+        self._sessions = sessions
         self._shards = shards
         self._snapshot_bytes = snapshot_bytes
         self._endpoint = endpoint
@@ -75,7 +78,8 @@ class GroupCoordinator:
 
     async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
         event = translate.heartbeat(request, self._driver.next_id())
-        return answers.heartbeat(await self._driver.ask(self._shard_of(event.group_id), event, effects.HeartbeatReply))
+        shard = self._shard_of(event.group_id)
+        return answers.heartbeat(await self._driver.ask_now(shard, event, effects.HeartbeatReply))
 
     async def leave_group(self, request: pb.LeaveGroupRequest, call: Call) -> pb.LeaveGroupResponse:
         event = translate.leave_group(request, self._driver.next_id())
@@ -167,6 +171,9 @@ class GroupCoordinator:
                 yield answers.watch_group(*await watcher.get())
         finally:
             self._watchers.remove(group_id, watcher)
+
+    def session(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
+        return self._sessions.serve(requests, call.peer_host)
 
     async def _current(self, group_id: str) -> effects.GroupChanged:
         event = events.DescribeGroup(self._driver.next_id(), group_id)

@@ -700,6 +700,82 @@ class SimulateAssignmentResponse(_message.Message):
     assignments: _containers.RepeatedCompositeFieldContainer[SimulatedAssignment]
     def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., snapshot_json: _Optional[str] = ..., assignments: _Optional[_Iterable[_Union[SimulatedAssignment, _Mapping]]] = ...) -> None: ...
 
+class SessionHello(_message.Message):
+    __slots__ = ("group_id", "member_id", "group_instance_id")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    member_id: str
+    group_instance_id: str
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ...) -> None: ...
+
+class SessionRequest(_message.Message):
+    __slots__ = ("acknowledged", "request_number", "hello", "heartbeat", "consumer_group_heartbeat")
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_GROUP_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    acknowledged: int
+    request_number: int
+    hello: SessionHello
+    heartbeat: HeartbeatRequest
+    consumer_group_heartbeat: ConsumerGroupHeartbeatRequest
+    def __init__(self, acknowledged: _Optional[int] = ..., request_number: _Optional[int] = ..., hello: _Optional[_Union[SessionHello, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., consumer_group_heartbeat: _Optional[_Union[ConsumerGroupHeartbeatRequest, _Mapping]] = ...) -> None: ...
+
+class SessionWelcome(_message.Message):
+    __slots__ = ("reconnect_grace_ms",)
+    RECONNECT_GRACE_MS_FIELD_NUMBER: _ClassVar[int]
+    reconnect_grace_ms: int
+    def __init__(self, reconnect_grace_ms: _Optional[int] = ...) -> None: ...
+
+class SessionRebalance(_message.Message):
+    __slots__ = ("generation_id", "error_code", "error_message")
+    GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    generation_id: int
+    error_code: _errors_pb2.ErrorCode
+    error_message: str
+    def __init__(self, generation_id: _Optional[int] = ..., error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class SessionFenced(_message.Message):
+    __slots__ = ("generation_id", "error_code", "error_message")
+    GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    generation_id: int
+    error_code: _errors_pb2.ErrorCode
+    error_message: str
+    def __init__(self, generation_id: _Optional[int] = ..., error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class SessionDrain(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class SessionResponse(_message.Message):
+    __slots__ = ("sequence_number", "request_number", "welcome", "heartbeat", "consumer_group_heartbeat", "rebalance", "fenced", "drain")
+    SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_GROUP_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_FIELD_NUMBER: _ClassVar[int]
+    FENCED_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    sequence_number: int
+    request_number: int
+    welcome: SessionWelcome
+    heartbeat: HeartbeatResponse
+    consumer_group_heartbeat: ConsumerGroupHeartbeatResponse
+    rebalance: SessionRebalance
+    fenced: SessionFenced
+    drain: SessionDrain
+    def __init__(self, sequence_number: _Optional[int] = ..., request_number: _Optional[int] = ..., welcome: _Optional[_Union[SessionWelcome, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., consumer_group_heartbeat: _Optional[_Union[ConsumerGroupHeartbeatResponse, _Mapping]] = ..., rebalance: _Optional[_Union[SessionRebalance, _Mapping]] = ..., fenced: _Optional[_Union[SessionFenced, _Mapping]] = ..., drain: _Optional[_Union[SessionDrain, _Mapping]] = ...) -> None: ...
+
 class WatchGroupRequest(_message.Message):
     __slots__ = ("group_id",)
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]

@@ -111,6 +111,11 @@ class GroupCoordinatorStub(object):
                 request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.SerializeToString,
                 response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupResponse.FromString,
                 _registered_method=True)
+        self.Session = channel.stream_stream(
+                '/coordinator.rpc.v1.GroupCoordinator/Session',
+                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.SerializeToString,
+                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.FromString,
+                _registered_method=True)
 
 
 class GroupCoordinatorServicer(object):
@@ -214,6 +219,13 @@ class GroupCoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Session(self, request_iterator, context):
+        """One stream per member: heartbeats go up, and what a heartbeat would hear comes down as soon as it is true.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupCoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -291,6 +303,11 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
                     servicer.WatchGroup,
                     request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.FromString,
                     response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupResponse.SerializeToString,
+            ),
+            'Session': grpc.stream_stream_rpc_method_handler(
+                    servicer.Session,
+                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.FromString,
+                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -700,6 +717,33 @@ class GroupCoordinator(object):
             '/coordinator.rpc.v1.GroupCoordinator/WatchGroup',
             coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.SerializeToString,
             coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Session(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/coordinator.rpc.v1.GroupCoordinator/Session',
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.SerializeToString,
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

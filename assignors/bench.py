@@ -12,6 +12,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from assignors import registry
@@ -23,12 +24,14 @@ from assignors.wire import Cluster, Joined, assign_bytes
 
 Clock = Callable[[], float]  # seconds
 Row = dict[str, Any]
+AskJava = Callable[[str, tuple[int, int, int], str], float]
 
 MILLION = (2000, 500, 2000)  # members, topics, partitions of each topic
 MIDDLE = (1000, 1000, 10)
 SMALL = (10, 10, 10)
 EQUAL = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform")
 EVENTS = ("fresh", "unchanged", "one leaves", "one joins")
+JAVA_GROUPS = (("10x10x10", SMALL, 200, 100e-6), ("1000x1000x10", MIDDLE, 5, 0.3), ("1M", MILLION, 3, 0.4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,21 @@ class Case:
     turns: int
     peer_name: str | None = None
     peer: Callable[[], object] | None = None
+    peer_seconds: Callable[[], float] | None = None  # a peer that times itself
+    beats_peer: bool = True  # whether the goal asks for that, too
     before: Callable[[], object] | None = None  # untimed, before each turn of ours
 
 
-def measure(clock: Clock, only: str = "", names: Sequence[str] = ()) -> Iterator[Row]:
-    """Rows as they are measured; `only` keeps cases whose name contains it, `names` the assignors."""
+def measure(clock: Clock, only: str = "", names: Sequence[str] = (), java: AskJava | None = None) -> Iterator[Row]:
+    """Rows as they are measured; `only` keeps cases whose name contains it, `names` the assignors.
+
+    `java` asks Kafka's own assignors: (assignor, shape, event) -> seconds.
+    """
     for make in (_small, _middle, _million, _lag):
         for case in make(only, tuple(names)):
             yield _row(case, clock)
+    for case in _against_java(only, tuple(names), java) if java else ():
+        yield _row(case, clock)
 
 
 def _row(case: Case, clock: Clock) -> Row:
@@ -60,6 +70,8 @@ def _row(case: Case, clock: Clock) -> Row:
         mine.append(_timed(case.ours, clock))
         if case.peer is not None:
             theirs.append(_timed(case.peer, clock))
+        elif case.peer_seconds is not None:
+            theirs.append(case.peer_seconds())
     value = statistics.median(mine)
     peer_value = statistics.median(theirs) if theirs else None
     return {
@@ -71,7 +83,7 @@ def _row(case: Case, clock: Clock) -> Row:
         "peer_value": peer_value,
         "ratio": peer_value / value if peer_value is not None and value else None,
         "goal": case.goal,
-        "ok": value <= case.goal and (peer_value is None or peer_value >= value),
+        "ok": value <= case.goal and (peer_value is None or not case.beats_peer or peer_value >= value),
     }
 
 
@@ -212,6 +224,24 @@ def _lag(only: str, names: tuple[str, ...]) -> Iterator[Case]:
             snapshot = replace(snapshot, lags=lags)
             assignor = registry.resolve(word)
             yield _columns_case(name, assignor, after(snapshot, assignor, event), goal)
+
+
+def _against_java(only: str, names: tuple[str, ...], java: AskJava) -> Iterator[Case]:
+    """The same groups and events in the JVM, which is warm after its first, discarded turn."""
+    for label, shape, turns, goal in JAVA_GROUPS:
+        for word in ("range", "roundrobin", "sticky", "cooperative-sticky"):
+            for event in EVENTS if "sticky" in word else ("fresh",):
+                name = f"{label} {word} {event} against Java"
+                if not _wanted(name, word, only, names):
+                    continue
+                assignor = registry.resolve(word)
+                snapshot = after(group(shape), assignor, event)
+                ask = partial(java, word, shape, event)
+                ask()
+                work = _calls(assignor, snapshot) if shape == SMALL else _fresh(assignor, snapshot)
+                # A warm JVM decides ten members in less time than Python needs to look at them.
+                beats = shape != SMALL
+                yield Case(name, work, goal, turns, "kafka-clients", peer_seconds=ask, beats_peer=beats)
 
 
 def _columns_case(name: str, assignor: Assignor, snapshot: Snapshot, goal: float) -> Case:

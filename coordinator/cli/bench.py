@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import click
 
 from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.jvm_peer import Ask, jvm_assignors
 from coordinator.cli.output import Column, show
 
 Rows = Iterator[dict[str, Any]]
@@ -30,26 +32,40 @@ def log_rows(only: str) -> Rows:
     return (case._asdict() for case in bench.run(only or None))
 
 
-def assignor_rows(only: str) -> Rows:
+def assignor_rows(only: str, java: Ask | None = None) -> Rows:
     from assignors import bench
 
-    return bench.measure(time.perf_counter, only)
+    return bench.measure(time.perf_counter, only, java=java)
 
 
-SUITES: dict[str, Callable[[str], Rows]] = {"assignors": assignor_rows, "log": log_rows}
+def coordinator_rows(only: str) -> Rows:
+    from coordinator.bench import suite
+
+    return (row._asdict() for row in suite.run(only))
+
+
+SUITES: dict[str, Callable[[str], Rows]] = {
+    "assignors": assignor_rows,
+    "coordinator": coordinator_rows,
+    "log": log_rows,
+}
 
 
 @click.command()
 @click.argument("suite", type=click.Choice(sorted(SUITES)))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per case, as it is measured.")
 @click.option("--only", default="", metavar="CASE", help="Only cases whose name contains this.")
-def bench(suite: str, as_json: bool, only: str) -> int:
+@click.option("--jar", metavar="CLASSPATH", help="For assignors: kafka-clients and slf4j-api jars, as one more peer.")
+def bench(suite: str, as_json: bool, only: str, jar: str | None) -> int:
     """Measure one SUITE on this machine. Exit code 4 when a goal is missed."""
+    if jar and suite != "assignors":
+        raise click.UsageError("--jar goes with the suite assignors")
     rows = []
-    for row in SUITES[suite](only):
-        rows.append(row)
-        if as_json:
-            click.echo(json.dumps(row))
+    with jvm_assignors(jar) if jar else nullcontext() as java:
+        for row in assignor_rows(only, java) if suite == "assignors" else SUITES[suite](only):
+            rows.append(row)
+            if as_json:
+                click.echo(json.dumps(row))
     if not rows:
         raise CommandError(f"no case of {suite} contains {only!r}", "leave --only out to see all", code=Exit.NOT_FOUND)
     if not as_json:

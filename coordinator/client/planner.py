@@ -11,7 +11,8 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from assignors.api import Assignment, Assignor, AssignorError, JsonValue, Member, Plan, RebalanceProtocol, Snapshot
 from assignors.range import RangeAssignor
@@ -23,9 +24,16 @@ from coordinator.member import events as ev
 from coordinator.member.types import GroupMember
 
 log = logging.getLogger("muster.client")
+T = TypeVar("T")
 
 INLINE_PARTITIONS = 500
 """Up to here a built-in assignor needs less time than starting a thread."""
+
+INLINE_BYTES = 64 << 10
+"""Up to here subscriptions are decoded on the event loop; more would hold up heartbeats."""
+
+MAX_SNAPSHOT_BYTES = 1 << 20
+"""The default of the node's group.ledger.max.snapshot.bytes."""
 
 CountTopics = Callable[[Iterable[str]], Awaitable[Mapping[str, int]]]
 MeasureLags = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
@@ -77,7 +85,8 @@ class Planner:
     async def plan(self, asked: act.Plan) -> ev.Planned:
         """Raises ClientError when counts or lags cannot be learnt; never because of the assignor."""
         assignor = self._assignors.get(asked.protocol_name)
-        members = [read_member(member, asked.protocol_name) for member in asked.members]
+        heavy = sum(len(member.metadata) for member in asked.members) > INLINE_BYTES
+        members = await off_loop(heavy, partial(read_members, asked))
         counts = await self._count_topics({topic for member in members for topic in member.topics})
         topics = dict(sorted(counts.items()))
         snapshot = Snapshot(topics, members, assignor=asked.protocol_name, options=self._options)
@@ -92,9 +101,15 @@ class Planner:
                 moved = cooldown_options(await self._recall_moves(), time.time_ns() // 1_000_000)
                 snapshot = dataclasses.replace(snapshot, options={**moved, **snapshot.options})
             assignment, snapshot = await self._assign(assignor, snapshot)
+        heavy = sum(snapshot.topics.values()) > INLINE_PARTITIONS
+        return await off_loop(heavy, partial(self._written_down, asked.generation, assignment, snapshot))
+
+    def _written_down(self, generation: int, assignment: Assignment, snapshot: Snapshot) -> ev.Planned:
         self._last_good = assignment.to_dict()
         shares = tuple((member, encode_assignment(share)) for member, share in sorted(self._last_good.items()))
-        return ev.Planned(asked.generation, shares, snapshot.to_json().encode(), dict(snapshot.topics))
+        text = snapshot.to_json().encode()
+        # What the ledger would not keep need not be sent; the coordinator then says what it could not keep.
+        return ev.Planned(generation, shares, text if len(text) <= MAX_SNAPSHOT_BYTES else b"", dict(snapshot.topics))
 
     async def _assign(self, assignor: Assignor, snapshot: Snapshot) -> tuple[Assignment, Snapshot]:
         try:
@@ -160,6 +175,15 @@ def run_aside(
         outcome = (None, wrapped)
     if not loop.is_closed():
         loop.call_soon_threadsafe(settle, *outcome)
+
+
+async def off_loop(heavy: bool, work: Callable[[], T]) -> T:
+    """Do the work here when it is light, in a thread when it would keep the event loop from its heartbeats."""
+    return await asyncio.to_thread(work) if heavy else work()
+
+
+def read_members(asked: act.Plan) -> list[Member]:
+    return [read_member(member, asked.protocol_name) for member in asked.members]
 
 
 def read_member(member: GroupMember, assignor: str) -> Member:

@@ -170,3 +170,41 @@ def test_lag_sticky_is_told_when_partitions_last_moved() -> None:
     options = json.loads(planned.snapshot)["options"]
     assert options["moved.at.ms"] == {"t": {"3": 1_700_000_000_000}}
     assert options["now.ms"] > 1_700_000_000_000
+
+
+def test_a_large_group_does_not_hold_up_the_event_loop() -> None:
+    """Decoding, deciding and writing down happen aside: while they run, the loop goes on ticking."""
+
+    async def many_partitions(topics: Iterable[str]) -> Mapping[str, int]:
+        return dict.fromkeys(topics, 20_000)
+
+    async def ticks_while_planning() -> tuple[int, int]:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(tick())
+        owned = {"t": range(5_000)}
+        group = tuple(member(f"m{number}", owned if number == 0 else None, 1) for number in range(50))
+        planned = await Planner([resolve("sticky")], many_partitions).plan(act.Plan(1, "sticky", group))
+        ticking.cancel()
+        return ticks, len(planned.assignments)
+
+    ticks, shares = asyncio.run(ticks_while_planning())
+    assert shares == 50
+    # Three stretches of work, done on the loop, would leave room for a handful of ticks in between.
+    assert ticks > 10
+
+
+def test_a_snapshot_too_large_for_the_ledger_is_not_sent() -> None:
+    async def many_partitions(topics: Iterable[str]) -> Mapping[str, int]:
+        return dict.fromkeys(topics, 4)
+
+    group = tuple(member(f"member-{number:0200d}") for number in range(6_000))
+    planned = asyncio.run(Planner([resolve("range")], many_partitions).plan(act.Plan(1, "range", group)))
+    assert planned.snapshot == b""
+    assert len(planned.assignments) == 6_000

@@ -1,0 +1,68 @@
+"""Pushed against polled members: who has to ask before everything is owned again. Counted, not timed."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from coordinator.bench.takeover import takeover
+from coordinator.errors import ErrorCode
+from coordinator.server.app import Node
+from tests.integration.conftest import Run
+from tests.support.grpc_node import serving
+
+pytestmark = pytest.mark.integration
+
+MEMBERS = 10
+REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+class Tally:
+    """What the coordinator answered between two moments of the story."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._before: Counter[tuple[str, ErrorCode]] = Counter()
+        self.until: dict[str, Counter[tuple[str, ErrorCode]]] = {}
+
+    def settled(self, moment: str) -> None:
+        now = Counter(self._node.engine.metrics.requests)
+        self.until[moment] = now - self._before
+        self._before = now
+
+
+async def tally(tmp_path: Path, properties: dict[str, object]) -> Tally:
+    async with serving(tmp_path) as node:
+        counted = Tally(node)
+        await takeover(
+            f"127.0.0.1:{node.bound.port}",
+            {"group.id": "crew", **properties},
+            members=MEMBERS,
+            partitions=2 * MEMBERS,
+            settled=counted.settled,
+        )
+        return counted
+
+
+def test_pushed_members_are_told_and_never_have_to_ask(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        # Their first heartbeat of their own would come after a quarter of an hour: nothing here waits for one.
+        properties = {"heartbeat.interval.ms": 900_000, "session.timeout.ms": 1_800_000}
+        counted = await tally(tmp_path, properties)
+        for moment in ("joined", "left"):
+            heard = counted.until[moment]
+            assert heard["Heartbeat", REBALANCE] == 0, moment
+            assert heard["Listen", REBALANCE] >= MEMBERS - 1, moment
+
+    run(story)
+
+
+def test_polled_members_hear_of_it_one_heartbeat_each(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        counted = await tally(tmp_path, {"heartbeat.interval.ms": 300, "group.membership": "poll"})
+        for moment in ("joined", "left"):
+            heard = counted.until[moment]
+            assert heard["Heartbeat", REBALANCE] >= MEMBERS - 1, moment
+            assert heard["Listen", REBALANCE] == 0, moment
+
+    run(story)

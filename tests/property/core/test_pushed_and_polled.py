@@ -44,10 +44,9 @@ class Play:
 
     def settle(self, called: list[str]) -> None:
         """Those who were told come back, and those who were not find out by asking, all in the same order."""
-        for name in self.members:
-            if name not in self.pushed and any(TOLD in line for line in self.do(f"heartbeat g {name}")):
-                called.append(name)
-        for name in [member for member in self.members if member in called]:
+        asking = [name for name in self.members if name not in self.pushed]
+        found_out = {name for name in asking if any(TOLD in line for line in self.do(f"heartbeat g {name}"))}
+        for name in [member for member in self.members if member in found_out.union(called)]:
             self.do(f"join g {name}")
         if any("Preparing" in line for line in self.do("describe g")):
             self.do("advance 10s")

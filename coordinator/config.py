@@ -8,15 +8,18 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, Literal, NamedTuple, Self, get_args, get_origin
+from typing import Any, Literal, NamedTuple, NewType, Self, get_args, get_origin
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
+from assignors.registry import resolve_all
 from storage.config import LogSettings
 
 MAX_INT = 2**31 - 1
 DAY_MS = 86_400_000
+
+AssignorNames = NewType("AssignorNames", str)
 
 WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
 """Good to listen on, useless to tell a client."""
@@ -196,6 +199,86 @@ class Settings(LogSettings):
         le=MAX_INT,
         description="The largest assignor input that is kept with a rebalance; a larger one is left out.",
     )
+    group_assignor_deadline_ms: int = Field(
+        default=10_000,
+        alias="group.assignor.deadline.ms",
+        ge=1,
+        le=MAX_INT,
+        description="How long an assignor, or a topic pattern, may run on this node before it counts as failed.",
+    )
+    group_consumer_session_timeout_ms: int = Field(
+        default=45_000,
+        alias="group.consumer.session.timeout.ms",
+        ge=1,
+        le=MAX_INT,
+        description="How long a member of a consumer-protocol group may be silent before it is taken out.",
+    )
+    group_consumer_min_session_timeout_ms: int = Field(
+        default=45_000,
+        alias="group.consumer.min.session.timeout.ms",
+        ge=1,
+        le=MAX_INT,
+        description="The lower bound of group.consumer.session.timeout.ms.",
+    )
+    group_consumer_max_session_timeout_ms: int = Field(
+        default=60_000,
+        alias="group.consumer.max.session.timeout.ms",
+        ge=1,
+        le=MAX_INT,
+        description="The upper bound of group.consumer.session.timeout.ms.",
+    )
+    group_consumer_heartbeat_interval_ms: int = Field(
+        default=5_000,
+        alias="group.consumer.heartbeat.interval.ms",
+        ge=1,
+        le=MAX_INT,
+        description="How often members of consumer-protocol groups are told to send heartbeats.",
+    )
+    group_consumer_min_heartbeat_interval_ms: int = Field(
+        default=5_000,
+        alias="group.consumer.min.heartbeat.interval.ms",
+        ge=1,
+        le=MAX_INT,
+        description="The lower bound of group.consumer.heartbeat.interval.ms.",
+    )
+    group_consumer_max_heartbeat_interval_ms: int = Field(
+        default=15_000,
+        alias="group.consumer.max.heartbeat.interval.ms",
+        ge=1,
+        le=MAX_INT,
+        description="The upper bound of group.consumer.heartbeat.interval.ms.",
+    )
+    group_consumer_max_size: int = Field(
+        default=MAX_INT,
+        alias="group.consumer.max.size",
+        ge=1,
+        le=MAX_INT,
+        description="The most members that one consumer-protocol group may have.",
+    )
+    group_consumer_assignors: AssignorNames = Field(
+        default=AssignorNames("uniform,range"),
+        alias="group.consumer.assignors",
+        description="The assignors that consumer-protocol groups may ask for; the first is for those that do not ask.",
+    )
+    group_consumer_migration_policy: Literal["bidirectional", "upgrade", "downgrade", "disabled"] = Field(
+        default="bidirectional",
+        alias="group.consumer.migration.policy",
+        description="Whether groups may change to the consumer protocol (upgrade) and back (downgrade).",
+    )
+    group_consumer_assignment_interval_ms: int = Field(
+        default=1_000,
+        alias="group.consumer.assignment.interval.ms",
+        ge=0,
+        le=15_000,
+        description="The shortest time between two new assignments of one consumer-protocol group.",
+    )
+    group_consumer_regex_refresh_interval_ms: int = Field(
+        default=600_000,
+        alias="group.consumer.regex.refresh.interval.ms",
+        ge=10_000,
+        le=MAX_INT,
+        description="How old the list of topics that match a subscription's pattern may grow.",
+    )
     offsets_retention_minutes: int = Field(
         default=10_080,
         alias="offsets.retention.minutes",
@@ -233,6 +316,10 @@ class Settings(LogSettings):
     )
 
     @property
+    def consumer_assignors(self) -> tuple[str, ...]:
+        return tuple(word.strip() for word in self.group_consumer_assignors.split(","))
+
+    @property
     def listen_host(self) -> str:
         return parse_address(self.listeners).host
 
@@ -251,6 +338,12 @@ class Settings(LogSettings):
     def is_an_address(cls, value: str) -> str:
         if value:
             parse_address(value)
+        return value
+
+    @field_validator("group_consumer_assignors")
+    @classmethod
+    def are_assignors(cls, value: AssignorNames) -> AssignorNames:
+        resolve_all(value)
         return value
 
     @field_validator("data_dir")
@@ -275,6 +368,18 @@ class Settings(LogSettings):
                 f"group.min.session.timeout.ms is {low}, but group.max.session.timeout.ms is only {high}; "
                 "lower the first or raise the second"
             )
+        within(
+            "session.timeout",
+            self.group_consumer_session_timeout_ms,
+            self.group_consumer_min_session_timeout_ms,
+            self.group_consumer_max_session_timeout_ms,
+        )
+        within(
+            "heartbeat.interval",
+            self.group_consumer_heartbeat_interval_ms,
+            self.group_consumer_min_heartbeat_interval_ms,
+            self.group_consumer_max_heartbeat_interval_ms,
+        )
         if not self.listeners:
             raise ValueError("listeners is empty; expected HOST:PORT, such as 127.0.0.1:9290")
         told = self.advertised_address(0).host
@@ -291,6 +396,15 @@ class Settings(LogSettings):
                     f"for {room}; lower the first or raise the second"
                 )
         return self
+
+
+def within(name: str, value: int, low: int, high: int) -> None:
+    """Raises ValueError when a group.consumer setting is outside its bounds."""
+    if not low <= value <= high:
+        raise ValueError(
+            f"group.consumer.{name}.ms is {value}, outside {low}..{high} (group.consumer.min.{name}.ms, "
+            f"group.consumer.max.{name}.ms); change it or its bounds"
+        )
 
 
 class Given(NamedTuple):
@@ -392,6 +506,8 @@ def expected(field: FieldInfo) -> str:
     """What the field allows, in words."""
     if get_origin(field.annotation) is Literal:
         return "one of " + ", ".join(str(choice) for choice in get_args(field.annotation))
+    if field.annotation is AssignorNames:
+        return "names of assignors, separated by commas"
     if field.annotation is str:
         return "HOST:PORT" if field.default else "HOST:PORT or nothing"
     if field.annotation is Path:

@@ -1,9 +1,11 @@
 """Read-only views of groups (coordinator.md 1.11), and what the ledger knows of them."""
 
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.consumer import views
 from coordinator.core.effects import DescribedMember, DescribeReply, ExplainReply, ListedGroup, ListReply
 from coordinator.core.events import DescribeGroup, ExplainGroup, ListGroups
 from coordinator.core.ledger import settled
+from coordinator.core.plan import CONSUMER
 from coordinator.core.state import Step
 from coordinator.core.types import GroupState
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -13,6 +15,9 @@ CLASSIC = "classic"
 
 def describe_group(request: DescribeGroup, step: Step) -> None:
     """The group as it is; subscriptions and assignments only while it is stable, for they are in flux otherwise."""
+    if consumer_group := step.state.consumer_groups.get(request.group_id):
+        step.reply(request.request_id, views.as_any_group(consumer_group, step))
+        return
     group = step.state.groups.get(request.group_id)
     if group is None:
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
@@ -61,19 +66,23 @@ def list_groups(request: ListGroups, step: Step) -> None:
     """The groups of this shard that pass both filters."""
     states = {state.lower() for state in request.states}
     types = {group_type.lower() for group_type in request.types}
-    listed = tuple(
-        ListedGroup(group.id, group.protocol_type or "", group.state.value, CLASSIC)
-        for group in sorted(step.state.groups.values(), key=lambda group: group.id)
-        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
-    )
-    step.reply(request.request_id, ListReply(groups=listed))
+    listed = [
+        *(ListedGroup(g.id, g.protocol_type or "", g.state.value, CLASSIC) for g in step.state.groups.values()),
+        *(ListedGroup(g.id, CONSUMER, g.state.value, CONSUMER) for g in step.state.consumer_groups.values()),
+    ]
+    passed = [
+        group
+        for group in sorted(listed, key=lambda group: group.group_id)
+        if (not states or group.state.lower() in states) and (not types or group.group_type in types)
+    ]
+    step.reply(request.request_id, ListReply(groups=tuple(passed)))
 
 
 def explain_group(request: ExplainGroup, step: Step) -> None:
     """The group's rebalances, newest first. The ledger outlives the group's members, not the group."""
     ledger = step.state.ledgers.get(request.group_id)
     if ledger is None:
-        if request.group_id not in step.state.groups:
+        if request.group_id not in step.state.groups and request.group_id not in step.state.consumer_groups:
             raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
         step.reply(request.request_id, ExplainReply())
         return

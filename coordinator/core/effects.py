@@ -89,7 +89,7 @@ class ConsumerMemberView:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerDescribeReply:
+class DescribeConsumerReply:
     """ConsumerGroupDescribe: epochs, and per member what it has and what it is to have. `names` names the topics."""
 
     code: ErrorCode = ErrorCode.NONE
@@ -234,6 +234,8 @@ Reply: TypeAlias = (
     | ListReply
     | DeleteReply
     | ExplainReply
+    | ConsumerHeartbeatReply
+    | DescribeConsumerReply
 )
 
 

@@ -286,5 +286,9 @@ Request: TypeAlias = (
     | ListGroups
     | DeleteGroup
     | ExplainGroup
+    | ConsumerHeartbeat
+    | DescribeConsumerGroup
 )
-Event: TypeAlias = Request | Forget | StreamLost | TimerFired | TopicsChanged | Loaded | Unload
+Event: TypeAlias = (
+    Request | Forget | StreamLost | TimerFired | TopicsChanged | Planned | RegexResolved | Loaded | Unload
+)

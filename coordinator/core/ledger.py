@@ -293,9 +293,11 @@ def settled(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEn
     if settlement is None:
         return entry
     unowned = {(topic, partition): ms for topic, partition, ms in settlement.unowned}
+    # KIP-848 groups have an "assign" phase; what follows is not a fetch of shares but one hand-over after the other.
+    last = "reconcile" if any(phase.name == "assign" for phase in entry.phases) else "settle"
     return replace(
         entry,
-        phases=(*entry.phases, Phase("settle", settlement.settled_at_ms - entry.ended_at_ms, settlement.waited_for)),
+        phases=(*entry.phases, Phase(last, settlement.settled_at_ms - entry.ended_at_ms, settlement.waited_for)),
         moves=tuple(
             replace(move, unowned_ms=unowned.get((move.topic, move.partition), move.unowned_ms)) for move in entry.moves
         ),

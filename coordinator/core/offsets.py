@@ -1,9 +1,11 @@
 """Committed offsets: commit, fetch, delete, expire (coordinator.md 4.1, 4.3, 4.4, 4.7)."""
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from coordinator.core.classic.checks import group_id_given, known_member, not_dead, same_generation
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.consumer import positions
 from coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
 from coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
 from coordinator.core.plan import CONSUMER
@@ -15,25 +17,35 @@ from coordinator.errors import CoordinatorError, ErrorCode
 
 def commit_offsets(request: OffsetCommit, step: Step) -> None:
     """Keep the positions if the committer may still speak for the group."""
-    group = step.state.groups.get(request.group_id)
-    if group is None:
-        may_open_simple_group(request)
-    else:
-        may_commit(group, request, step)
+    refused = may_commit_to(request, step)
     if not request.offsets:
         step.reply(request.request_id, OffsetCommitReply())
         return
 
     expire_ms = None if request.retention_ms is None else step.now_ms + request.retention_ms
-    too_large: dict[tuple[str, int], ErrorCode] = {}
     for topic, partition, position in request.offsets:
+        if (topic, partition) in refused:
+            continue
         # KAFKA: the limit is compared with the string's length, in UTF-16 units.
         if len(position.metadata.encode("utf-16-le")) // 2 > step.limits.max_offset_metadata:
-            too_large[topic, partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            refused[topic, partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         value = StoredOffset(position.offset, position.leader_epoch, position.metadata, step.now_ms, expire_ms)
         step.keep(OffsetStored(request.group_id, topic, partition, value))
-    step.reply(request.request_id, OffsetCommitReply(partitions=too_large))
+    step.reply(request.request_id, OffsetCommitReply(partitions=refused))
+
+
+def may_commit_to(request: OffsetCommit, step: Step) -> dict[tuple[str, int], ErrorCode]:
+    """The partitions that this committer may not speak for; raises when there is none it may."""
+    consumer_group = step.state.consumer_groups.get(request.group_id)
+    group = step.state.groups.get(request.group_id)
+    if consumer_group is not None:
+        return positions.may_commit(consumer_group, request, step)
+    if group is None:
+        may_open_simple_group(request)
+    else:
+        may_commit(group, request, step)
+    return {}
 
 
 def may_open_simple_group(request: OffsetCommit) -> None:
@@ -77,7 +89,9 @@ def may_commit(group: ClassicGroup, request: OffsetCommit, step: Step) -> None:
 def fetch_offsets(request: OffsetFetch, step: Step) -> None:
     """Positions as committed; an unknown group or partition has none, which is not an error."""
     group = step.state.groups.get(request.group_id)
-    stored = {} if group is None or group.state is GroupState.DEAD else group.offsets
+    if consumer_group := step.state.consumer_groups.get(request.group_id):
+        positions.may_fetch(consumer_group, request)
+    stored = {} if group is not None and group.state is GroupState.DEAD else kept_offsets(step, request.group_id)
     if request.partitions is None:
         step.reply(request.request_id, OffsetFetchReply(offsets=dict(sorted(stored.items()))))
         return
@@ -87,20 +101,33 @@ def fetch_offsets(request: OffsetFetch, step: Step) -> None:
 def delete_offsets(request: OffsetDelete, step: Step) -> None:
     """Forget positions of topics that no member reads."""
     group_id_given(request.group_id)
-    group = step.state.groups.get(request.group_id)
-    if group is None or group.state is GroupState.DEAD:
-        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
-    if group.members and group.protocol_type != CONSUMER:
-        raise CoordinatorError(ErrorCode.NON_EMPTY_GROUP, f"group {group.id!r} has members; stop them first")
+    subscribed = subscription_of(request.group_id, step)
+    stored = kept_offsets(step, request.group_id)
     results: dict[tuple[str, int], ErrorCode] = {}
     for topic, partition in request.partitions:
-        if group.members and is_subscribed(group, topic):
+        if subscribed is None or topic in subscribed:
             results[topic, partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             continue
-        if (topic, partition) in group.offsets:
-            step.keep(OffsetDeleted(group.id, topic, partition))
+        if (topic, partition) in stored:
+            step.keep(OffsetDeleted(request.group_id, topic, partition))
         results[topic, partition] = ErrorCode.NONE
     step.reply(request.request_id, OffsetDeleteReply(partitions=results))
+
+
+def kept_offsets(step: Step, group_id: str) -> Mapping[tuple[str, int], StoredOffset]:
+    return step.state.offsets.get(group_id, {})
+
+
+def subscription_of(group_id: str, step: Step) -> frozenset[str] | None:
+    """The topics whose positions may not be deleted: those that a member reads. None: all, for it cannot be known."""
+    if consumer_group := step.state.consumer_groups.get(group_id):
+        return consumer_group.subscribed_topics()
+    group = step.state.groups.get(group_id)
+    if group is None or group.state is GroupState.DEAD:
+        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+    if group.members and group.protocol_type != CONSUMER:
+        raise CoordinatorError(ErrorCode.NON_EMPTY_GROUP, f"group {group.id!r} has members; stop them first")
+    return group.subscribed_topics if group.members else frozenset()
 
 
 def is_subscribed(group: ClassicGroup, topic: str) -> bool:
@@ -115,6 +142,7 @@ def expire(step: Step) -> None:
             step.keep(OffsetDeleted(group.id, topic, partition))
         if not group.offsets and group.state is GroupState.EMPTY and not group.pending_joins:
             delete_group_records(group, step)
+    positions.expire(step)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
 
 
@@ -134,14 +162,14 @@ def expired(group: ClassicGroup, topic: str, value: StoredOffset, step: Step) ->
 def forget_topics(topics: tuple[str, ...], step: Step) -> None:
     """A deleted topic takes its positions with it, in every group."""
     gone = set(topics)
-    for group in step.state.groups.values():
-        for topic, partition in [tp for tp in group.offsets if tp[0] in gone]:
-            step.keep(OffsetDeleted(group.id, topic, partition))
+    for group_id, offsets in list(step.state.offsets.items()):
+        for topic, partition in [tp for tp in offsets if tp[0] in gone]:
+            step.keep(OffsetDeleted(group_id, topic, partition))
 
 
 def orphaned_topics(step: Step) -> tuple[str, ...]:
     """Topics with positions that the catalog does not know any more."""
-    committed = {topic for group in step.state.groups.values() for topic, _ in group.offsets}
+    committed = {topic for offsets in step.state.offsets.values() for topic, _ in offsets}
     return tuple(sorted(committed - step.state.partitions.keys()))
 
 

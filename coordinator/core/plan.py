@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from assignors.api import AssignorError, Snapshot
 from assignors.api import Member as AssignorMember
-from assignors.api import Snapshot
+from assignors.registry import BUILT_IN, resolve
+from assignors.run import run
 from assignors.user_data import member_from_subscription, parse_assignment, parse_subscription
 from coordinator.core.types import Partitions
 
@@ -31,6 +33,43 @@ class PlanRequest:
 Planner: TypeAlias = Callable[[PlanRequest], Plan | None]
 """Computes a plan at once, or returns None: then the request leaves with the step's effects, and `Planned` brings the
 answer. Raises AssignorError when the assignor fails at once. Pure."""
+
+
+def canonical_name(word: str) -> str:
+    """The name behind an alias or a Java class; a word that names a class of its own (module:Class) stays as it is.
+
+    Nothing is imported for a word with a colon: clients may send any.
+    """
+    if ":" in word:
+        return word
+    try:
+        return resolve(word).name
+    except AssignorError:
+        return word
+
+
+AT_ONCE_MEMBERS = 200
+AT_ONCE_PARTITIONS = 2_000
+"""Up to these sizes a built-in assignor takes a few milliseconds at most."""
+
+
+def plan_at_once(request: PlanRequest) -> Plan | None:
+    """The planner of a shard that was given none: built-in assignors on small problems; all else is put off."""
+    snapshot = request.snapshot
+    if len(snapshot.members) > AT_ONCE_MEMBERS or snapshot.size > AT_ONCE_PARTITIONS:
+        return None
+    if request.assignor not in BUILT_IN:
+        return None
+    return planned(request)
+
+
+def planned(request: PlanRequest) -> Plan:
+    """Run the assignor that the request names, however long it takes. Raises AssignorError."""
+    answer = run(resolve(request.assignor), request.snapshot, withhold=False)
+    return {
+        member: {topic: tuple(sorted(partitions)) for topic, partitions in share.items() if len(partitions)}
+        for member, share in answer.members.items()
+    }
 
 
 def assignment_of(blob: bytes) -> dict[str, Partitions]:

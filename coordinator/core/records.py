@@ -7,6 +7,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from coordinator.core.consumer.records import ConsumerRecord
 from coordinator.core.types import RebalanceEntry, Settlement, StoredOffset
 
 
@@ -103,6 +104,6 @@ class DelayForgotten:
     group_id: str
 
 
-GroupRecord: TypeAlias = GroupStored | GroupDeleted | OffsetStored | OffsetDeleted
+GroupRecord: TypeAlias = GroupStored | GroupDeleted | OffsetStored | OffsetDeleted | ConsumerRecord
 LedgerRecord: TypeAlias = RebalanceDecided | RebalanceSettled | RebalanceForgotten | DelayStored | DelayForgotten
 Record: TypeAlias = GroupRecord | LedgerRecord

@@ -7,8 +7,14 @@ from coordinator.core import describe, offsets, push
 from coordinator.core.classic import join, leave, lifecycle, liveness, rebalance, sync
 from coordinator.core.classic.checks import group_id_given
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.consumer import heartbeat as consumer_heartbeat
+from coordinator.core.consumer import lifecycle as consumer_lifecycle
+from coordinator.core.consumer import regex, target, views
+from coordinator.core.consumer.group import ConsumerGroup
 from coordinator.core.effects import (
+    ConsumerHeartbeatReply,
     DeleteReply,
+    DescribeConsumerReply,
     DescribeReply,
     Effects,
     ExplainReply,
@@ -26,6 +32,7 @@ from coordinator.core.effects import (
 from coordinator.core.events import (
     ConsumerHeartbeat,
     DeleteGroup,
+    DescribeConsumerGroup,
     DescribeGroup,
     Event,
     ExplainGroup,
@@ -39,6 +46,8 @@ from coordinator.core.events import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
+    Planned,
+    RegexResolved,
     Request,
     SessionHeartbeat,
     StreamLost,
@@ -72,6 +81,10 @@ class Shard:
     @property
     def groups(self) -> dict[str, ClassicGroup]:
         return self.state.groups
+
+    @property
+    def consumer_groups(self) -> dict[str, ConsumerGroup]:
+        return self.state.consumer_groups
 
     @property
     def ledgers(self) -> dict[str, Ledger]:
@@ -154,6 +167,10 @@ def on_timer(event: TimerFired, step: Step) -> None:
     if event.key == ("retention",):
         offsets.expire(step)
         return
+    consumer_group = step.state.consumer_groups.get(event.key[1])
+    if consumer_group is not None:
+        consumer_lifecycle.timer_fired(consumer_group, event.key, step)
+        return
     group = step.state.groups.get(event.key[1])
     if group is not None:
         group_timer(group, event.key, step)
@@ -172,14 +189,29 @@ def group_timer(group: ClassicGroup, key: TimerKey, step: Step) -> None:
 
 
 def on_topics(event: TopicsChanged, step: Step) -> None:
-    step.state.partitions = event.partitions
-    step.state.catalog_known = True
+    state = step.state
+    if event.ids.keys() - state.topic_ids.keys():
+        state.topics_version = step.now_ms
+    last_words = {topic_id: name for topic_id, name in state.topic_names.items() if name in event.deleted}
+    state.partitions, state.topic_ids = event.partitions, event.ids
+    state.topic_names = {**last_words, **{topic_id: name for name, topic_id in event.ids.items()}}
+    state.catalog_known = True
     if event.deleted:
         offsets.forget_topics(event.deleted, step)
+    target.topics_changed(step)
+
+
+def on_planned(event: Planned, step: Step) -> None:
+    target.planned(event, step)
+
+
+def on_regex(event: RegexResolved, step: Step) -> None:
+    regex.resolved(event, step)
 
 
 def on_loaded(event: Loaded, step: Step) -> None:
     lifecycle.load(step)
+    consumer_lifecycle.load(step)
     # A topic may have been deleted while nobody listened; made anew, it must not inherit the old positions.
     if step.state.catalog_known:
         offsets.forget_topics(offsets.orphaned_topics(step), step)
@@ -205,6 +237,10 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     Listen: on_listen,
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,
+    ConsumerHeartbeat: consumer_heartbeat.consumer_heartbeat,
+    DescribeConsumerGroup: views.describe_consumer_group,
+    Planned: on_planned,
+    RegexResolved: on_regex,
     Forget: on_forget,
     TimerFired: on_timer,
     TopicsChanged: on_topics,
@@ -224,4 +260,6 @@ REPLIES: dict[type[Any], Callable[[ErrorCode, str], Reply]] = {
     ListGroups: ListReply,
     DeleteGroup: DeleteReply,
     ExplainGroup: ExplainReply,
+    ConsumerHeartbeat: ConsumerHeartbeatReply,
+    DescribeConsumerGroup: DescribeConsumerReply,
 }

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.consumer.apply import apply_to
+from coordinator.core.consumer.group import ConsumerGroup
+from coordinator.core.consumer.records import TOMBSTONES, TopicId
 from coordinator.core.effects import Effects, GroupChanged, Reply
 from coordinator.core.events import Listen
 from coordinator.core.ledger import Ledger
+from coordinator.core.plan import Planner, plan_at_once
 from coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -23,17 +27,27 @@ from coordinator.core.records import (
     RebalanceSettled,
     Record,
 )
-from coordinator.core.types import Limits, RebalanceEntry, RequestId, TimerKey
+from coordinator.core.types import Limits, RebalanceEntry, RequestId, StoredOffset, TimerKey
 
 
 @dataclass(slots=True)
 class ShardState:
-    """The groups of one offsets partition. `partitions` are the catalog's counts by topic."""
+    """The groups of one offsets partition. A group id is in `groups` or in `consumer_groups`, never in both.
+
+    `offsets` belong to the group id, so they stay when a group changes its kind. `partitions` are the catalog's counts
+    by topic, `topic_ids` and `topic_names` its ids, `topics_version` the time at which topics were last created.
+    """
 
     limits: Limits
+    planner: Planner = plan_at_once
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
+    consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    offsets: dict[str, dict[tuple[str, int], StoredOffset]] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    topic_names: Mapping[TopicId, str] = field(default_factory=dict)
+    topics_version: int = 0
     catalog_known: bool = False
     """Whether `partitions` has been told: without it, no topic can be called deleted."""
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
@@ -74,23 +88,28 @@ class Step:
         if self.state.deadlines.pop(key, None) is not None:
             self.out.cancel_timer(key)
 
-    def announce(self, group: ClassicGroup, entry: RebalanceEntry | None = None) -> None:
+    def announce(self, group: ClassicGroup | ConsumerGroup, entry: RebalanceEntry | None = None) -> None:
         """Tell the group's watchers."""
-        self.out.notices.append(GroupChanged(group.id, group.state.value, group.generation, entry))
+        generation = group.epoch if isinstance(group, ConsumerGroup) else group.generation
+        self.out.notices.append(GroupChanged(group.id, group.state.value, generation, entry))
 
 
 def apply(state: ShardState, record: Record) -> None:
     """Make a fact true. Tombstones for unknown things are harmless (compaction leaves them behind)."""
     match record:
         case GroupStored():
+            state.consumer_groups.pop(record.group_id, None)
             group_of(state, record.group_id).stored = record
         case GroupDeleted():
             state.groups.pop(record.group_id, None)
+            if not state.offsets.get(record.group_id):
+                state.offsets.pop(record.group_id, None)
         case OffsetStored():
-            group_of(state, record.group_id).offsets[record.topic, record.partition] = record.value
+            offsets_of(state, record.group_id)[record.topic, record.partition] = record.value
+            if record.group_id not in state.consumer_groups:
+                group_of(state, record.group_id)
         case OffsetDeleted():
-            if group := state.groups.get(record.group_id):
-                group.offsets.pop((record.topic, record.partition), None)
+            forget_offset(state, record)
         case RebalanceDecided():
             ledger = state.ledgers.setdefault(record.group_id, Ledger())
             ledger.entries[record.entry.number] = record.entry
@@ -106,14 +125,32 @@ def apply(state: ShardState, record: Record) -> None:
             if kept := state.ledgers.get(record.group_id):
                 kept.delay = None
                 drop_if_empty(state, record.group_id, kept)
+        case _:
+            if not isinstance(record, TOMBSTONES):
+                # The group is of this kind from here on: a simple group that only had offsets makes room (4.8).
+                state.groups.pop(record.group_id, None)
+            apply_to(state.consumer_groups, record)
 
 
 def group_of(state: ShardState, group_id: str) -> ClassicGroup:
-    """The group, made when missing. An offset alone makes a simple group."""
+    """The classic group, made when missing. An offset alone makes a simple group."""
     group = state.groups.get(group_id)
     if group is None:
-        group = state.groups[group_id] = ClassicGroup(group_id)
+        group = state.groups[group_id] = ClassicGroup(group_id, offsets=offsets_of(state, group_id))
     return group
+
+
+def offsets_of(state: ShardState, group_id: str) -> dict[tuple[str, int], StoredOffset]:
+    return state.offsets.setdefault(group_id, {})
+
+
+def forget_offset(state: ShardState, record: OffsetDeleted) -> None:
+    offsets = state.offsets.get(record.group_id)
+    if offsets is None:
+        return
+    offsets.pop((record.topic, record.partition), None)
+    if not offsets and record.group_id not in state.groups:
+        del state.offsets[record.group_id]
 
 
 def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:

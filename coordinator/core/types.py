@@ -8,7 +8,8 @@ RequestId: TypeAlias = int
 """An opaque token of the edge for one request; the edge keeps the future that belongs to it."""
 
 TimerKey: TypeAlias = tuple[str, ...]
-"""("join", group), ("sync", group), ("session", group, member), ("retention",)."""
+"""("join", group), ("sync", group), ("session", group, member), ("retention",); in KIP-848 groups ("assign", group),
+("rebalance", group, member), and for their classic members ("rejoin", group, member), ("fetch", group, member)."""
 
 Partitions: TypeAlias = tuple[int, ...]
 """Partition numbers of one topic, ascending."""
@@ -85,6 +86,15 @@ class Limits:
     offsets_retention_check_ms: int = 600_000
     ledger_max_entries: int = 100
     ledger_max_snapshot_bytes: int = 1 << 20
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_group_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The first one is for groups whose members do not ask for any."""
+    consumer_migration_policy: str = "bidirectional"
+    """Also: upgrade, downgrade, disabled."""
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_regex_refresh_ms: int = 600_000
 
 
 @dataclass(frozen=True, slots=True)

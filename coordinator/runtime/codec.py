@@ -1,6 +1,7 @@
 """Records <-> bytes. Groups and offsets byte for byte as Kafka keeps them in `__consumer_offsets`.
 
-Schemas: Kafka's OffsetCommitKey/Value and GroupMetadataKey/Value. Read: key types 0 to 2, values version 0 to 4.
+Schemas: Kafka's OffsetCommitKey/Value and GroupMetadataKey/Value; those of KIP-848 groups are in `codec_consumer`.
+Read: key types 0 to 2, values version 0 to 4.
 Written: offset values version 1 when they carry an expire timestamp, otherwise 4, whose only tagged field (topic id) is
 left out; group values version 3. The ledger's JSON is in `ledger_codec`.
 """
@@ -12,12 +13,14 @@ from coordinator.core.records import (
     GroupDeleted,
     GroupRecord,
     GroupStored,
+    LedgerRecord,
     MemberRecord,
     OffsetDeleted,
     OffsetStored,
     Record,
 )
 from coordinator.core.types import StoredOffset
+from coordinator.runtime.codec_consumer import CONSUMER_KINDS, decode_consumer, encode_consumer
 from coordinator.runtime.fields import (
     INT16,
     INT32,
@@ -62,8 +65,10 @@ def encode(records: Iterable[Record]) -> Encoded:
                 out.groups.append(KeyValue(group_key(record.group_id), group_value(record)))
             case GroupDeleted():
                 out.groups.append(KeyValue(group_key(record.group_id), None))
-            case _:
+            case _ if isinstance(record, LedgerRecord):
                 out.ledger.extend(encode_ledger(record))
+            case _:
+                out.groups.append(encode_consumer(record))
     return out
 
 
@@ -81,6 +86,8 @@ def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
         group_id = key.string()
         key.end()
         return GroupDeleted(group_id) if stored.value is None else read_group_value(group_id, stored.value)
+    if kind in CONSUMER_KINDS:
+        return decode_consumer(kind, key, stored.value)
     return Skipped(f"key type {kind}")
 
 

@@ -13,8 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from coordinator.core.effects import Effects, GroupChanged, Reply
-from coordinator.core.events import Event, Forget, Loaded, TimerFired, TopicsChanged, Unload
+from coordinator.core.effects import Effects, GroupChanged, Reply, ResolveRegex
+from coordinator.core.events import (
+    Event,
+    Forget,
+    Loaded,
+    Planned,
+    RegexResolved,
+    TimerFired,
+    TopicsChanged,
+    Unload,
+)
+from coordinator.core.plan import PlanRequest
 from coordinator.core.records import RebalanceDecided
 from coordinator.core.shard import Shard
 from coordinator.core.types import Limits, RequestId, TimerKey
@@ -43,12 +53,22 @@ StatusReport: TypeAlias = Callable[[int, ShardStatus, str], None]
 """Gets a shard's new status and why, in one sentence."""
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something a shard wants computed off the loop; its answer goes back with `Engine.answer_work`."""
+
+    shard: int
+    life: int
+    request: PlanRequest | ResolveRegex
+
+
 @dataclass(slots=True)
 class Released:
-    """What may be told now, in the order it was decided."""
+    """What may be told now, in the order it was decided, and what is to be computed meanwhile."""
 
     replies: list[tuple[RequestId, Reply]] = field(default_factory=list)
     notices: list[GroupChanged] = field(default_factory=list)
+    work: list[Work] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +192,14 @@ class Engine:
         self._inbox.append((slot, slot.life, event))
         return True
 
+    def answer_work(self, work: Work, event: Planned | RegexResolved) -> None:
+        """Queue what came of `work`. A shard that was dropped since has forgotten its question, so it is void then."""
+        self._inbox.append((self._slots[work.shard], work.life, event))
+
     def submit_all(self, event: Event) -> None:
         """Queue an event for every shard. A shard that is not active hears of the topics when it is loaded."""
         if isinstance(event, TopicsChanged):
-            self._topics = TopicsChanged(event.partitions)
+            self._topics = TopicsChanged(event.partitions, ids=event.ids)
         for slot in self._slots:
             if slot.status is ShardStatus.ACTIVE or not isinstance(event, TopicsChanged):
                 self._inbox.append((slot, slot.life, event))
@@ -278,6 +302,10 @@ class Engine:
                 self._timers.cancel((slot.index, key))
             else:
                 self._timers.set((slot.index, key), at_ms)
+        for plan in effects.plans:
+            self._released.work.append(Work(slot.index, slot.life, plan))
+        for regex in effects.regexes:
+            self._released.work.append(Work(slot.index, slot.life, regex))
         if effects.replies or effects.notices:
             self._tell(slot, effects.replies, effects.notices)
 

@@ -4,6 +4,7 @@ Plain strings carry an int16 length, plain bytes an int32 length, -1 for null. F
 lengths are "compact": an unsigned varint of length + 1, 0 for null, and every struct ends with tagged fields (KIP-482).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
@@ -11,6 +12,7 @@ from struct import error as StructError
 MAX_STRING_BYTES = 32_767
 """The longest plain string, in UTF-8 bytes. Edges refuse longer ids before they reach a shard."""
 
+INT8 = Struct(">b")
 INT16 = Struct(">h")
 INT32 = Struct(">i")
 INT64 = Struct(">q")
@@ -38,6 +40,9 @@ class FieldReader:
     @property
     def left(self) -> int:
         return len(self._data) - self._at
+
+    def int8(self) -> int:
+        return self._number(INT8)
 
     def int16(self) -> int:
         return self._number(INT16)
@@ -77,6 +82,20 @@ class FieldReader:
         if not 0 <= number <= self.left:
             raise MalformedRecord(f"array of {number} elements at byte {self._at} with {self.left} bytes left")
         return number
+
+    def uuid(self) -> bytes:
+        return self._take(16)
+
+    def varint(self) -> int:
+        return self._varint()
+
+    def tags(self) -> dict[int, bytes]:
+        """A struct's tagged fields by their number, unread."""
+        found: dict[int, bytes] = {}
+        for _ in range(self._varint()):
+            tag = self._varint()
+            found[tag] = self._take(self._varint())
+        return found
 
     def skip_tags(self) -> None:
         """Pass over a struct's tagged fields: none that we know changes what we keep."""
@@ -137,9 +156,25 @@ def plain_bytes(data: bytes) -> bytes:
     return INT32.pack(len(data)) + data
 
 
-def compact_string(text: str) -> bytes:
+def compact_string(text: str | None) -> bytes:
+    if text is None:
+        return varint(0)
     raw = text.encode()
     return varint(len(raw) + 1) + raw
+
+
+def compact_bytes(data: bytes) -> bytes:
+    return varint(len(data) + 1) + data
+
+
+def compact_array(elements: Sequence[bytes]) -> bytes:
+    return varint(len(elements) + 1) + b"".join(elements)
+
+
+def tagged(fields: Mapping[int, bytes]) -> bytes:
+    """A struct's tagged fields, by rising number."""
+    parts = [varint(tag) + varint(len(data)) + data for tag, data in sorted(fields.items())]
+    return varint(len(parts)) + b"".join(parts)
 
 
 def varint(number: int) -> bytes:

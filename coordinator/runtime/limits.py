@@ -1,6 +1,7 @@
 """What the rules need of the settings. The core never sees the settings themselves."""
 
 from coordinator.config import Settings
+from coordinator.core.plan import canonical_name
 from coordinator.core.types import Limits
 
 
@@ -15,4 +16,11 @@ def limits_of(settings: Settings) -> Limits:
         offsets_retention_check_ms=settings.offsets_retention_check_interval_ms,
         ledger_max_entries=settings.group_ledger_max_entries,
         ledger_max_snapshot_bytes=settings.group_ledger_max_snapshot_bytes,
+        consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+        consumer_max_group_size=settings.group_consumer_max_size,
+        consumer_assignors=tuple(canonical_name(word) for word in settings.consumer_assignors),
+        consumer_migration_policy=settings.group_consumer_migration_policy,
+        consumer_assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
+        consumer_regex_refresh_ms=settings.group_consumer_regex_refresh_interval_ms,
     )

@@ -22,6 +22,8 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.ListGroups: effects.ListReply,
     events.DeleteGroup: effects.DeleteReply,
     events.ExplainGroup: effects.ExplainReply,
+    events.ConsumerHeartbeat: effects.ConsumerHeartbeatReply,
+    events.DescribeConsumerGroup: effects.DescribeConsumerReply,
 }
 """Every request and how it is answered; an event that is not in here is not a request."""
 

@@ -123,7 +123,7 @@ class Node:
                 inbox_limit=settings.queued_max_requests,
             )
             self._partitions = partition_counts(self.broker)
-            self.engine.submit_all(TopicsChanged(self._partitions))
+            self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))
             self.engine.load(self._clock.now_ms())
         except BaseException:
             self.broker.close()
@@ -140,6 +140,7 @@ class Node:
             self.engine,
             self._clock,
             max_parked=self._settings.max_parked_requests,
+            work_deadline_ms=self._settings.group_assignor_deadline_ms,
             on_notice=self._watchers.publish,
             on_fatal=self._fail,
         )
@@ -173,7 +174,7 @@ class Node:
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)
         gone = tuple(sorted(before.keys() - self._partitions.keys()))
-        self.driver.tell_all(TopicsChanged(self._partitions, gone))
+        self.driver.tell_all(TopicsChanged(self._partitions, gone, topic_ids(self.broker)))
 
     async def _tick(self) -> None:
         """Flushes by age and checkpoints, on the loop: one thread only may change the log."""
@@ -209,6 +210,10 @@ def transport_limits(settings: Settings) -> TransportLimits:
         keepalive_timeout_ms=settings.grpc_keepalive_timeout_ms,
         min_ping_interval_ms=settings.grpc_min_ping_interval_ms,
     )
+
+
+def topic_ids(broker: Broker) -> dict[str, bytes]:
+    return {name: topic.id for name, topic in broker.topics().items()}
 
 
 def partition_counts(broker: Broker) -> dict[str, int]:

@@ -13,12 +13,16 @@ from typing import TypeVar
 from coordinator.core import events
 from coordinator.core.effects import GroupChanged, Reply
 from coordinator.core.types import RequestId
-from coordinator.runtime.engine import Engine, FlushJob
+from coordinator.runtime.engine import Engine, FlushJob, Work
 from coordinator.server.clock import Clock
 from coordinator.server.dispatch import Draining, Overloaded
+from coordinator.server.workers import Workers
 
 Wanted = TypeVar("Wanted")
 Seen = TypeVar("Seen")
+
+WORK_DEADLINE_MS = 10_000
+"""The default of `group.assignor.deadline.ms`."""
 
 LONG_POLLS = (events.JoinGroup, events.SyncGroup)
 
@@ -36,6 +40,7 @@ class Driver:
         clock: Clock,
         *,
         max_parked: int,
+        work_deadline_ms: int = WORK_DEADLINE_MS,
         on_notice: Callable[[GroupChanged], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
@@ -46,6 +51,8 @@ class Driver:
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
         self._flusher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="muster-flush")
+        self._workers = Workers(work_deadline_ms)
+        self._working: set[asyncio.Task[None]] = set()
         self._ids = count(1)
         self._waiting: dict[RequestId, asyncio.Future[Reply]] = {}
         self._parked: set[RequestId] = set()
@@ -140,6 +147,8 @@ class Driver:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
         finally:
+            for task in self._working:
+                task.cancel()
             self._abandon(Draining())
             if self._wake_up is not None:
                 self._wake_up.cancel()
@@ -224,6 +233,17 @@ class Driver:
                 future.set_result(reply)
         for notice in released.notices:
             self._on_notice(notice)
+        for work in released.work:
+            task = self._loop.create_task(self._work(work))
+            self._working.add(task)
+            task.add_done_callback(self._working.discard)
+
+    async def _work(self, work: Work) -> None:
+        """Compute what a shard asked for, off the loop, and tell it."""
+        answer = await self._workers.answer(work.request)
+        if not self._closed:
+            self._engine.answer_work(work, answer)
+            self._wake()
 
     def _start_flush(self) -> None:
         if self._flushing:

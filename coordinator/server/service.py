@@ -9,7 +9,7 @@ from coordinator.core import effects, events
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.runtime.router import partition_for
-from coordinator.server import answers, shape, translate
+from coordinator.server import answers, answers_consumer, shape, translate, translate_consumer
 from coordinator.server.dispatch import Call, Overloaded
 from coordinator.server.drive import Driver
 from coordinator.server.session import Sessions
@@ -80,6 +80,25 @@ class GroupCoordinator:
         event = translate.heartbeat(request, self._driver.next_id())
         shard = self._shard_of(event.group_id)
         return answers.heartbeat(await self._driver.ask_now(shard, event, effects.HeartbeatReply))
+
+    async def consumer_group_heartbeat(
+        self, request: pb.ConsumerGroupHeartbeatRequest, call: Call
+    ) -> pb.ConsumerGroupHeartbeatResponse:
+        event = translate_consumer.heartbeat(request, self._driver.next_id(), client_host=call.peer_host)
+        shard = self._shard_of(event.group_id)
+        return answers_consumer.heartbeat(await self._driver.ask(shard, event, effects.ConsumerHeartbeatReply))
+
+    async def consumer_group_describe(
+        self, request: pb.ConsumerGroupDescribeRequest, call: Call
+    ) -> pb.ConsumerGroupDescribeResponse:
+        names = translate.group_names("group_ids", request.group_ids)
+        questions = [
+            (self._shard_of(group_id), events.DescribeConsumerGroup(self._driver.next_id(), group_id))
+            for group_id in names
+        ]
+        replies = await self._driver.ask_all(questions, effects.DescribeConsumerReply)
+        groups = [answers_consumer.described_group(*pair) for pair in zip(names, replies, strict=True)]
+        return pb.ConsumerGroupDescribeResponse(groups=groups)
 
     async def leave_group(self, request: pb.LeaveGroupRequest, call: Call) -> pb.LeaveGroupResponse:
         event = translate.leave_group(request, self._driver.next_id())

@@ -109,6 +109,8 @@ def offset_fetch(request: pb.OffsetFetchRequest, request_id: RequestId) -> event
         shape.name("group_id", request.group_id),
         None if request.all_topics else named_partitions(request.topics),
         request.require_stable,
+        request.member_id or None,
+        request.member_epoch if request.HasField("member_epoch") else NO_EPOCH,
     )
 
 

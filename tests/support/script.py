@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from assignors.user_data import encode_assignment
 from coordinator.core import events
-from coordinator.core.effects import Effects
+from coordinator.core.effects import ConsumerHeartbeatReply, Effects
 from coordinator.core.records import Record
 from coordinator.core.shard import Shard
 from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, TimerKey
 from coordinator.errors import ErrorCode
+from tests.support.consumer_stage import ConsumerStage
 from tests.support.story import milliseconds, pairs, protocols_from, repeated, topic_map, topic_partition
 from tests.support.trace import describe_record, describe_reply
 
@@ -37,7 +38,7 @@ class Client:
 
 
 @dataclass
-class Stage:
+class Stage(ConsumerStage):
     """The shard under test, its clock and its clients."""
 
     limits: Limits = field(default_factory=Limits)
@@ -52,7 +53,9 @@ class Stage:
     next_request: int = 0
 
     def __post_init__(self) -> None:
+        ConsumerStage.__init__(self)
         self.shard = Shard(self.limits, 0)
+        self.shard.state.planner = self.plan
         self.step(events.Loaded())
 
     def run(self, command: list[str]) -> list[str]:
@@ -65,14 +68,16 @@ class Stage:
 
     def do_limits(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """The process comes back with other settings."""
-        self.limits = replace(self.limits, **{key: int(value) for key, value in pairs(words).items()})
+        self.limits = replace(self.limits, **{key: setting(value) for key, value in pairs(words).items()})
         yield from self.do_reload([], [])
 
     def do_topics(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         options = pairs(words)
         deleted = tuple(options.pop("deleted", "").split(",")) if "deleted" in options else ()
-        event = events.TopicsChanged({topic: int(count) for topic, count in options.items()}, deleted)
-        yield from self.step(event) or ["ok"]
+        for anew in [topic for topic in options.pop("anew", "").split(",") if topic]:
+            self.lives[anew] = self.lives.get(anew, 0) + 1
+        counts = {topic: int(count) for topic, count in options.items()}
+        yield from self.step(events.TopicsChanged(counts, deleted, self.topic_ids(list(counts)))) or ["ok"]
 
     def do_advance(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """Let time pass: 500ms, 7d. What comes due fires; a retention check that finds nothing is silent."""
@@ -347,7 +352,7 @@ class Stage:
                 self.timers.pop(key, None)
             else:
                 self.timers[key] = at_ms
-        return [*map(describe_record, effects.records), *self.replies(effects)]
+        return [*map(describe_record, effects.records), *self.put_off(effects), *self.replies(effects)]
 
     def replies(self, effects: Effects) -> Iterator[str]:
         for request, reply in effects.replies:
@@ -356,6 +361,8 @@ class Stage:
             assert request not in self.answered, f"request {request} answered twice"
             self.answered.add(request)
             kind, client = self.requests[request]
+            if isinstance(reply, ConsumerHeartbeatReply):
+                self.learn(request, reply)
             if kind == "join":
                 if reply.code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
                     client.member_id = reply.member_id
@@ -368,7 +375,10 @@ class Stage:
 
     def replayed(self) -> Shard:
         shard = Shard(self.limits, 0)
-        shard.state.partitions = self.shard.state.partitions
+        shard.state.planner = self.plan
+        catalog = self.shard.state
+        shard.state.partitions, shard.state.topic_ids = catalog.partitions, catalog.topic_ids
+        shard.state.topic_names, shard.state.topics_version = catalog.topic_names, catalog.topics_version
         for record in self.records:
             shard.apply(record)
         return shard
@@ -378,12 +388,19 @@ class Stage:
 
 
 def hard_state(shard: Shard) -> object:
-    """What must survive: stored groups, offsets, ledger."""
+    """What must survive: groups of both kinds, offsets, ledger."""
     groups = {group.id: (group.stored, dict(group.offsets)) for group in shard.groups.values()}
+    offsets = {group_id: dict(kept) for group_id, kept in shard.state.offsets.items() if kept}
     ledgers = {
         name: (dict(ledger.entries), dict(ledger.settlements), ledger.delay) for name, ledger in shard.ledgers.items()
     }
-    return groups, ledgers
+    return groups, ledgers, offsets, dict(shard.consumer_groups)
+
+
+def setting(text: str) -> int | str | tuple[str, ...]:
+    if text.isdigit():
+        return int(text)
+    return tuple(text.split(",")) if "," in text else text
 
 
 def instance_from(options: dict[str, str], client: Client) -> str | None:

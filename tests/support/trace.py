@@ -1,6 +1,8 @@
 """Says in one line what a record or a reply is, for stories and failing seeds."""
 
 from coordinator.core import effects, records
+from coordinator.core.consumer import records as consumer
+from coordinator.core.consumer.group import MemberState
 from coordinator.core.plan import assignment_of
 from coordinator.core.types import RebalanceEntry
 from coordinator.errors import ErrorCode
@@ -33,6 +35,52 @@ def describe_record(record: records.Record) -> str:
             return f"ledger leader knows {record.leader_state}, {until}"
         case records.DelayForgotten():
             return "ledger what the leader knew is forgotten"
+        case _:
+            return f"append {type(record).__name__} {describe_consumer_record(record)}"
+
+
+def describe_consumer_record(record: consumer.ConsumerRecord) -> str:
+    match record:
+        case consumer.GroupEpochStored():
+            return f"epoch={record.epoch}"
+        case consumer.TargetEpochStored():
+            return f"epoch={record.epoch}" + ("" if record.timestamp_ms else " at once")
+        case consumer.ConsumerMemberStored():
+            return describe_member(record)
+        case consumer.TargetStored():
+            return f"{record.member_id} {cells(record.partitions)}"
+        case consumer.CurrentStored():
+            revoking = f" revoking {cells(record.revoking)}" if record.revoking else ""
+            state = MemberState(record.state).name
+            return f"{record.member_id} epoch={record.epoch} {state} {cells(record.assigned)}{revoking}"
+        case consumer.RegexStored():
+            return f"{record.regex} = {','.join(record.topics) or 'nothing'}"
+        case consumer.RegexDeleted():
+            return record.regex
+        case consumer.GroupEpochDeleted() | consumer.TargetEpochDeleted():
+            return record.group_id
+        case consumer.ConsumerMemberDeleted() | consumer.TargetDeleted() | consumer.CurrentDeleted():
+            return record.member_id
+
+
+def describe_member(record: consumer.ConsumerMemberStored) -> str:
+    words = [record.member_id, ",".join(record.topic_names) or "no topics"]
+    words += [f"regex={record.topic_regex}"] if record.topic_regex else []
+    words += [f"instance={record.instance_id}"] if record.instance_id else []
+    words += [f"assignor={record.server_assignor}"] if record.server_assignor else []
+    words += ["classic"] if record.classic else []
+    return " ".join(words)
+
+
+def topic_of(topic_id: bytes) -> str:
+    """The name that a story's topic id was made of; one that was made anew has a number."""
+    life = topic_id[15]
+    return topic_id[:15].rstrip(b"\0").decode() + (f"'{life}" if life else "")
+
+
+def cells(shares: consumer.Shares | consumer.Epochs) -> str:
+    named = sorted((topic_of(topic), sorted(partitions)) for topic, partitions in shares.items())
+    return ",".join(f"{topic}-{partition}" for topic, partitions in named for partition in partitions) or "nothing"
 
 
 def describe_entry(entry: RebalanceEntry) -> str:
@@ -71,6 +119,10 @@ def describe_reply(reply: effects.Reply) -> str:
             return " ".join(found) or "no offsets"
         case effects.DescribeReply():
             return code(reply.code) if reply.code else describe_group(reply)
+        case effects.ConsumerHeartbeatReply():
+            return describe_beat(reply)
+        case effects.DescribeConsumerReply():
+            return code(reply.code) if reply.code else describe_consumer_group(reply)
         case effects.ListReply():
             return ", ".join(f"{g.group_id} {g.state} {g.group_type}" for g in reply.groups) or "no groups"
         case effects.ExplainReply():
@@ -79,6 +131,28 @@ def describe_reply(reply: effects.Reply) -> str:
             )
         case _:
             return code(reply.code)
+
+
+def describe_beat(reply: effects.ConsumerHeartbeatReply) -> str:
+    if reply.code:
+        return code(reply.code)
+    return f"epoch={reply.member_epoch}" + ("" if reply.assignment is None else f" has {cells(reply.assignment)}")
+
+
+def describe_consumer_group(reply: effects.DescribeConsumerReply) -> str:
+    waiting = (
+        f" waiting for {','.join(reply.waiting_for)} until {reply.waiting_until_ms}ms" if reply.waiting_for else ""
+    )
+    lines = [f"{reply.state} epoch={reply.epoch} target={reply.target_epoch} {reply.assignor}{waiting}"]
+    for member in reply.members:
+        kind = " classic" if member.classic else ""
+        instance = f" instance={member.instance_id}" if member.instance_id else ""
+        revoking = f" revoking {cells(member.revoking)}" if member.revoking else ""
+        lines.append(
+            f"  {member.member_id}{instance}{kind} epoch={member.epoch} {member.state}"
+            f" {cells(member.assigned)}{revoking} target {cells(member.target)}"
+        )
+    return "\n".join(lines)
 
 
 def describe_join(reply: effects.JoinReply) -> str:

@@ -17,7 +17,7 @@ from coordinator.core.effects import JoinReply, refused_join
 from coordinator.core.events import JoinGroup
 from coordinator.core.ledger import Departure, Trigger
 from coordinator.core.records import GroupStored
-from coordinator.core.state import Step
+from coordinator.core.state import Step, offsets_of
 from coordinator.core.types import Cause, GroupState, Limits
 from coordinator.errors import CoordinatorError, ErrorCode
 
@@ -29,6 +29,7 @@ def join_group(request: JoinGroup, step: Step) -> None:
     group = step.state.groups.get(request.group_id)
     if group is None:
         group = new_group(request)
+        group.offsets = offsets_of(step.state, group.id)
         join_checked(group, request, step)
         step.state.groups[group.id] = group
         # The group must survive a failover even though nothing else of it is on record yet.

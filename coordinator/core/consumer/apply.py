@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState
+from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, MemberState
 from coordinator.core.consumer.records import (
     ConsumerMemberDeleted,
     ConsumerMemberStored,
@@ -65,7 +65,7 @@ def forget(
                 if member.instance_id is not None and group.static.get(member.instance_id) == member.id:
                     del group.static[member.instance_id]
         case TargetEpochDeleted():
-            group.target_epoch = group.target_timestamp_ms = 0
+            group.target_epoch, group.target_timestamp_ms = FIRST_EPOCH, 0
         case TargetDeleted():
             group.targets.pop(record.member_id, None)
         case CurrentDeleted():

@@ -1,11 +1,23 @@
-"""A KIP-848 group. All of it is hard state, changed by records only; timers are the runtime's."""
+"""A KIP-848 group and its members (coordinator.md 5.3, 5.4)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
-from coordinator.core.consumer.records import ClassicSide, Epochs, RegexStored, Shares, TopicId
+from coordinator.core.consumer.records import (
+    ClassicSide,
+    ConsumerMemberStored,
+    Epochs,
+    RegexStored,
+    Shares,
+    TopicId,
+)
+from coordinator.core.ledger import RebalanceInProgress
+from coordinator.core.types import TimerKey
 
+FIRST_EPOCH = 1
+"""A group begins here; its first member raises it."""
+JOINING = 0
 LEAVING = -1
 AWAY = -2
 """The epoch of a static member that left for a while."""
@@ -50,13 +62,67 @@ class ConsumerMember:
         """What it may be working on: assigned, or not yet known to be given up."""
         return union(self.assigned, self.revoking)
 
+    def stored(self, group_id: str) -> ConsumerMemberStored:
+        """Who it is and what it wants, as a fact to keep."""
+        return ConsumerMemberStored(
+            group_id=group_id,
+            member_id=self.id,
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            topic_names=tuple(sorted(self.topic_names)),
+            topic_regex=self.topic_regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.server_assignor,
+            classic=self.classic,
+        )
+
+
+@dataclass(slots=True)
+class Handover:
+    """From a new target until everyone has what it says: which moved partitions are still on their way."""
+
+    number: int
+    started_at_ms: int
+    waiting: dict[tuple[TopicId, int], str]
+    """partition -> its new owner"""
+    unowned: dict[tuple[TopicId, int], int] = field(default_factory=dict)
+    """partition -> how long nobody held it"""
+    arrived: dict[str, int] = field(default_factory=dict)
+    """member -> when it had its whole target, in that order"""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What is going on. Soft: it may die with the process."""
+
+    planning: int | None = None
+    """The epoch whose target is being computed off the loop."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Static members that came back under another id meanwhile."""
+    retry_at_ms: int = 0
+    """After a failed assignor: when it may be tried again."""
+    rebalance: RebalanceInProgress | None = None
+    before: dict[str, Shares] = field(default_factory=dict)
+    """The targets of members that went since the last target was made."""
+    handover: Handover | None = None
+    free_since: dict[tuple[TopicId, int], int] = field(default_factory=dict)
+    """Partitions that were let go and that nobody holds since then."""
+    last_seen_ms: dict[str, int] = field(default_factory=dict)
+    resolving: set[str] = field(default_factory=set)
+    """Regular expressions that are being resolved off the loop."""
+    regex_refreshed_ms: int | None = None
+
 
 @dataclass(slots=True)
 class ConsumerGroup:
+    """`progress` apart, all of it is hard state, changed by records only."""
+
     id: str
-    epoch: int = 0
+    epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
-    target_epoch: int = 0
+    target_epoch: int = FIRST_EPOCH
     target_timestamp_ms: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)
@@ -64,6 +130,7 @@ class ConsumerGroup:
     regexes: dict[str, RegexStored] = field(default_factory=dict)
     owners: dict[TopicId, dict[int, str]] = field(default_factory=dict)
     """topic -> partition -> the member that holds it, pending revocation included"""
+    progress: Progress = field(default_factory=Progress, compare=False)
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -77,6 +144,25 @@ class ConsumerGroup:
         )
         return ConsumerGroupState.STABLE if settled else ConsumerGroupState.RECONCILING
 
+    def session_timer(self, member_id: str) -> TimerKey:
+        return ("session", self.id, member_id)
+
+    def rebalance_timer(self, member_id: str) -> TimerKey:
+        return ("rebalance", self.id, member_id)
+
+    def rejoin_timer(self, member_id: str) -> TimerKey:
+        return ("rejoin", self.id, member_id)
+
+    def fetch_timer(self, member_id: str) -> TimerKey:
+        return ("fetch", self.id, member_id)
+
+    def timers_of(self, member_id: str) -> tuple[TimerKey, ...]:
+        return tuple((kind, self.id, member_id) for kind in ("session", "rebalance", "rejoin", "fetch"))
+
+    @property
+    def assign_timer(self) -> TimerKey:
+        return ("assign", self.id)
+
     def owner(self, topic: TopicId, partition: int) -> str | None:
         return self.owners.get(topic, {}).get(partition)
 
@@ -88,6 +174,13 @@ class ConsumerGroup:
         if not member.topic_regex or member.topic_regex not in self.regexes:
             return member.topic_names
         return member.topic_names.union(self.regexes[member.topic_regex].topics)
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """What the members read, all together."""
+        return frozenset().union(*(self.subscribed_names(member) for member in self.members.values()))
+
+    def regex_users(self, regex: str) -> list[str]:
+        return [member.id for member in self.members.values() if member.topic_regex == regex]
 
     def hold(self, member_id: str, epochs: Epochs) -> None:
         """The member holds these from now on, whoever held them before (KAFKA-19862)."""
@@ -101,6 +194,8 @@ class ConsumerGroup:
             row = self.owners.get(topic, {})
             if row.get(partition) == member_id:
                 del row[partition]
+            if not row:
+                self.owners.pop(topic, None)
 
 
 def union(one: Epochs, other: Epochs) -> dict[TopicId, frozenset[int]]:
@@ -109,7 +204,7 @@ def union(one: Epochs, other: Epochs) -> dict[TopicId, frozenset[int]]:
     }
 
 
-def cells(shares: Shares) -> Iterator[tuple[TopicId, int]]:
+def cells(shares: Shares | Epochs) -> Iterator[tuple[TopicId, int]]:
     for topic, partitions in shares.items():
         for partition in partitions:
             yield topic, partition

@@ -63,7 +63,8 @@ def compute_next(
     free, blocked = available(group, member, wish.target, keep)
     assigned = merged(keep, free, target_epoch)
     state = MemberState.UNRELEASED if blocked else MemberState.STABLE
-    previous = member.epoch if member.epoch != target_epoch else member.previous_epoch
+    # A static member that was away comes back without an epoch of its own.
+    previous = max(member.epoch, 0) if member.epoch != target_epoch else member.previous_epoch
     return CurrentStored(group.id, member.id, target_epoch, previous, state, assigned, {})
 
 

@@ -143,3 +143,12 @@ ConsumerRecord: TypeAlias = (
     | RegexStored
     | RegexDeleted
 )
+
+TOMBSTONES = (
+    ConsumerMemberDeleted,
+    GroupEpochDeleted,
+    TargetEpochDeleted,
+    TargetDeleted,
+    CurrentDeleted,
+    RegexDeleted,
+)

@@ -56,6 +56,16 @@ class GroupCoordinatorStub(object):
                 request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatResponse.FromString,
                 _registered_method=True)
+        self.ConsumerGroupHeartbeat = channel.unary_unary(
+                '/coordinator.rpc.v1.GroupCoordinator/ConsumerGroupHeartbeat',
+                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatRequest.SerializeToString,
+                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatResponse.FromString,
+                _registered_method=True)
+        self.ConsumerGroupDescribe = channel.unary_unary(
+                '/coordinator.rpc.v1.GroupCoordinator/ConsumerGroupDescribe',
+                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeRequest.SerializeToString,
+                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeResponse.FromString,
+                _registered_method=True)
         self.LeaveGroup = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/LeaveGroup',
                 request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupRequest.SerializeToString,
@@ -144,6 +154,19 @@ class GroupCoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ConsumerGroupHeartbeat(self, request, context):
+        """KIP-848: join, stay, leave; the coordinator decides who gets what.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ConsumerGroupDescribe(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -248,6 +271,16 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
                     servicer.Heartbeat,
                     request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatRequest.FromString,
                     response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatResponse.SerializeToString,
+            ),
+            'ConsumerGroupHeartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConsumerGroupHeartbeat,
+                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatRequest.FromString,
+                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatResponse.SerializeToString,
+            ),
+            'ConsumerGroupDescribe': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConsumerGroupDescribe,
+                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeRequest.FromString,
+                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeResponse.SerializeToString,
             ),
             'LeaveGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.LeaveGroup,
@@ -420,6 +453,60 @@ class GroupCoordinator(object):
             '/coordinator.rpc.v1.GroupCoordinator/Heartbeat',
             coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatRequest.SerializeToString,
             coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConsumerGroupHeartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.rpc.v1.GroupCoordinator/ConsumerGroupHeartbeat',
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatRequest.SerializeToString,
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConsumerGroupDescribe(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.rpc.v1.GroupCoordinator/ConsumerGroupDescribe',
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeRequest.SerializeToString,
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from coordinator.core.consumer import records as consumer
 from coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -19,7 +20,7 @@ from coordinator.core.records import (
     RebalanceSettled,
     Record,
 )
-from coordinator.core.types import RebalanceEntry, Settlement, StoredOffset
+from coordinator.core.types import Protocol, RebalanceEntry, Settlement, StoredOffset
 from coordinator.runtime.codec import decode_group, encode
 from coordinator.runtime.fields import MalformedRecord, Skipped
 from coordinator.runtime.ledger_codec import decode_ledger
@@ -39,6 +40,44 @@ def stored_offsets(draw: st.DrawFn) -> StoredOffset:
     return StoredOffset(draw(INT64), leader_epoch, draw(TEXT), draw(INT64), expire_ms)
 
 
+TOPIC_ID = st.binary(min_size=16, max_size=16)
+PARTITION = st.integers(0, 2**31 - 1)
+SHARES = st.dictionaries(TOPIC_ID, st.frozensets(PARTITION, max_size=4), max_size=3)
+EPOCHS = st.dictionaries(TOPIC_ID, st.dictionaries(PARTITION, INT32, max_size=4), max_size=3)
+CLASSIC_SIDE = st.builds(consumer.ClassicSide, INT32, st.lists(st.builds(Protocol, TEXT, BLOB), max_size=2).map(tuple))
+MAYBE = st.none() | TEXT
+NAMES = st.lists(TEXT, max_size=3).map(tuple)
+CONSUMER_RECORDS = st.one_of(
+    st.builds(
+        consumer.ConsumerMemberStored,
+        TEXT,
+        TEXT,
+        MAYBE,
+        MAYBE,
+        TEXT,
+        TEXT,
+        NAMES,
+        MAYBE,
+        INT32,
+        MAYBE,
+        st.none() | CLASSIC_SIDE,
+    ),
+    st.builds(consumer.GroupEpochStored, TEXT, INT32, INT64),
+    st.builds(consumer.TargetEpochStored, TEXT, INT32, INT64),
+    st.builds(consumer.TargetStored, TEXT, TEXT, SHARES),
+    st.builds(consumer.CurrentStored, TEXT, TEXT, INT32, INT32, st.integers(-128, 127), EPOCHS, EPOCHS),
+    st.builds(consumer.RegexStored, TEXT, TEXT, NAMES, INT64, INT64),
+    *(st.builds(kind, TEXT) for kind in (consumer.GroupEpochDeleted, consumer.TargetEpochDeleted)),
+    *(
+        st.builds(kind, TEXT, TEXT)
+        for kind in (
+            consumer.ConsumerMemberDeleted,
+            consumer.TargetDeleted,
+            consumer.CurrentDeleted,
+            consumer.RegexDeleted,
+        )
+    ),
+)
 MEMBERS = st.builds(MemberRecord, TEXT, st.none() | TEXT, TEXT, TEXT, TIMEOUT, TIMEOUT, BLOB, BLOB)
 GROUP_RECORDS = st.one_of(
     st.builds(GroupStored, TEXT, TEXT, INT32, st.none() | TEXT, st.none() | TEXT, INT64, st.tuples(MEMBERS, MEMBERS)),
@@ -46,6 +85,7 @@ GROUP_RECORDS = st.one_of(
     st.builds(GroupDeleted, TEXT),
     st.builds(OffsetStored, TEXT, TEXT, INT32, stored_offsets()),
     st.builds(OffsetDeleted, TEXT, TEXT, INT32),
+    CONSUMER_RECORDS,
 )
 LEDGER_RECORDS = st.one_of(
     st.builds(RebalanceDecided, TEXT, st.from_type(RebalanceEntry)),

@@ -575,6 +575,8 @@ def example(kind: type[events.Request]) -> events.Request:
         events.ListGroups: events.ListGroups(1),
         events.DeleteGroup: events.DeleteGroup(1, "g"),
         events.ExplainGroup: events.ExplainGroup(1, "g"),
+        events.ConsumerHeartbeat: events.ConsumerHeartbeat(1, "g", "m", 1),
+        events.DescribeConsumerGroup: events.DescribeConsumerGroup(1, "g"),
     }
     return examples[kind]
 

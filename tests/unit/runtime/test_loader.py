@@ -73,9 +73,9 @@ def test_a_malformed_record_is_named_and_the_others_count() -> None:
 
 def test_kinds_of_records_that_are_not_kept_are_counted_by_kind() -> None:
     log = log_of(AT_10)
-    log.append(0, [KeyValue(b"\x00\x03g", b""), KeyValue(b"\x00\x03h", b""), KeyValue(b"\x00\x08", None)], [], 0)
+    log.append(0, [KeyValue(b"\x00\x04g", b""), KeyValue(b"\x00\x04h", b""), KeyValue(b"\x00\x09", None)], [], 0)
     report = replay(log, 0, TinyShard(Limits(), 0))
-    assert report.skipped == {"__consumer_offsets key type 3": 2, "__consumer_offsets key type 8": 1}
+    assert report.skipped == {"__consumer_offsets key type 4": 2, "__consumer_offsets key type 9": 1}
 
 
 def test_a_log_full_of_damage_gives_a_short_report() -> None:

@@ -14,7 +14,7 @@ from coordinator.core.types import Limits, RequestId
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.runtime.engine import Engine
-from coordinator.server import answers, translate
+from coordinator.server import answers, answers_consumer, translate, translate_consumer
 from coordinator.server.shape import MAX_NAME_CHARS, MalformedRequest
 from tests.fakes.memory_group_log import MemoryGroupLog
 
@@ -57,6 +57,10 @@ def remove(request: pb.RemoveMembersRequest, request_id: RequestId) -> events.Re
     return translate.remove_members(request, request_id, client_host="h")
 
 
+def consumer(request: pb.ConsumerGroupHeartbeatRequest, request_id: RequestId) -> events.Request:
+    return translate_consumer.heartbeat(request, request_id, client_host="h")
+
+
 REQUESTS: dict[type[Message], Translate] = {
     pb.JoinGroupRequest: join,
     pb.SyncGroupRequest: translate.sync_group,
@@ -68,6 +72,7 @@ REQUESTS: dict[type[Message], Translate] = {
     pb.OffsetDeleteRequest: translate.offset_delete,
     pb.ListGroupsRequest: translate.list_groups,
     pb.ExplainGroupRequest: translate.explain_group,
+    pb.ConsumerGroupHeartbeatRequest: consumer,
 }
 
 SAID: dict[type[Any], Callable[[Any], Message]] = {
@@ -79,6 +84,7 @@ SAID: dict[type[Any], Callable[[Any], Message]] = {
     effects.OffsetFetchReply: answers.offset_fetch,
     effects.OffsetDeleteReply: answers.offset_delete,
     effects.ListReply: lambda reply: pb.ListGroupsResponse(groups=map(answers.listed_group, reply.groups)),
+    effects.ConsumerHeartbeatReply: answers_consumer.heartbeat,
     effects.ExplainReply: lambda reply: answers.explain_group("g", reply, with_snapshots=True, room=100),
 }
 
@@ -100,9 +106,22 @@ def syncing(generation: int) -> pb.SyncGroupRequest:
     return pb.SyncGroupRequest(group_id="g", generation_id=generation, member_id="c-1", assignments=plan)
 
 
+def beating(member_id: str, epoch: int) -> pb.ConsumerGroupHeartbeatRequest:
+    return pb.ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member_id,
+        member_epoch=epoch,
+        group_instance_id="i" if epoch == -2 else None,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=pb.SubscribedTopicNames(names=["t"]),
+        topic_partitions=pb.ConsumerAssignment(),
+    )
+
+
 # A group's plausible life; oddities begin somewhere in it. Member ids follow from the request's number, see `join`.
 LIFE = [joining(""), joining("c-1"), syncing(1), joining(""), joining("c-2"), joining("c-1"), syncing(2)]
-ANYTHING = st.one_of(st.sampled_from(LIFE), *(messages(kind) for kind in REQUESTS))
+BEATS = [beating("m", 0), beating("m", 2), beating("n", 0), beating("n", 3), beating("m", -1), beating("n", -2)]
+ANYTHING = st.one_of(st.sampled_from(LIFE), st.sampled_from(BEATS), *(messages(kind) for kind in REQUESTS))
 STORIES = st.builds(
     lambda begun, more: [*((request, 0) for request in LIFE[:begun]), *more],
     st.integers(0, len(LIFE)),
@@ -118,7 +137,7 @@ def test_no_message_breaks_a_shard(story: list[tuple[Message, int]]) -> None:
     engine = Engine(
         log, 1, Limits(initial_rebalance_delay_ms=0), Shard, on_bug=lambda event, error: bugs.append((event, error))
     )
-    engine.submit_all(events.TopicsChanged({"t": 3}))
+    engine.submit_all(events.TopicsChanged({"t": 3}, ids={"t": b"t" * 16}))
     engine.load(0)
     now_ms, open_requests = 0, set()
     for request_id, (request, pause_ms) in enumerate(story):

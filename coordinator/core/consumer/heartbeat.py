@@ -1,0 +1,160 @@
+"""ConsumerGroupHeartbeat: join, stay, leave (coordinator.md 5.1 to 5.6)."""
+
+import dataclasses
+
+from coordinator.core.consumer import history, regex, removal, static, target
+from coordinator.core.consumer.checks import (
+    known_member,
+    leaves,
+    room_for,
+    same_epoch,
+    well_formed,
+)
+from coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, MemberState, shares
+from coordinator.core.consumer.reconcile import Wish, reconciled
+from coordinator.core.consumer.records import ConsumerMemberStored, Shares
+from coordinator.core.effects import ConsumerHeartbeatReply
+from coordinator.core.events import ConsumerHeartbeat
+from coordinator.core.ledger import Trigger
+from coordinator.core.plan import canonical_name
+from coordinator.core.state import Step
+from coordinator.core.types import Cause
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def consumer_heartbeat(request: ConsumerHeartbeat, step: Step) -> None:
+    """Keep the member alive, take in what it says, and tell it what it may work on."""
+    well_formed(request, step.limits)
+    group = group_meant(request, step)
+    if leaves(request):
+        removal.leave(group, known_member(group, request.member_id, request.group_instance_id), request, step)
+        return
+    stay(group, request, step)
+
+
+def group_meant(request: ConsumerHeartbeat, step: Step) -> ConsumerGroup:
+    """The group, a new one for whoever joins first. Groups of the other kind are not for this call."""
+    group = step.state.consumer_groups.get(request.group_id)
+    if group is not None:
+        return group
+    if request.member_epoch != JOINING:
+        raise CoordinatorError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}; join with epoch 0"
+        )
+    return ConsumerGroup(request.group_id)
+
+
+def stay(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
+    joining = request.member_epoch == JOINING
+    if joining:
+        room_for(group, request, step.limits)
+        static.may_take_over(group, request)
+    else:
+        same_epoch(known_member(group, request.member_id, request.group_instance_id), request)
+    triggers = introduce(group, request, step)
+    group = step.state.consumer_groups[request.group_id]
+    member = group.members[request.member_id]
+    had = shares(member.assigned)
+    if triggers:
+        target.bump(group, triggers[0], step)
+    target.assign(group, step)
+    reconcile(group, member, request.owned, step)
+    renew_session(group, member, step)
+    tell_all = joining or request.full or shares(member.assigned) != had
+    step.reply(request.request_id, answer(member, tell_all, step))
+
+
+def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> list[Trigger]:
+    """Take in who the member is and what it wants. Returns what calls for a new epoch."""
+    replaced = static.away(group, request)
+    live = replaced or group.members.get(request.member_id)
+    record = as_told(live, request)
+    if live is not None and replaced is None and live.stored(group.id) == record:
+        regex.want_resolved(group, step)
+        return []
+    before = None if live is None else dataclasses.replace(live)
+    preferred = target.preferred_assignor(group, step)
+    if replaced is not None:
+        static.replace(group, replaced, record, step)
+    else:
+        step.keep(record)
+    group = step.state.consumer_groups[record.group_id]
+    member = group.members[record.member_id]
+    triggers = subscription_triggers(group, member, before, replaced is not None)
+    if before is not None and target.preferred_assignor(group, step) != preferred:
+        chosen = target.preferred_assignor(group, step)
+        triggers.append(history.by_member(Cause.ASSIGNOR_CHANGED, member, f"changed the group's assignor to {chosen}"))
+    if before is not None and before.topic_regex != member.topic_regex:
+        regex.forget_unused(group, before.topic_regex, step)
+    regex.want_resolved(group, step)
+    return triggers
+
+
+def as_told(before: ConsumerMember | None, request: ConsumerHeartbeat) -> ConsumerMemberStored:
+    """The member as this request leaves it; what the request does not say stays as it was."""
+    known = before or ConsumerMember(request.member_id)
+    expression = known.topic_regex if request.topic_regex is None else request.topic_regex or None
+    names = known.topic_names if request.topic_names is None else frozenset(request.topic_names)
+    assignor = request.server_assignor
+    return ConsumerMemberStored(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id or known.instance_id,
+        rack_id=request.rack_id or known.rack_id,
+        client_id=request.client_id or known.client_id,
+        client_host=request.client_host or known.client_host,
+        topic_names=tuple(sorted(names)),
+        topic_regex=expression,
+        rebalance_timeout_ms=(
+            known.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        server_assignor=known.server_assignor if assignor is None else canonical_name(assignor),
+    )
+
+
+def subscription_triggers(
+    group: ConsumerGroup, member: ConsumerMember, before: ConsumerMember | None, replaced: bool
+) -> list[Trigger]:
+    """A regular expression that nobody has resolved yet changes nothing so far: its result will (5.7)."""
+    unresolved = member.topic_regex is not None and member.topic_regex not in group.regexes
+    if before is None:
+        if unresolved and not member.topic_names:
+            return []
+        return [history.by_member(Cause.MEMBER_JOINED, member, "joined")]
+    changed_regex = before.topic_regex != member.topic_regex and not unresolved
+    if before.topic_names == member.topic_names and not changed_regex:
+        return []
+    if replaced:
+        what = "came back with another subscription"
+        return [history.by_member(Cause.STATIC_MEMBER_METADATA_CHANGED, member, what)]
+    return [history.by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")]
+
+
+def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None, step: Step) -> None:
+    """Bring the member one step nearer to its target; while it must give up something, a timer runs."""
+    following = reconciled(group, member, Wish(target.wanted_by(group, member, step), owned))
+    if following is None:
+        return
+    was = (member.state, member.revoking)
+    history.keep_current(group, member, following, step)
+    if member.state is not MemberState.UNREVOKED:
+        step.disarm(group.rebalance_timer(member.id))
+    elif was != (member.state, member.revoking):
+        step.arm(group.rebalance_timer(member.id), member.rebalance_timeout_ms)
+
+
+def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    group.progress.last_seen_ms[member.id] = step.now_ms
+    step.arm(group.session_timer(member.id), step.limits.consumer_session_timeout_ms)
+
+
+def answer(member: ConsumerMember, tell_all: bool, step: Step) -> ConsumerHeartbeatReply:
+    assignment = shares(member.assigned) if tell_all else None
+    names = step.state.topic_names
+    return ConsumerHeartbeatReply(
+        member_id=member.id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=step.limits.consumer_heartbeat_interval_ms,
+        assignment=assignment,
+        names={topic: names[topic] for topic in assignment or () if topic in names},
+    )

@@ -1,0 +1,281 @@
+"""Tells the ledger of KIP-848 groups: one entry for each group epoch, whatever becomes of it.
+
+A partition is let go when its owner has acknowledged the revocation (or is gone), and owned again when the new owner's
+assignment contains it. An entry is settled when every member has its target, or when the next epoch begins.
+"""
+
+from dataclasses import replace
+
+from assignors.api import Snapshot
+from coordinator.core.consumer.group import (
+    ConsumerGroup,
+    ConsumerGroupState,
+    ConsumerMember,
+    Handover,
+    MemberState,
+    cells,
+)
+from coordinator.core.consumer.records import CurrentStored, Shares, TopicId
+from coordinator.core.ledger import (
+    Before,
+    Departure,
+    RebalanceInProgress,
+    Trigger,
+    difference,
+    last_few,
+    settled,
+)
+from coordinator.core.plan import CONSUMER, Plan
+from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
+
+
+def by_member(cause: Cause, member: ConsumerMember, what: str, reason: str = "") -> Trigger:
+    """A trigger whose culprit is a member."""
+    who = f"member {member.id} ({member.client_id or 'no client id'} at {member.client_host or 'unknown host'})"
+    return Trigger(
+        cause=cause,
+        detail=f"{who} {what}{f': {reason}' if reason else ''}",
+        culprit=member.id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        client_reason=reason,
+    )
+
+
+def begin(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
+    """The epoch is about to be raised. One that got no target yet ends here and leaves its own entry."""
+    close_handover(group, step)
+    progress = group.progress
+    unfinished = progress.rebalance
+    if unfinished is not None:
+        write(group, unfinished, Outcome.SUPERSEDED, (), None, step)
+    ledger = step.state.ledgers.get(group.id)
+    progress.rebalance = RebalanceInProgress(
+        number=ledger.next_number if ledger else 1,
+        trigger=trigger,
+        previous_generation=group.epoch,
+        started_at_ms=step.now_ms,
+        gone=dict(unfinished.gone) if unfinished else {},
+    )
+
+
+def departed(group: ConsumerGroup, member: ConsumerMember, departure: Departure) -> None:
+    """A member is about to be taken out; the rebalance that this sets off has begun."""
+    progress = group.progress
+    assert progress.rebalance is not None
+    progress.rebalance.left(member.id, departure)
+    progress.last_seen_ms.pop(member.id, None)
+    if target := group.target_of(member):
+        progress.before[member.id] = target
+    for cell in cells(member.holds):
+        if group.owner(*cell) == member.id:
+            progress.free_since[cell] = departure.last_owned_ms
+
+
+def renamed(group: ConsumerGroup, old_id: str, new_id: str) -> None:
+    """A static member goes on under a new id, its partitions with it."""
+    progress = group.progress
+    if progress.planning is not None:
+        progress.renamed[old_id] = new_id
+    if old_id in progress.before:
+        progress.before[new_id] = progress.before.pop(old_id)
+    if progress.handover is not None:
+        waiting = progress.handover.waiting
+        waiting.update({cell: new_id for cell, owner in waiting.items() if owner == old_id})
+
+
+def emptied(group: ConsumerGroup, step: Step) -> None:
+    """Nobody is left: the epoch ends with an entry of its own."""
+    rebalance = group.progress.rebalance
+    assert rebalance is not None
+    diff = difference(Before(targets_before(group, step), {}, {}), {}, rebalance)
+    write(group, rebalance, Outcome.EMPTIED, diff.moves, None, step)
+    group.progress.rebalance = None
+    group.progress.before.clear()
+    group.progress.free_since.clear()
+
+
+def assignor_failed(group: ConsumerGroup, why: str, step: Step) -> None:
+    """An entry that names the assignor, until a later try succeeds and takes its place."""
+    rebalance = group.progress.rebalance
+    if rebalance is None or why in rebalance.also:
+        return
+    rebalance.also.append(why)
+    trigger = replace(
+        rebalance.trigger,
+        cause=Cause.ASSIGNOR_FAILED,
+        detail=f"{why}; the group keeps its last good assignment (epoch {group.target_epoch})",
+    )
+    provisional = replace(rebalance, trigger=trigger, also=[rebalance.trigger.detail])
+    write(group, provisional, Outcome.SUPERSEDED, (), None, step)
+
+
+def decided(group: ConsumerGroup, before: Plan, snapshot: Snapshot, step: Step) -> None:
+    """There is a new target; `before` is the one it replaces."""
+    progress = group.progress
+    rebalance = progress.rebalance
+    assert rebalance is not None
+    rebalance.phases.append(Phase("assign", step.now_ms - rebalance.started_at_ms))
+    diff = difference(Before(before, {}, {}), current_plan(group, step), rebalance)
+    write(group, rebalance, Outcome.COMPLETED, diff.moves, snapshot, step)
+    progress.rebalance = None
+    progress.before.clear()
+    progress.handover = Handover(
+        rebalance.number,
+        rebalance.started_at_ms,
+        {
+            cell: member.id
+            for member in group.members.values()
+            for cell in cells(group.target_of(member))
+            if group.owner(*cell) != member.id
+        },
+    )
+    settle_when_stable(group, step)
+
+
+def restored(group: ConsumerGroup, step: Step) -> None:
+    """The process may have died between an epoch and its target: what set it off is forgotten, the epoch is not."""
+    if not group.members or group.epoch <= group.target_epoch:
+        return
+    ledger = step.state.ledgers.get(group.id)
+    group.progress.rebalance = RebalanceInProgress(
+        number=ledger.next_number if ledger else 1,
+        trigger=Trigger(Cause.COORDINATOR_FAILOVER, "the coordinator was reloaded before this epoch had its target"),
+        previous_generation=group.epoch - 1,
+        started_at_ms=step.now_ms,
+    )
+
+
+def keep_current(group: ConsumerGroup, member: ConsumerMember, record: CurrentStored, step: Step) -> None:
+    """Keep the member's new share, and note what changed hands by it."""
+    held, assigned = set(cells(member.holds)), set(cells(member.assigned))
+    step.keep(record)
+    progress = group.progress
+    for cell in sorted(held - set(cells(member.holds))):
+        if group.owner(*cell) is None:
+            progress.free_since[cell] = step.now_ms
+    handover = progress.handover
+    for cell in sorted(set(cells(member.assigned)) - assigned):
+        free_since_ms = progress.free_since.pop(cell, None)
+        if handover is not None and handover.waiting.get(cell) == member.id:
+            del handover.waiting[cell]
+            since_ms = handover.started_at_ms if free_since_ms is None else free_since_ms
+            handover.unowned[cell] = max(0, step.now_ms - since_ms)
+    if handover is not None and member.state is MemberState.STABLE and member.epoch == group.target_epoch:
+        handover.arrived.setdefault(member.id, step.now_ms)
+    settle_when_stable(group, step)
+    step.announce(group)
+
+
+def settle_when_stable(group: ConsumerGroup, step: Step) -> None:
+    if group.progress.handover is not None and group.state is ConsumerGroupState.STABLE:
+        close_handover(group, step)
+
+
+def close_handover(group: ConsumerGroup, step: Step) -> None:
+    """Complete the last entry. What is still on its way is counted up to now, and afresh from here on."""
+    handover = group.progress.handover
+    if handover is None:
+        return
+    group.progress.handover = None
+    free = group.progress.free_since
+    open_ms = 0
+    for cell in handover.waiting:
+        if group.owner(*cell) is None:
+            open_ms += max(0, step.now_ms - free.get(cell, handover.started_at_ms))
+            free[cell] = step.now_ms
+    settlement = Settlement(
+        number=handover.number,
+        settled_at_ms=step.now_ms,
+        waited_for=last_few(handover.arrived),
+        unowned=tuple(sorted((named(topic, step), p, ms) for (topic, p), ms in handover.unowned.items())),
+        unowned_partition_ms=sum(handover.unowned.values()) + open_ms,
+    )
+    ledger = step.state.ledgers.get(group.id)
+    entry = ledger.entries.get(handover.number) if ledger else None
+    if entry is not None:
+        step.keep(RebalanceSettled(group.id, settlement))
+        step.announce(group, entry=settled(entry, settlement))
+
+
+def write(
+    group: ConsumerGroup,
+    rebalance: RebalanceInProgress,
+    outcome: Outcome,
+    moves: tuple[Move, ...],
+    snapshot: Snapshot | None,
+    step: Step,
+) -> None:
+    """Keep the entry, and let the oldest go when the ledger is full."""
+    trigger = rebalance.trigger
+    text, source = snapshot_text(snapshot, step.limits.ledger_max_snapshot_bytes)
+    entry = RebalanceEntry(
+        number=rebalance.number,
+        previous_generation=rebalance.previous_generation,
+        generation=rebalance.previous_generation + 1,
+        protocol_type=CONSUMER,
+        protocol_name=snapshot.assignor if snapshot else "",
+        cause=trigger.cause,
+        culprit=trigger.culprit,
+        culprit_client_id=trigger.client_id,
+        culprit_client_host=trigger.client_host,
+        detail=trigger.detail,
+        client_reason=trigger.client_reason,
+        outcome=outcome,
+        started_at_ms=rebalance.started_at_ms,
+        ended_at_ms=step.now_ms,
+        phases=tuple(rebalance.phases),
+        members=member_plans(group, step) if outcome is Outcome.COMPLETED else (),
+        moves=moves,
+        snapshot_json=text,
+        snapshot_source=source,
+        also=tuple(rebalance.also),
+    )
+    step.keep(RebalanceDecided(group.id, entry))
+    for number in step.state.ledgers[group.id].surplus(step.limits.ledger_max_entries):
+        step.keep(RebalanceForgotten(group.id, number))
+    step.announce(group, entry=entry)
+
+
+def snapshot_text(snapshot: Snapshot | None, limit: int) -> tuple[str, str]:
+    """What the assignor saw, and who says so; a snapshot over the limit is left out, and that is said."""
+    if snapshot is None:
+        return "", ""
+    text = snapshot.to_json()
+    size = len(text.encode())
+    if size > limit:
+        return "", f"left out: {size} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
+    return text, "coordinator"
+
+
+def targets_before(group: ConsumerGroup, step: Step) -> Plan:
+    """The last target, with the shares of those who have gone since."""
+    return {member_id: by_name(share, step) for member_id, share in {**group.progress.before, **group.targets}.items()}
+
+
+def current_plan(group: ConsumerGroup, step: Step) -> Plan:
+    return {member.id: by_name(group.target_of(member), step) for member in group.members.values()}
+
+
+def member_plans(group: ConsumerGroup, step: Step) -> tuple[MemberPlan, ...]:
+    return tuple(
+        MemberPlan(
+            member_id=member.id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            group_instance_id=member.instance_id,
+            assigned=tuple(sorted(by_name(group.target_of(member), step).items())),
+        )
+        for member in group.members.values()
+    )
+
+
+def by_name(share: Shares, step: Step) -> dict[str, tuple[int, ...]]:
+    return {named(topic, step): tuple(sorted(partitions)) for topic, partitions in share.items() if partitions}
+
+
+def named(topic: TopicId, step: Step) -> str:
+    """Its name; a topic that is gone for longer is called by its id."""
+    return step.state.topic_names.get(topic) or topic.hex()

@@ -1,0 +1,90 @@
+"""Committed offsets of KIP-848 groups: who may commit and fetch, and what expires (coordinator.md 4.2, 4.7)."""
+
+from coordinator.core.consumer import lifecycle
+from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.core.consumer.records import TopicId
+from coordinator.core.events import OffsetCommit, OffsetFetch
+from coordinator.core.records import OffsetDeleted
+from coordinator.core.state import Step
+from coordinator.core.types import StoredOffset
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def may_commit(group: ConsumerGroup, request: OffsetCommit, step: Step) -> dict[tuple[str, int], ErrorCode]:
+    """Partitions for which the epoch is too old. One that the member has had since then may still be committed."""
+    epoch = request.generation
+    if epoch < 0 and not group.members:
+        return {}
+    member = committer(group, request.member_id)
+    if member.classic is None and request.missing_group_code_is_illegal_generation:
+        raise CoordinatorError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"member {member.id!r} speaks the consumer protocol; it has to commit with OffsetCommit v9 or newer",
+        )
+    if epoch > member.epoch:
+        raise stale(member, epoch)
+    if epoch == member.epoch:
+        return {}
+    # KIP-1251: the epoch went on while the commit was under way; that alone is no reason to refuse it.
+    ids = step.state.topic_ids
+    asked = [(topic, partition) for topic, partition, _ in request.offsets]
+    refused = [tp for tp in asked if not had_since(member, ids.get(tp[0]), tp[1], epoch)]
+    if len(refused) == len(asked):
+        raise stale(member, epoch)
+    return dict.fromkeys(refused, stale(member, epoch).code)
+
+
+def committer(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    member = group.members.get(member_id)
+    if member is None:
+        what = f"no member {member_id!r}" if member_id else "active members: only they may commit while it is not empty"
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id!r} has {what}")
+    return member
+
+
+def had_since(member: ConsumerMember, topic: TopicId | None, partition: int, epoch: int) -> bool:
+    """The partition has been this member's without a break since that epoch, pending revocation included."""
+    if topic is None:
+        return False
+    for held in (member.assigned, member.revoking):
+        assigned_at = held.get(topic, {}).get(partition)
+        if assigned_at is not None:
+            return assigned_at <= epoch
+    return False
+
+
+def stale(member: ConsumerMember, epoch: int) -> CoordinatorError:
+    if member.classic is not None:
+        return CoordinatorError(
+            ErrorCode.ILLEGAL_GENERATION, f"generation {epoch} is not generation {member.epoch} of member {member.id!r}"
+        )
+    return CoordinatorError(
+        ErrorCode.STALE_MEMBER_EPOCH,
+        f"epoch {epoch} is not epoch {member.epoch} of member {member.id!r}; heartbeat, then commit with the new epoch",
+    )
+
+
+def may_fetch(group: ConsumerGroup, request: OffsetFetch) -> None:
+    """A member that says who it is must say so rightly; everybody else may read."""
+    if not request.member_id and request.member_epoch < 0:
+        return
+    member = committer(group, request.member_id or "")
+    if member.epoch != request.member_epoch:
+        raise stale(member, request.member_epoch)
+
+
+def expire(step: Step) -> None:
+    """Drop what nobody reads and nobody has committed for the retention time, then groups that have nothing left."""
+    for group in list(step.state.consumer_groups.values()):
+        read = group.subscribed_topics()
+        stored = step.state.offsets.get(group.id, {})
+        for topic, partition in [tp for tp, value in stored.items() if tp[0] not in read and expired(value, step)]:
+            step.keep(OffsetDeleted(group.id, topic, partition))
+        if not group.members and not step.state.offsets.get(group.id):
+            lifecycle.delete_records(group, step)
+
+
+def expired(value: StoredOffset, step: Step) -> bool:
+    if value.expire_timestamp_ms is not None:
+        return step.now_ms >= value.expire_timestamp_ms
+    return step.now_ms - value.commit_timestamp_ms >= step.limits.offsets_retention_ms

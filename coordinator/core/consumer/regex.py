@@ -1,0 +1,111 @@
+"""Topics by regular expression (KIP-848 v1; coordinator.md 5.7). RE2 syntax: matching takes linear time, always."""
+
+import re2
+
+from coordinator.core.consumer import target
+from coordinator.core.consumer.group import ConsumerGroup
+from coordinator.core.consumer.records import RegexDeleted, RegexStored
+from coordinator.core.effects import ResolveRegex
+from coordinator.core.events import RegexResolved
+from coordinator.core.ledger import Trigger
+from coordinator.core.state import Step
+from coordinator.core.types import Cause
+from coordinator.errors import CoordinatorError, ErrorCode
+
+MAX_REGEX_CHARS = 4_096
+MAX_REGEX_MEMORY = 1 << 20
+"""Bytes that one compiled expression and its matching may take."""
+
+INTERNAL = "__"
+
+REFRESH_FLOOR_MS = 10_000
+"""A group's expressions are resolved at most this often."""
+
+
+def compiled(regex: str) -> "re2._Regexp[str]":
+    """The expression, ready to match. Raises ValueError saying what is wrong with it."""
+    options = re2.Options()
+    options.max_mem = MAX_REGEX_MEMORY
+    options.log_errors = False
+    try:
+        return re2.compile(regex, options)
+    except re2.error as error:
+        why = error.args[0] if error.args else "unreadable"
+        raise ValueError(why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)) from error
+
+
+def check_regex(regex: str) -> None:
+    if len(regex) > MAX_REGEX_CHARS:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"the regular expression has {len(regex)} characters; at most {MAX_REGEX_CHARS} are accepted",
+        )
+    try:
+        compiled(regex)
+    except ValueError as error:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"{regex!r} is no regular expression in RE2 syntax: {error}",
+        ) from error
+
+
+def matching(request: ResolveRegex) -> tuple[str, ...]:
+    """The topics whose whole name matches, in order. Raises ValueError. The work that is done off the loop."""
+    pattern = compiled(request.regex)
+    return tuple(topic for topic in sorted(request.topics) if pattern.fullmatch(topic))
+
+
+def want_resolved(group: ConsumerGroup, step: Step) -> None:
+    """Ask for all expressions of the group when one is new, topics were created since, or the answers are old."""
+    progress = group.progress
+    used = {member.topic_regex for member in group.members.values() if member.topic_regex}
+    if not used or progress.resolving:
+        return
+    refreshed_ms = progress.regex_refreshed_ms
+    if refreshed_ms is not None and step.now_ms - refreshed_ms <= REFRESH_FLOOR_MS:
+        return
+    if not any(is_due(group.regexes.get(regex), step) for regex in used):
+        return
+    progress.regex_refreshed_ms = step.now_ms
+    for regex in sorted(used):
+        progress.resolving.add(regex)
+        step.out.regexes.append(ResolveRegex(group.id, regex, candidates(step), step.state.topics_version))
+
+
+def candidates(step: Step) -> tuple[str, ...]:
+    """What a pattern may match: a node's own topics, such as __consumer_offsets, are only read by name."""
+    return tuple(topic for topic in step.state.topic_ids if not topic.startswith(INTERNAL))
+
+
+def is_due(known: RegexStored | None, step: Step) -> bool:
+    if known is None or known.version < step.state.topics_version:
+        return True
+    return step.now_ms - known.timestamp_ms > step.limits.consumer_regex_refresh_ms
+
+
+def resolved(event: RegexResolved, step: Step) -> None:
+    """Keep what the expression stands for; a change is a change of every subscription that uses it."""
+    group = step.state.consumer_groups.get(event.group_id)
+    if group is None:
+        return
+    group.progress.resolving.discard(event.regex)
+    users = group.regex_users(event.regex)
+    if event.error or not users:
+        return
+    known = group.regexes.get(event.regex)
+    step.keep(RegexStored(group.id, event.regex, event.topics, event.version, step.now_ms))
+    if known is not None and known.topics == event.topics:
+        return
+    what = f"{len(event.topics)} topics" if len(event.topics) != 1 else "1 topic"
+    trigger = Trigger(
+        Cause.SUBSCRIPTION_CHANGED,
+        f"the regular expression {event.regex!r} of {len(users)} members now stands for {what}",
+    )
+    target.bump(group, trigger, step)
+    target.assign(group, step)
+
+
+def forget_unused(group: ConsumerGroup, regex: str | None, step: Step) -> None:
+    """The last member that used the expression is gone, or uses another one."""
+    if regex and regex in group.regexes and not group.regex_users(regex):
+        step.keep(RegexDeleted(group.id, regex))

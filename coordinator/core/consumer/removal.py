@@ -1,0 +1,79 @@
+"""Members of KIP-848 groups go: by themselves, by an operator, or because nothing was heard of them (5.5, 5.6)."""
+
+from collections.abc import Sequence
+
+from coordinator.core.consumer import history, regex, static, target
+from coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
+from coordinator.core.consumer.records import (
+    ConsumerMemberDeleted,
+    CurrentDeleted,
+    TargetDeleted,
+    TargetEpochStored,
+)
+from coordinator.core.effects import ConsumerHeartbeatReply
+from coordinator.core.events import ConsumerHeartbeat
+from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.state import Step
+from coordinator.core.types import Cause
+
+
+def leave(group: ConsumerGroup, member: ConsumerMember, request: ConsumerHeartbeat, step: Step) -> None:
+    """For good (-1), or for a while (-2, static members); the answer repeats the epoch that was sent."""
+    if request.member_epoch == AWAY:
+        static.go_away(group, member, step)
+    else:
+        trigger = history.by_member(Cause.MEMBER_LEFT, member, "left")
+        remove(group, [(member, Departure("its owner left the group", step.now_ms))], trigger, step)
+    step.reply(
+        request.request_id, ConsumerHeartbeatReply(member_id=request.member_id, member_epoch=request.member_epoch)
+    )
+
+
+def session_expired(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """Nothing was heard of the member: it is out, static or not."""
+    seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
+    what = f"was not heard of for {step.now_ms - seen_ms} ms (session timeout {session_timeout_ms(member, step)} ms)"
+    trigger = history.by_member(Cause.SESSION_EXPIRED, member, what)
+    remove(group, [(member, Departure("its owner's session expired", seen_ms))], trigger, step)
+
+
+def session_timeout_ms(member: ConsumerMember, step: Step) -> int:
+    return step.limits.consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+
+
+def rebalance_timed_out(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """It did not give up what it was told to in time."""
+    if member.state is not MemberState.UNREVOKED:
+        return
+    seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
+    what = f"did not give up its revoked partitions within {member.rebalance_timeout_ms} ms"
+    trigger = history.by_member(Cause.REBALANCE_TIMEOUT, member, what)
+    departure = Departure("its owner did not give it up within the rebalance timeout", seen_ms)
+    remove(group, [(member, departure)], trigger, step)
+
+
+def remove(
+    group: ConsumerGroup, leavers: Sequence[tuple[ConsumerMember, Departure]], trigger: Trigger, step: Step
+) -> None:
+    """Take the members out; one new epoch for all of them."""
+    history.begin(group, trigger, step)
+    for member, departure in leavers:
+        take_out(group, member, departure, step)
+    target.raise_epoch(group, step)
+    if group.members:
+        target.assign(group, step)
+        return
+    # Whoever comes next gets its assignment at once.
+    step.disarm(group.assign_timer)
+    step.keep(TargetEpochStored(group.id, group.epoch, 0))
+    history.emptied(group, step)
+
+
+def take_out(group: ConsumerGroup, member: ConsumerMember, departure: Departure, step: Step) -> None:
+    history.departed(group, member, departure)
+    for key in group.timers_of(member.id):
+        step.disarm(key)
+    step.keep(CurrentDeleted(group.id, member.id))
+    step.keep(TargetDeleted(group.id, member.id))
+    step.keep(ConsumerMemberDeleted(group.id, member.id))
+    regex.forget_unused(group, member.topic_regex, step)

@@ -1,0 +1,58 @@
+"""Static members of KIP-848 groups: one identity, one process after the other (coordinator.md 5.6)."""
+
+from coordinator.core.consumer import history
+from coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
+from coordinator.core.consumer.records import (
+    ConsumerMemberDeleted,
+    ConsumerMemberStored,
+    CurrentDeleted,
+    CurrentStored,
+    TargetDeleted,
+    TargetStored,
+)
+from coordinator.core.events import ConsumerHeartbeat
+from coordinator.core.state import Step
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def may_take_over(group: ConsumerGroup, request: ConsumerHeartbeat) -> None:
+    """An instance id is free, or its holder has said that it goes; a live one is not pushed out."""
+    instance_id = request.group_instance_id
+    if instance_id is None:
+        return
+    holder = group.static.get(instance_id)
+    if holder is None or holder == request.member_id or group.members[holder].epoch == AWAY:
+        return
+    raise CoordinatorError(
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        f"group.instance.id {instance_id!r} of group {group.id!r} is in use by member {holder!r}; "
+        f"stop that process, or wait for its session to end",
+    )
+
+
+def away(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember | None:
+    """The member whose place the one that joins takes."""
+    holder = group.static.get(request.group_instance_id or "")
+    return None if holder is None or holder == request.member_id else group.members[holder]
+
+
+def replace(group: ConsumerGroup, old: ConsumerMember, record: ConsumerMemberStored, step: Step) -> None:
+    """The same identity under a new id, with all that the old one had; the group need not move."""
+    share, assigned = group.target_of(old), old.assigned
+    history.renamed(group, old.id, record.member_id)
+    for key in group.timers_of(old.id):
+        step.disarm(key)
+    group.progress.last_seen_ms.pop(old.id, None)
+    step.keep(CurrentDeleted(group.id, old.id))
+    step.keep(TargetDeleted(group.id, old.id))
+    step.keep(ConsumerMemberDeleted(group.id, old.id))
+    step.keep(record)
+    step.keep(TargetStored(group.id, record.member_id, share))
+    step.keep(CurrentStored(group.id, record.member_id, 0, 0, MemberState.STABLE, assigned, {}))
+
+
+def go_away(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """It leaves for a while: its partitions stay its own until its session ends, a revocation counts as done."""
+    step.disarm(group.rebalance_timer(member.id))
+    record = CurrentStored(group.id, member.id, AWAY, max(member.epoch, 0), MemberState.STABLE, member.assigned, {})
+    history.keep_current(group, member, record, step)

@@ -1,0 +1,164 @@
+"""The group epoch and the target that follows it (coordinator.md 5.3)."""
+
+from zlib import crc32
+
+from assignors.api import AssignorError, Snapshot
+from assignors.api import Member as AssignorMember
+from coordinator.core.consumer import history
+from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
+from coordinator.core.events import Planned
+from coordinator.core.ledger import Trigger
+from coordinator.core.plan import Plan, PlanRequest
+from coordinator.core.state import Step
+from coordinator.core.types import Cause
+
+RETRY_FLOOR_MS = 1_000
+"""A failed assignor is left alone for so long, even when assignments have no interval."""
+
+
+def bump(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
+    """A new group epoch, and the ledger's entry for it. A target follows when it is due."""
+    history.begin(group, trigger, step)
+    raise_epoch(group, step)
+
+
+def raise_epoch(group: ConsumerGroup, step: Step) -> None:
+    step.keep(GroupEpochStored(group.id, group.epoch + 1, metadata_hash(group, step)))
+    step.announce(group)
+
+
+def metadata_hash(group: ConsumerGroup, step: Step) -> int:
+    """Stands for the ids and partition counts of all topics that the group reads; 0 for none."""
+    state = step.state
+    topics = group.subscribed_topics() & state.topic_ids.keys() & state.partitions.keys()
+    if not topics:
+        return 0
+    rows = sorted((state.topic_ids[topic], state.partitions[topic]) for topic in topics)
+    return crc32(b"".join(topic_id + count.to_bytes(4) for topic_id, count in rows))
+
+
+def topics_changed(step: Step) -> None:
+    """Groups whose topics grew, went or were made anew need another target."""
+    for group in list(step.state.consumer_groups.values()):
+        if group.members and metadata_hash(group, step) != group.metadata_hash:
+            bump(group, Trigger(Cause.PARTITIONS_CHANGED, "the topics that the group reads have changed"), step)
+            assign(group, step)
+
+
+def assign(group: ConsumerGroup, step: Step) -> None:
+    """Make the target of the newest epoch if it is time; one computation at a time."""
+    progress = group.progress
+    if not group.members or group.epoch <= group.target_epoch or progress.planning is not None:
+        return
+    due_ms = max(next_due_ms(group, step), progress.retry_at_ms)
+    if step.now_ms < due_ms:
+        step.arm(group.assign_timer, due_ms - step.now_ms)
+        return
+    step.disarm(group.assign_timer)
+    request = PlanRequest(group.id, group.epoch, preferred_assignor(group, step), snapshot_of(group, step))
+    try:
+        plan = step.state.planner(request)
+    except AssignorError as error:
+        failed(group, str(error), step)
+        return
+    if plan is None:
+        progress.planning = group.epoch
+        step.out.plans.append(request)
+    else:
+        adopt(group, plan, request.snapshot, step)
+
+
+def next_due_ms(group: ConsumerGroup, step: Step) -> int:
+    interval_ms = step.limits.consumer_assignment_interval_ms
+    return group.target_timestamp_ms + interval_ms if group.target_timestamp_ms and interval_ms else 0
+
+
+def planned(event: Planned, step: Step) -> None:
+    """A target that was computed off the loop has come; one for an older epoch is of no use any more."""
+    group = step.state.consumer_groups.get(event.group_id)
+    if group is None or group.progress.planning != event.epoch:
+        return
+    progress = group.progress
+    progress.planning = None
+    renamed, progress.renamed = progress.renamed, {}
+    if event.epoch != group.epoch:
+        assign(group, step)
+    elif event.plan is None:
+        failed(group, event.error, step)
+    else:
+        plan = {renamed.get(member_id, member_id): share for member_id, share in event.plan.items()}
+        adopt(group, plan, snapshot_of(group, step), step)
+
+
+def failed(group: ConsumerGroup, why: str, step: Step) -> None:
+    """The group keeps its last good target; the assignor gets another chance after the interval."""
+    pause_ms = max(step.limits.consumer_assignment_interval_ms, RETRY_FLOOR_MS)
+    group.progress.retry_at_ms = step.now_ms + pause_ms
+    step.arm(group.assign_timer, pause_ms)
+    history.assignor_failed(group, why, step)
+
+
+def adopt(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) -> None:
+    """The plan is the target from here on; members get there one by one."""
+    before = history.targets_before(group, step)
+    for member in group.members.values():
+        share = by_id(plan.get(member.id, {}), step)
+        if share != group.target_of(member):
+            step.keep(TargetStored(group.id, member.id, share))
+    step.keep(TargetEpochStored(group.id, group.epoch, step.now_ms))
+    group.progress.retry_at_ms = 0
+    history.decided(group, before, snapshot, step)
+
+
+def by_id(share: dict[str, tuple[int, ...]], step: Step) -> Shares:
+    ids = step.state.topic_ids
+    return {ids[topic]: frozenset(share[topic]) for topic in sorted(share) if topic in ids and share[topic]}
+
+
+def preferred_assignor(group: ConsumerGroup, step: Step) -> str:
+    """The one that most members ask for, the first asked for in a tie; else the first that is configured."""
+    votes: dict[str, int] = {}
+    for member in group.members.values():
+        if member.server_assignor is not None:
+            votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
+    return max(votes, key=lambda name: votes[name]) if votes else step.limits.consumer_assignors[0]
+
+
+def snapshot_of(group: ConsumerGroup, step: Step) -> Snapshot:
+    """All that the target depends on. What members own is what the last target gave them."""
+    state = step.state
+    subscribed = {member.id: group.subscribed_names(member) for member in group.members.values()}
+    wanted = frozenset().union(*subscribed.values())
+    topics = {topic: state.partitions[topic] for topic in sorted(wanted & state.topic_ids.keys())}
+    return Snapshot(
+        topics=topics,
+        members=[assignor_member(group, member, subscribed[member.id], step) for member in group.members.values()],
+        assignor=preferred_assignor(group, step),
+    )
+
+
+def assignor_member(
+    group: ConsumerGroup, member: ConsumerMember, subscribed: frozenset[str], step: Step
+) -> AssignorMember:
+    had = group.targets.get(member.id)
+    names = step.state.topic_names
+    return AssignorMember(
+        id=member.id,
+        topics=tuple(sorted(subscribed)),
+        owned=None if had is None else {names[t]: sorted(p) for t, p in had.items() if t in names},
+        generation=-1 if had is None else group.epoch,
+        instance_id=member.instance_id,
+        rack=member.rack_id,
+    )
+
+
+def wanted_by(group: ConsumerGroup, member: ConsumerMember, step: Step) -> Shares:
+    """The member's target without the topics that it no longer reads, or that are no more."""
+    subscribed = group.subscribed_names(member)
+    names = step.state.topic_names
+
+    def reads(topic: TopicId) -> bool:
+        return names.get(topic) in subscribed
+
+    return {topic: partitions for topic, partitions in group.target_of(member).items() if reads(topic)}

@@ -144,7 +144,8 @@ def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None
 
 
 def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
-    group.progress.last_seen_ms[member.id] = step.now_ms
+    if not step.on_behalf:
+        group.progress.last_seen_ms[member.id] = step.now_ms
     step.arm(group.session_timer(member.id), step.limits.consumer_session_timeout_ms)
 
 

@@ -46,6 +46,8 @@ TIMERS_PER_TURN = 10_000
 SCRIPT_LIMIT = 16_384
 """Characters of a broken event that are reported."""
 
+WELL = ("Heartbeat", ErrorCode.NONE)
+
 MakeShard: TypeAlias = Callable[[Limits, int], Core]
 BugReport: TypeAlias = Callable[[str, Exception], None]
 """Gets the event that broke a shard, as one line, and the exception."""
@@ -131,8 +133,10 @@ class Engine:
     @property
     def next_deadline_ms(self) -> int | None:
         """No timer is due before this time; a turn at it may still find that the timer was pushed back."""
-        times = [at for at in (self._timers.next_ms, self._reloads.next_ms) if at is not None]
-        return min(times, default=None)
+        timer_ms, reload_ms = self._timers.next_ms, self._reloads.next_ms
+        if timer_ms is None or reload_ms is None:
+            return reload_ms if timer_ms is None else timer_ms
+        return min(timer_ms, reload_ms)
 
     def status(self, shard: int) -> ShardStatus:
         return self._slots[shard].status
@@ -190,6 +194,24 @@ class Engine:
         elif isinstance(event, Forget):
             slot.unanswered.pop(event.request_id, None)
         self._inbox.append((slot, slot.life, event))
+        return True
+
+    def beat(self, shard: int, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
+        """Take a heartbeat past the queue, if it can be answered with "all is well" this very moment.
+
+        False: nothing was done; submit it. So it is when something waits that came before it, when a timer is due (it
+        may be this member's), or when the answer would rest on what is not durable yet.
+        """
+        slot = self._slots[shard]
+        core, due_ms = slot.core, self._timers.next_ms
+        if core is None or self._inbox or slot.appended > slot.durable or (due_ms is not None and due_ms <= now_ms):
+            return False
+        renewal = core.beat(group_id, member_id, generation, now_ms)
+        if renewal is None:
+            return False
+        key, at_ms = renewal
+        self._timers.set((shard, key), at_ms)
+        self.metrics.requests[WELL] += 1
         return True
 
     def answer_work(self, work: Work, event: Planned | RegexResolved) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from coordinator.core.effects import Effects, GroupChanged, Reply
 from coordinator.core.events import Event
 from coordinator.core.records import Record
-from coordinator.core.types import RequestId
+from coordinator.core.types import RequestId, TimerKey
 from coordinator.runtime.loader import LoadReport
 
 FIRST_PAUSE_MS = 100
@@ -27,6 +27,9 @@ class Core(Protocol):
 
     def step(self, event: Event, now_ms: int) -> Effects:
         """Take one event. An exception is a bug: the shard is dropped and replayed."""
+
+    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> tuple[TimerKey, int] | None:
+        """Take a heartbeat that changes a session's deadline and nothing else; None: it has to be stepped."""
 
     def apply(self, record: Record) -> None:
         """Take in one fact of the log."""

@@ -85,17 +85,11 @@ class Driver:
         """
         return await self._answered(shard, event, wanted, self._submit(shard, event))
 
-    async def ask_now(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted:
-        """Like `ask`, in a turn of its own when nothing else waits for one.
-
-        For requests that are answered from memory: the answer is there without another round of the loop. Requests
-        with records to keep had better wait for each other.
-        """
-        if self._turn_due:
-            return await self.ask(shard, event, wanted)
-        future = self._accept(shard, event)
-        self._turn()
-        return await self._answered(shard, event, wanted, future)
+    def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool:
+        """Take a dynamic member's heartbeat without a turn, if all is well; False: nothing was done, `ask`."""
+        if self._turn_due or self._closed:
+            return False
+        return self._engine.beat(shard, group_id, member_id, generation, self._clock.now_ms())
 
     async def ask_and_look(
         self, shard: int, event: events.Request, wanted: type[Wanted], look: Callable[[], Seen]
@@ -157,24 +151,15 @@ class Driver:
     async def _answered(
         self, shard: int, event: events.Request, wanted: type[Wanted], future: asyncio.Future[Reply]
     ) -> Wanted:
-        if future.done():
-            reply = future.result()
-        else:
-            try:
-                reply = await future
-            except asyncio.CancelledError:
-                self._forget(shard, event)
-                raise
+        try:
+            reply = await future
+        except asyncio.CancelledError:
+            self._forget(shard, event)
+            raise
         assert isinstance(reply, wanted), f"{type(event).__name__} was answered by {type(reply).__name__}"
         return reply
 
     def _submit(self, shard: int, event: events.Request) -> asyncio.Future[Reply]:
-        future = self._accept(shard, event)
-        self._wake()
-        return future
-
-    def _accept(self, shard: int, event: events.Request) -> asyncio.Future[Reply]:
-        """Queue a request for the next turn, which the caller sees to."""
         if self._closed:
             raise Draining
         parks = isinstance(event, LONG_POLLS)
@@ -189,6 +174,7 @@ class Driver:
         self._waiting[event.request_id] = future
         if parks:
             self._parked.add(event.request_id)
+        self._wake()
         return future
 
     def _forget(self, shard: int, event: events.Request) -> None:

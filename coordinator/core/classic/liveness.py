@@ -1,6 +1,6 @@
 """Heartbeats and what their absence means (coordinator.md 1.9)."""
 
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from coordinator.core.classic import history
 from coordinator.core.classic.checks import known_member, not_dead, same_generation
@@ -10,12 +10,15 @@ from coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or
 from coordinator.core.effects import HeartbeatReply
 from coordinator.core.events import Heartbeat
 from coordinator.core.ledger import Departure
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState
+from coordinator.core.state import ShardState, Step
+from coordinator.core.types import Cause, GroupState, TimerKey
 from coordinator.errors import CoordinatorError, ErrorCode
 
 REBALANCING = HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS.meaning)
 ALIVE = HeartbeatReply()
+
+Renewal: TypeAlias = tuple[TimerKey, int]
+"""A session's timer and its new deadline."""
 
 
 def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
@@ -37,6 +40,25 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
 
         case _:
             assert_never(group.state)
+
+
+def steady(group: ClassicGroup, member_id: str, generation: int, state: ShardState, now_ms: int) -> Renewal | None:
+    """Take a heartbeat that gives no reason to think: a stable group, the right generation, a session under way.
+
+    It does what `heartbeat` does then, at a fraction of the price: nearly every message of a quiet node is one of
+    these. None: nothing was done, and `heartbeat` has to say what it means.
+    """
+    member = group.members.get(member_id)
+    if member is None or group.state is not GroupState.STABLE:
+        return None
+    if generation != group.generation or generation != member.generation:
+        return None
+    key = group.session_timer(member_id)
+    if key not in state.deadlines:
+        return None
+    member.last_seen_ms = now_ms
+    at_ms = state.deadlines[key] = now_ms + member.session_timeout_ms
+    return key, at_ms
 
 
 def renew_session(group: ClassicGroup, member: Member, step: Step) -> None:

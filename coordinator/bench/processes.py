@@ -1,0 +1,120 @@
+"""Server processes under measurement: started on one core, watched by their processor time, ended with the run."""
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+START_S = 30.0
+STOP_S = 10.0
+SERVER_CORE, LOAD_CORE = 0, 1
+PROC = Path("/proc")
+
+
+class BenchFailed(Exception):
+    """The benchmark cannot go on; the text says why and what to do."""
+
+
+class Server:
+    """One process that answers on loopback. `host` and `port` are from its announcement."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        said = announcement(process)
+        self.address = f"{said['host']}:{said['port']}"
+
+    def cpu_s(self) -> float:
+        """Processor seconds used so far, in user and kernel mode, all threads."""
+        fields = (PROC / str(self._process.pid) / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_bytes(self) -> int:
+        pages = (PROC / str(self._process.pid) / "statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def announcement(process: "subprocess.Popen[bytes]") -> Mapping[str, Any]:
+    """The JSON line by which a server says that it answers. Raises BenchFailed."""
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        ready = selector.select(START_S)
+    line = process.stdout.readline() if ready else b""
+    if not line:
+        words = " ".join(str(word) for word in process.args) if isinstance(process.args, list) else process.args
+        raise BenchFailed(f"no answer within {START_S:.0f} s from {words!r}; start it by hand to see why")
+    said: Mapping[str, Any] = json.loads(line)
+    return said
+
+
+@contextlib.contextmanager
+def server(arguments: Sequence[str]) -> Iterator[Server]:
+    """Run `python ARGUMENTS` pinned to the servers' core for the length of the block; it ends with its input."""
+    if not (PROC / "self/stat").exists():
+        raise BenchFailed("this benchmark reads processor time from /proc, which is missing here; run it on Linux")
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        with pinned(SERVER_CORE, process.pid):
+            yield Server(process)
+    finally:
+        stop(process)
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+
+
+def node(data: str, settings: Mapping[str, str]) -> "contextlib.AbstractContextManager[Server]":
+    """A node with its data below `data`."""
+    pairs = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    listen = ["--listen", "127.0.0.1:0", "--data", data]
+    return server(["-m", "coordinator.cli", "serve", "--announce", "--until-eof", *listen, *pairs])
+
+
+@contextlib.contextmanager
+def pinned(core: int, pid: int = 0) -> Iterator[None]:
+    """Keep a process (0: this one) on one core, where there are two and the system allows it."""
+    able = hasattr(os, "sched_setaffinity") and core in os.sched_getaffinity(0) | os.sched_getaffinity(pid)
+    before = os.sched_getaffinity(pid) if able else set()
+    if len(before) > 1:
+        move(pid, {core})
+    try:
+        yield
+    finally:
+        if len(before) > 1:
+            with contextlib.suppress(ProcessLookupError):
+                move(pid, before)
+
+
+def move(pid: int, cores: set[int]) -> None:
+    """All threads: affinity is inherited by new threads only."""
+    for thread in (PROC / str(pid or os.getpid()) / "task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), cores)
+
+
+class Stopwatch:
+    """Wall seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+
+    def read(self) -> float:
+        return time.perf_counter() - self._started

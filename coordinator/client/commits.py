@@ -12,6 +12,10 @@ from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPart
 
 log = logging.getLogger("muster.client")
 
+STALE_MEMBER_EPOCH = 113
+EPOCH_CHECK_S, EPOCH_CHECKS = 0.02, 150
+"""How often, and how many times, to look whether a heartbeat has brought the epoch that a commit was missing."""
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
@@ -50,17 +54,32 @@ class Commits:
         if not offsets:
             return
         async with self._lock:
-            identity = self._identity()
-            try:
-                await self._calls.commit(offsets, identity, timeout_ms)
-            except Refused as error:
-                if identity is not None:
+            while True:
+                identity = self._identity()
+                try:
+                    await self._calls.commit(offsets, identity, timeout_ms)
+                    break
+                except Refused as error:
+                    if identity is None:
+                        raise
                     # No need to wait for the next heartbeat to learn the same.
                     self._on_refused(error, identity.generation)
-                raise
+                    if error.code != STALE_MEMBER_EPOCH or not await self._newer_epoch(identity):
+                        raise
         for tp, offset in offsets.items():
             if (state := self._fetcher.states.get(tp)) is not None:
                 state.committed = offset.offset
+
+    async def _newer_epoch(self, before: GroupMetadata) -> bool:
+        """KIP-848: the member is still one, under a newer epoch that its next heartbeat brings; False if it is not."""
+        for _ in range(EPOCH_CHECKS):
+            identity = self._identity()
+            if identity is None or identity.generation < 0:
+                return False
+            if identity.generation > before.generation:
+                return True
+            await asyncio.sleep(EPOCH_CHECK_S)
+        return False
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         if self._calls is None:

@@ -138,7 +138,7 @@ class Broker:
             return {}
 
     def _adopt(self, tp: TopicPartition, log: Log) -> None:
-        log.on_readable(self._tell_append)
+        log.listeners = self._append_listeners
         self._logs[tp] = log
 
     def recovered(self) -> dict[TopicPartition, Recovered]:
@@ -423,10 +423,6 @@ class Broker:
     def on_topics_changed(self, listener: Callable[[], None]) -> None:
         """Call after topics or partition counts changed."""
         self._topic_listeners.append(listener)
-
-    def _tell_append(self, topic: str, partition: int) -> None:
-        for listener in self._append_listeners:
-            listener(topic, partition)
 
     def _tell_topics(self) -> None:
         for listener in self._topic_listeners:

@@ -12,6 +12,8 @@ from bisect import bisect_right
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
+# Older than any timestamp.
+NO_TIMESTAMP = -(1 << 63) - 1
 
 
 class OffsetIndex:
@@ -47,12 +49,13 @@ class OffsetIndex:
 class TimeIndex:
     """Entries (largest timestamp so far, relative last offset of its batch) of one segment."""
 
-    __slots__ = ("offsets", "timestamps")
+    __slots__ = ("latest", "offsets", "timestamps")
 
     def __init__(self, data: bytes = b"") -> None:
         entries = list(_TIME_ENTRY.iter_unpack(data[: len(data) // 12 * 12]))
         self.timestamps = array("q", (entry[0] for entry in entries))
         self.offsets = array("i", (entry[1] for entry in entries))
+        self.latest = self.timestamps[-1] if self.timestamps else NO_TIMESTAMP
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -64,7 +67,8 @@ class TimeIndex:
 
     def append(self, timestamp: int, relative_offset: int) -> None:
         """Add an entry if the timestamp grew; an equal or older one tells nothing new."""
-        if not self.timestamps or timestamp > self.timestamps[-1]:
+        if timestamp > self.latest:
+            self.latest = timestamp
             self.timestamps.append(timestamp)
             self.offsets.append(relative_offset)
 

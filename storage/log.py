@@ -11,10 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from crc32c import crc32c
-
 from storage import reshape
-from storage.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from storage.config import TopicSettings
 from storage.errors import (
     InvalidFetchSize,
@@ -29,16 +26,14 @@ from storage.producer_state import KnownBatch, Marker
 from storage.reading import EARLIEST, LATEST, MAX_TIMESTAMP, SegmentList
 from storage.scan import Head
 from storage.segment import OpenSegments, Segment
-from storage.stamp import OUTSIDE_CRC, Stamped, stamp
+from storage.short_way import ShortWay
+from storage.stamp import Stamped, stamp
 from storage.summaries import save_epochs
 from storage.txn_index import AbortedEntry, overlapping
 from storage.types import AbortedTransaction, Appended, Fetched, TopicPartition
 from storage.validation import check_records, check_timestamps, split
 
 logger = logging.getLogger("muster.storage")
-
-_unpack = HEADER.unpack_from
-_pack = OUTSIDE_CRC.pack
 
 
 class Log:
@@ -70,26 +65,22 @@ class Log:
         self.durable_offset = self.end_offset
         self.unflushed_since_ms: int | None = None
         self.failure: StorageError | None = state.recovered.damage
-        # What the short way of `append` asks for each batch, out of the settings once.
         self._plain = (
             settings.message_timestamp_type == "CreateTime"
             and settings.validate_records == "header"
             and not settings.compacted
         )
-        self._segment_bytes = settings.segment_bytes
-        self._max_bytes = settings.max_message_bytes
-        self._segment_ms = settings.segment_ms
+        self._short_way = ShortWay(self)
         self.most_entries = min(settings.segment_index_bytes // 8, settings.segment_index_bytes // 12 - 1)
         self._tells_at_once = settings.flush_messages != 1
-        self._ahead_ms = settings.message_timestamp_after_max_ms
-        self._behind_ms = settings.message_timestamp_before_max_ms
         self._told_high_watermark: int | None = None
         self.doomed: list[tuple[int, str]] = []
         self._lock = threading.Lock()
         # Held while the list of segments and what is written down of it change: by the appending thread for rolls
         # and removals, by whoever compacts for the swap.
         self.reshaping = threading.RLock()
-        self._listeners: list[Callable[[str, int], None]] = []
+        # Called when more can be read; possibly from the thread that flushes.
+        self.listeners: list[Callable[[str, int], None]] = []
 
     # -- what a reader may know ---------------------------------------------------------------------------
 
@@ -137,10 +128,6 @@ class Log:
         self._told_high_watermark = max(self.start_offset, min(offset, self.end_offset))
         self._tell()
 
-    def on_readable(self, listener: Callable[[str, int], None]) -> None:
-        """Call when more can be read; possibly from the thread that flushes."""
-        self._listeners.append(listener)
-
     # -- append -------------------------------------------------------------------------------------------
 
     def append(self, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
@@ -151,13 +138,12 @@ class Log:
         """
         if self.failure:
             raise self.failure
-        view = memoryview(batches)
         if self._plain:
-            done = self._append_plain(view, now_ms)
+            done = self._short_way.append(batches, now_ms)
             if done is not None:
                 return done
         settings = self.settings
-        split_up = split(view, settings, trusted=trusted)
+        split_up = split(memoryview(batches), settings, trusted=trusted)
         if not trusted:
             check_timestamps(split_up, settings, now_ms)
             if settings.validate_records == "full" or settings.compacted:
@@ -168,51 +154,6 @@ class Log:
         if known:
             return Appended(known.first_offset, known.last_offset, append_time, self.start_offset)
         return Appended(stamped.heads[0].base_offset, stamped.next_offset - 1, append_time, self.start_offset)
-
-    def _append_plain(self, view: memoryview, now_ms: int) -> Appended | None:
-        """The short way for what is nearly everything: one good batch of no producer into a segment with room.
-
-        None, with nothing done, for all else: `append` then looks closer. Each call saved here shows in the
-        throughput; the tests hold this way and the long one to the same bytes.
-        """
-        size = len(view)
-        active = self.segment_list.active
-        position = active.size
-        if size < HEADER_SIZE or position + size > self._segment_bytes or not position or size > self._max_bytes:
-            return None
-        _, length, _, magic, crc, attributes, delta, _, timestamp, producer, _, _, count = _unpack(view)
-        first = self.end_offset
-        if (
-            length != size - LENGTH_OVERHEAD
-            or magic != MAGIC
-            or attributes > 4
-            or attributes < 0
-            or producer >= 0
-            or count != delta + 1
-            or count <= 0
-            or timestamp > now_ms + self._ahead_ms
-            or timestamp < now_ms - self._behind_ms
-            or timestamp - active.first_timestamp > self._segment_ms
-            or active.first_timestamp < 0
-            or first + delta - active.base_offset > 0x7FFFFFFE
-            or self.epochs.latest != self.leader_epoch
-            or active.entries >= self.most_entries
-            or crc32c(view[ATTRIBUTES_AT:]) != crc
-        ):
-            return None
-        head = _pack(first, length, self.leader_epoch)
-        try:
-            (active._file or active.file()).write((head, view[MAGIC_AT:]), size, position)
-        except OSError as error:
-            raise reshape.write_failed(self, active, error) from error
-        last = first + delta
-        active.note(last, timestamp, size)
-        if self.unflushed_since_ms is None:
-            self.unflushed_since_ms = now_ms
-        self.end_offset = last + 1
-        if self._tells_at_once:
-            self._tell()
-        return Appended(first, last, -1, self.start_offset)
 
     def write(self, stamped: Stamped, now_ms: int, *, check: bool = True) -> KnownBatch | None:
         """Put numbered batches at the end; a batch known from its producer is returned and not written again.
@@ -241,11 +182,16 @@ class Log:
         except OSError as error:
             raise reshape.write_failed(self, active, error) from error
         self._note(active, stamped, markers)
+        self.note_end(stamped.next_offset, now_ms)
+        return None
+
+    def note_end(self, offset: int, now_ms: int) -> None:
+        """The log ends at `offset` now, all of it written."""
+        self.end_offset = offset
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
-        if self._tells_at_once:
+        if self._tells_at_once and self.listeners:
             self._tell()
-        return None
 
     def _note(self, active: Segment, stamped: Stamped, markers: dict[Head, Marker]) -> None:
         for head in stamped.heads:
@@ -254,7 +200,6 @@ class Log:
                 self._begin_epoch(head)
             if head.producer_id >= 0:
                 self._note_producer(active, head, markers.get(head))
-        self.end_offset = stamped.next_offset
 
     def _note_producer(self, active: Segment, head: Head, marker: Marker | None) -> None:
         active.producers = True
@@ -303,7 +248,7 @@ class Log:
             self._tell()
 
     def _tell(self) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener(*self.partition)
 
     def _fail(self, doing: str, error: OSError) -> StorageError:

@@ -60,6 +60,7 @@ class Segment:
         "files",
         "first_timestamp",
         "gaps",
+        "index_due",
         "interval",
         "max_timestamp",
         "max_timestamp_offset",
@@ -69,7 +70,6 @@ class Segment:
         "producers",
         "size",
         "summary",
-        "unindexed",
         "verified_from",
         "verified_next",
         "verified_to",
@@ -94,7 +94,8 @@ class Segment:
         self.producers = False
         self.aborted: list[AbortedEntry] = []
         self.summary: Summary | None = None
-        self.unindexed = 0
+        # A batch gets index entries when it begins behind this position.
+        self.index_due = interval
         self.entries = 0
         # Bytes [verified_from, verified_to) were written or checked by this process.
         self.verified_from = 0
@@ -150,25 +151,22 @@ class Segment:
             self.max_timestamp_offset = last_offset
         if not position:
             self.first_timestamp = max_timestamp
-        if self.unindexed > self.interval:
-            self._add_entries(last_offset - self.base_offset, position)
-        self.unindexed += size
+        if position > self.index_due:
+            self.index_due = position + self.interval
+            index, times = self._index, self._times
+            assert index is not None
+            assert times is not None
+            index.offsets.append(last_offset - self.base_offset)
+            index.positions.append(position)
+            if self.max_timestamp > times.latest:
+                times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self.entries += 1
         end = position + size
         if self.verified_to == position:
             self.verified_to = end
             self.verified_next = last_offset + 1
         self.size = end
         self.next_offset = last_offset + 1
-
-    def _add_entries(self, relative_offset: int, position: int) -> None:
-        index, times = self._index, self._times
-        assert index is not None
-        assert times is not None
-        index.offsets.append(relative_offset)
-        index.positions.append(position)
-        times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        self.entries += 1
-        self.unindexed = 0
 
     def seal(self, snapshot_crc: int, suffix: str = "") -> Summary:
         """Write the indexes of the flushed records and say what to remember. `suffix` is for names to come."""
@@ -211,12 +209,13 @@ class Segment:
         self.producers = summary.producers
         self.summary = summary
         self.verified_to = 0
-        self.unindexed = self.interval + 1
+        self.index_due = -1
 
     def restart(self) -> None:
         """Forget everything derived, before the batches are noted anew."""
         self.next_offset = self.max_timestamp_offset = self.verified_next = self.base_offset
-        self.size = self.unindexed = self.entries = self.verified_from = self.verified_to = 0
+        self.size = self.entries = self.verified_from = self.verified_to = 0
+        self.index_due = self.interval
         self.first_timestamp = self.max_timestamp = -1
         self.producers = False
         self.aborted = []

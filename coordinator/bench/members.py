@@ -23,12 +23,12 @@ Response = TypeVar("Response", bound=Message)
 
 
 class Wire:
-    """One connection, and what went over it. Sizes are those of the messages, without frames and headers."""
+    """One connection, and what went over it: messages and their bytes, without headers and polled heartbeats."""
 
     def __init__(self, address: str) -> None:
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
         options += [("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 64 << 20)]
-        self._channel = grpc.aio.insecure_channel(address, options)
+        self.channel = grpc.aio.insecure_channel(address, options)
         self._stubs: dict[str, Any] = {}
         self.messages = 0
         self.bytes = 0
@@ -37,14 +37,19 @@ class Wire:
         data = request.SerializeToString()
         stub = self._stubs.get(method)
         if stub is None:
-            stub = self._stubs[method] = self._channel.unary_unary(SERVICE + method)
+            stub = self._stubs[method] = self.channel.unary_unary(SERVICE + method)
         reply: bytes = await stub(data, timeout=CALL_S)
-        self.messages += 2
-        self.bytes += len(data) + len(reply)
+        if method != "Heartbeat":
+            self.count(len(data))
+            self.count(len(reply))
         return answer.FromString(reply)
 
+    def count(self, size: int) -> None:
+        self.messages += 1
+        self.bytes += size
+
     async def close(self) -> None:
-        await self._channel.close(None)
+        await self.channel.close(None)
 
 
 @dataclass(slots=True)
@@ -60,12 +65,15 @@ class Member:
     member_id: str = ""
     generation: int = -1
     rounds: int = 0
+    asked_at_s: float = 0.0
+    """When it last asked to join, by the loop's clock."""
     assigned: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def join(self) -> None:
         """Join and sync until it has its share."""
         self.assigned.clear()
         while True:
+            self.asked_at_s = asyncio.get_running_loop().time()
             joined = await self.wire.call("JoinGroup", self._join_request(), pb.JoinGroupResponse)
             if code_of(joined) is ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = joined.member_id

@@ -4,11 +4,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 
-from coordinator.bench import heartbeat
+from coordinator.bench import growth, handover, heartbeat
 from coordinator.bench.rows import Row
 
 CASES: dict[str, Callable[[str, str], Iterator[Row]]] = {
     "heartbeats over gRPC": heartbeat.measure,
+    "owned again": handover.measure,
+    "one group": growth.measure,
+    "one pushed group": growth.measure_pushed,
 }
 
 

@@ -1,0 +1,78 @@
+"""One group of thousands: it joins, syncs and survives a crash; what each member costs must not grow with the group."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coordinator.bench.crowd import Crowd
+from coordinator.bench.members import Member
+from coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
+from coordinator.bench.pushed import PushedMember
+from coordinator.bench.rows import Row, less_is_better
+
+SMALL, LARGE, PUSHED = 1_000, 5_000, 10_000
+WIRES = 100
+VICTIM_SESSION_MS = 6_000
+"""The shortest that the node's defaults allow."""
+SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "queued.max.requests": "50000"}
+GOAL_COUNT, GOAL_TIME = 0.9, 0.6
+MEMORY_LIMIT_KB = 100.0
+"""Per pushed member: twice the 41 KB that an idle stream with a connection of its own costs in grpc.aio."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What one group went through. `recovered_s` counts from the end of the dead member's session."""
+
+    size: int
+    assigned_s: float
+    recovered_s: float
+    messages: float
+    bytes: float
+    kilobytes: float
+    """Resident memory of the node for each member."""
+
+
+def measure(name: str, home: str) -> Iterator[Row]:
+    with pinned(LOAD_CORE), node(home, SETTINGS) as server:
+        small = asyncio.run(course(server, SMALL, Member))
+        large = asyncio.run(course(server, LARGE, Member))
+    case = f"{name}: {LARGE:,} members"
+    peer = f"{SMALL:,} members"
+    yield less_is_better(f"{case}, join and crash", large.messages, "messages/member", peer, small.messages, GOAL_COUNT)
+    yield less_is_better(f"{case}, join and crash", large.bytes, "bytes/member", peer, small.bytes, GOAL_COUNT)
+    yield from times(case, large, small)
+
+
+def measure_pushed(name: str, home: str) -> Iterator[Row]:
+    with pinned(LOAD_CORE), node(home, SETTINGS) as server:
+        small = asyncio.run(course(server, SMALL, PushedMember))
+        large = asyncio.run(course(server, PUSHED, PushedMember))
+    case = f"{name}: {PUSHED:,} members"
+    yield from times(case, large, small)
+    yield less_is_better(f"{case}, memory", large.kilobytes, "KB/member", "limit", MEMORY_LIMIT_KB, 1.0)
+
+
+def times(case: str, large: Course, small: Course) -> Iterator[Row]:
+    factor = large.size // small.size
+    peer = f"{factor} times {small.size:,} members"
+    for what, value, other in (
+        ("last join to everyone assigned", large.assigned_s, small.assigned_s),
+        ("crash noticed to everyone assigned", large.recovered_s, small.recovered_s),
+    ):
+        yield less_is_better(f"{case}, {what}", value, "s", peer, factor * other, GOAL_TIME)
+
+
+async def course(server: Server, size: int, kind: type[Member]) -> Course:
+    before = server.resident_bytes()
+    async with Crowd(server, f"{kind.__name__}-{size}", size, kind, WIRES) as crowd:
+        victim = crowd.members[-1]
+        victim.session_timeout_ms = VICTIM_SESSION_MS
+        assigned_s = await crowd.join()
+        generation = max(member.generation for member in crowd.members)
+        crowd.crash(victim)
+        watch = Stopwatch()
+        await crowd.all_beyond(generation)
+        recovered_s = max(0.0, watch.read() - VICTIM_SESSION_MS / 1000)
+        kilobytes = (server.resident_bytes() - before) / 1024 / size
+        return Course(size, assigned_s, recovered_s, crowd.messages / size, crowd.bytes / size, kilobytes)

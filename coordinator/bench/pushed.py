@@ -1,0 +1,53 @@
+"""Members that are told at once: the same classic members, each with a session stream beside its calls."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.bench.members import SERVICE, Member
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+
+
+@dataclass(slots=True)
+class PushedMember(Member):
+    """Its heartbeats go up the stream, and it joins again when the stream says so."""
+
+    async def live(self, every_s: float, first_s: float) -> None:
+        stream: Any = self.wire.channel.stream_stream(SERVICE + "Session")()
+        try:
+            await self._say(stream, pb.SessionRequest(hello=self._hello()))
+            beating = asyncio.create_task(self._beat_on(stream, every_s))
+            try:
+                await self._listen(stream)
+            finally:
+                beating.cancel()
+        finally:
+            stream.cancel()
+
+    async def _listen(self, stream: Any) -> None:
+        while data := await stream.read():
+            self.wire.count(len(data))
+            event = pb.SessionResponse.FromString(data)
+            match event.WhichOneof("event"):
+                case "rebalance":
+                    await self.join()
+                    await self._say(stream, self._beat())
+                case "fenced" | "drain":
+                    raise AssertionError(f"a healthy member was told: {event}")
+
+    async def _beat_on(self, stream: Any, every_s: float) -> None:
+        while True:
+            if self.assigned.is_set():
+                await self._say(stream, self._beat())
+            await asyncio.sleep(every_s)
+
+    async def _say(self, stream: Any, request: pb.SessionRequest) -> None:
+        data = request.SerializeToString()
+        self.wire.count(len(data))
+        await stream.write(data)
+
+    def _hello(self) -> pb.SessionHello:
+        return pb.SessionHello(group_id=self.group_id, member_id=self.member_id)
+
+    def _beat(self) -> pb.SessionRequest:
+        return pb.SessionRequest(heartbeat=pb.HeartbeatRequest(generation_id=self.generation))

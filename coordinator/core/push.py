@@ -8,6 +8,7 @@ pushed member hears what a polled one hears, only sooner, and one that has not a
 from collections.abc import Callable
 from typing import TypeAlias
 
+from coordinator.core.consumer.group import MemberState
 from coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, PushReply
 from coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
 from coordinator.core.records import (
@@ -100,6 +101,8 @@ def consider(listener: Listen, hear: Hear, step: Step) -> None:
     """Ask on the member's behalf; say what is new."""
     if step.state.listeners.get(listener.group_id, {}).get(listener.member_id) is not listener:
         return  # it has been told meanwhile
+    if listener.consumer and nothing_to_hear(listener, step):
+        return
     asked = Step(step.state, step.now_ms, on_behalf=True)
     try:
         hear(question(listener), asked)
@@ -112,6 +115,18 @@ def consider(listener: Listen, hear: Hear, step: Step) -> None:
         if request_id == listener.request_id and (word := news(listener, reply)) is not None:
             drop(listener, step)
             step.reply(listener.request_id, word)
+
+
+def nothing_to_hear(listener: Listen, step: Step) -> bool:
+    """Most members, most of the time: where they have to be, or yet to let go of what they know they must."""
+    group = step.state.consumer_groups.get(listener.group_id)
+    member = group.members.get(listener.member_id) if group is not None else None
+    if group is None or member is None or member.epoch != listener.generation:
+        return False
+    if member.state is MemberState.UNREVOKED:
+        return True
+    at_rest = member.epoch == group.target_epoch == group.epoch
+    return at_rest and member.state is MemberState.STABLE
 
 
 def question(listener: Listen) -> Heartbeat | ConsumerHeartbeat:

@@ -41,6 +41,7 @@ class ConsumerMember:
         self._target: frozenset[TopicPartition] | None = None
         self._said: Report | None = None  # what the coordinator has answered to; None: say everything
         self._saying: Report | None = None
+        self._say_again = False
         self._interval_ms = settings.heartbeat_interval_ms
         self._unreleased_since_ms: int | None = None
         self._cause = Cause.UNSPECIFIED
@@ -82,6 +83,7 @@ class ConsumerMember:
                 self._pushed(event.answer)
             case ev.SessionOpened():
                 self._said = None
+                self._say_again = RequestKind.HEARTBEAT in self._requests  # which went another way
                 self._speak_up()
             case ev.CommitRefused():
                 if event.generation == self.generation:
@@ -161,7 +163,7 @@ class ConsumerMember:
     def _answered(self, answer: ev.ConsumerHeartbeatAnswered) -> None:
         self._link.heard(self._now_ms)
         if answer.code is ErrorCode.NONE:
-            self._said = self._saying
+            self._said, self._say_again = None if self._say_again else self._saying, False
             self._hear(answer)
         else:
             self._refused(answer.code, answer.message)

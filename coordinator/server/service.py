@@ -201,7 +201,7 @@ class GroupCoordinator:
             self._watchers.remove(group_id, watcher)
 
     def session(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
-        return self._sessions.serve(requests, call.peer_host)
+        return self._sessions.serve(requests, call)
 
     async def _current(self, group_id: str) -> effects.GroupChanged:
         event = events.DescribeGroup(self._driver.next_id(), group_id)

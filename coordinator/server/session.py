@@ -11,8 +11,8 @@ from coordinator.core import effects, events
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.runtime.router import partition_for
-from coordinator.server import answers, translate
-from coordinator.server.dispatch import Overloaded, Refusal
+from coordinator.server import answers, answers_consumer, translate, translate_consumer
+from coordinator.server.dispatch import Call, Overloaded, Refusal
 from coordinator.server.drive import Driver
 from coordinator.server.session_identity import Identity, greeted
 from coordinator.server.shape import MalformedRequest
@@ -109,10 +109,12 @@ class Session:
         match request.WhichOneof("request"):
             case "heartbeat":
                 await self._heartbeat(request.heartbeat, request.request_number)
+            case "consumer_group_heartbeat":
+                await self._consumer_heartbeat(request.consumer_group_heartbeat, request.request_number)
             case "hello":
                 raise MalformedRequest("hello was sent twice; expected heartbeats after the first message")
             case _:
-                raise MalformedRequest("request is empty; expected heartbeat")
+                raise MalformedRequest("request is empty; expected heartbeat or consumer_group_heartbeat")
 
     async def _heartbeat(self, request: pb.HeartbeatRequest, number: int) -> None:
         self.identity.sign(request)
@@ -124,6 +126,21 @@ class Session:
             self._put_push(told(event.generation, effects.PushReply(reply.code, reply.message)))
         if reply.code is ErrorCode.NONE:
             self._listen(event.generation)
+
+    async def _consumer_heartbeat(self, request: pb.ConsumerGroupHeartbeatRequest, number: int) -> None:
+        self.identity.sign(request)
+        listening = self._listening.request_id if self._listening is not None else None
+        heartbeat = translate_consumer.heartbeat(request, self._driver.next_id(), client_host=self._peer_host)
+        event = events.SessionHeartbeat(self._driver.next_id(), heartbeat, listening)
+        reply = await self._driver.ask(self._shard, event, effects.PushReply)
+        if reply.crossed:
+            return  # The member hears what was pushed, and speaks again.
+        self._listening = None
+        told_now = reply.consumer or effects.ConsumerHeartbeatReply(reply.code, reply.message)
+        answer = answers_consumer.heartbeat(told_now)
+        self._put_answer(pb.SessionResponse(request_number=number, consumer_group_heartbeat=answer))
+        if told_now.code is ErrorCode.NONE and told_now.member_epoch > 0:
+            self._listen(told_now.member_epoch, consumer=True)
 
     def _listen(self, generation: int, *, consumer: bool = False) -> None:
         """Park the question of what comes next, in place of an earlier one."""
@@ -185,23 +202,24 @@ class Sessions:
         for session in list(self._open.values()):
             session.end("the node is shutting down; find the coordinator again")
 
-    async def serve(
-        self, requests: AsyncIterator[pb.SessionRequest], peer_host: str
-    ) -> AsyncIterator[pb.SessionResponse]:
+    async def serve(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
         """One stream from hello to its end. Raises Overloaded when there are too many, MalformedRequest as it says."""
         identity = await greeted(requests)
         if self._count >= self._limit:
             raise Overloaded(f"{self._count} sessions are open, as many as this node keeps; heartbeat by calls instead")
         shard = partition_for(identity.group_id, self._shards)
-        session = Session(self._driver, shard, identity, peer_host)
+        session = Session(self._driver, shard, identity, call.peer_host)
         self._enter(session)
         reading = asyncio.create_task(session.read(requests))
+        orderly = False
         try:
             async for response in session.responses(pb.SessionWelcome(reconnect_grace_ms=self._grace_ms)):
                 yield response
+            # Of a call that broke off the requests end as well, as if the member had closed its side.
+            orderly = not call.cancelled()
         finally:
-            self._leave(session)
-            if not session.finished:
+            replaced = self._leave(session)
+            if not orderly and not replaced:
                 # Suspect, not dead: it may be on its way back already.
                 self._driver.tell(shard, events.StreamLost(identity.group_id, identity.member_id, self._grace_ms))
             await session.stop(reading)
@@ -213,17 +231,20 @@ class Sessions:
         self._open[key] = session
         self._count += 1
 
-    def _leave(self, session: Session) -> None:
+    def _leave(self, session: Session) -> bool:
+        """Whether the member lives on in another stream."""
         key = (session.identity.group_id, session.identity.member_id)
         self._count -= 1
-        if self._open.get(key) is session:
-            del self._open[key]
-        else:
-            session.finished = True  # the member lives on in another stream
+        if self._open.get(key) is not session:
+            return True
+        del self._open[key]
+        return False
 
 
 def told(generation: int, word: effects.PushReply) -> pb.SessionResponse:
     """The push that says this."""
+    if word.consumer is not None and word.code is ErrorCode.NONE:
+        return pb.SessionResponse(consumer_group_heartbeat=answers_consumer.heartbeat(word.consumer))
     code, sentence = answers.error_code(word.code), answers.sentence(word.code, word.message)
     if word.code is ErrorCode.REBALANCE_IN_PROGRESS:
         return pb.SessionResponse(

@@ -31,24 +31,32 @@ class Tally:
         self._before = now
 
 
-async def tally(tmp_path: Path, properties: dict[str, object]) -> Tally:
-    async with serving(tmp_path) as node:
-        counted = Tally(node)
-        await takeover(
-            f"127.0.0.1:{node.bound.port}",
-            {"group.id": "crew", **properties},
-            members=MEMBERS,
-            partitions=2 * MEMBERS,
-            settled=counted.settled,
-        )
-        return counted
+def paced(heartbeat_ms: int) -> dict[str, str]:
+    """KIP-848 members take the interval from the node."""
+    bounds = {"min_": 1, "": heartbeat_ms, "max_": heartbeat_ms}
+    beats = {f"group_consumer_{bound}heartbeat_interval_ms": str(ms) for bound, ms in bounds.items()}
+    patience = {f"group_consumer_{bound}session_timeout_ms": "1800000" for bound in ("", "max_")}
+    return beats | patience
+
+
+async def tally(node: Node, properties: dict[str, object]) -> Tally:
+    counted = Tally(node)
+    await takeover(
+        f"127.0.0.1:{node.bound.port}",
+        {"group.id": "crew", **properties},
+        members=MEMBERS,
+        partitions=2 * MEMBERS,
+        settled=counted.settled,
+    )
+    return counted
 
 
 def test_pushed_members_are_told_and_never_have_to_ask(tmp_path: Path, run: Run) -> None:
     async def story() -> None:
         # Their first heartbeat of their own would come after a quarter of an hour: nothing here waits for one.
         properties = {"heartbeat.interval.ms": 900_000, "session.timeout.ms": 1_800_000}
-        counted = await tally(tmp_path, properties)
+        async with serving(tmp_path) as node:
+            counted = await tally(node, properties)
         for moment in ("joined", "left"):
             heard = counted.until[moment]
             assert heard["Heartbeat", REBALANCE] == 0, moment
@@ -59,10 +67,33 @@ def test_pushed_members_are_told_and_never_have_to_ask(tmp_path: Path, run: Run)
 
 def test_polled_members_hear_of_it_one_heartbeat_each(tmp_path: Path, run: Run) -> None:
     async def story() -> None:
-        counted = await tally(tmp_path, {"heartbeat.interval.ms": 300, "group.membership": "poll"})
+        async with serving(tmp_path) as node:
+            counted = await tally(node, {"heartbeat.interval.ms": 300, "group.membership": "poll"})
         for moment in ("joined", "left"):
             heard = counted.until[moment]
             assert heard["Heartbeat", REBALANCE] >= MEMBERS - 1, moment
             assert heard["Listen", REBALANCE] == 0, moment
+
+    run(story)
+
+
+def test_kip_848_members_are_told_too(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        # Polled, nothing would move before the first interval of 15 minutes is over.
+        async with serving(tmp_path, **paced(900_000)) as node:
+            counted = await tally(node, {"group.protocol": "consumer"})
+        for moment in ("joined", "left"):
+            assert counted.until[moment]["Listen", ErrorCode.NONE] >= MEMBERS - 1, moment
+
+    run(story)
+
+
+def test_polled_kip_848_members_get_there_by_heartbeats(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with serving(tmp_path, **paced(300)) as node:
+            counted = await tally(node, {"group.protocol": "consumer", "group.membership": "poll"})
+        for moment in ("joined", "left"):
+            assert counted.until[moment]["ConsumerHeartbeat", ErrorCode.NONE] >= MEMBERS, moment
+            assert counted.until[moment]["Listen", ErrorCode.NONE] == 0, moment
 
     run(story)

@@ -43,6 +43,7 @@ class ConsumerStage:
         self.asked_regexes: dict[str, ResolveRegex] = {}
         self.lives: dict[str, int] = {}
         self.beats: dict[int, tuple[str, str]] = {}
+        self.listens: dict[tuple[str, str], int] = {}
 
     def plan(self, request: PlanRequest) -> Plan | None:
         """What the story said with `target`, once; else what the assignor says."""
@@ -121,7 +122,21 @@ class ConsumerStage:
         event = events.DescribeConsumerGroup(self.request("describe", self.client(words[0], "*")), words[0])
         yield from self.asked(event)
 
+    def do_ride(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """Like `beat`, up the stream on which the member listens; heard=yes: its sender has heard what was pushed."""
+        group, name, *rest = words
+        said = pairs(rest)
+        heard = said.pop("heard", "no") == "yes"
+        event = self.heartbeat_of(group, name, said)
+        request = self.request("ride", self.client(group, name))
+        self.beats[request] = (group, name)
+        listening = None if heard else self.listens.get((group, name))
+        yield from self.asked(events.SessionHeartbeat(request, event, listening))
+
     def consumer_heartbeat(self: Any, group: str, name: str, said: dict[str, str]) -> list[str]:
+        return list(self.asked(self.heartbeat_of(group, name, said)))
+
+    def heartbeat_of(self: Any, group: str, name: str, said: dict[str, str]) -> events.ConsumerHeartbeat:
         client, side = self.client(group, name), self.side(group, name)
         client.instance = said.get("instance", client.instance)
         names, owned = said.get("topics", NOTHING_SAID), said.get("owned", NOTHING_SAID)
@@ -141,7 +156,7 @@ class ConsumerStage:
             client_host="host",
         )
         self.beats[event.request_id] = (group, name)
-        return list(self.asked(event))
+        return event
 
     def learn(self, request: int, reply: ConsumerHeartbeatReply) -> None:
         if reply.code:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from assignors.user_data import encode_assignment
 from coordinator.core import events
-from coordinator.core.effects import ConsumerHeartbeatReply, Effects
+from coordinator.core.effects import ConsumerHeartbeatReply, Effects, PushReply
 from coordinator.core.records import Record
 from coordinator.core.shard import Shard
 from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, TimerKey
@@ -221,13 +221,20 @@ class Stage(ConsumerStage):
         group, name, *rest = words
         options = pairs(rest)
         client = self.client(group, name)
+        request = self.request("listen", client)
+        consumer = group in self.shard.consumer_groups
+        if consumer:
+            self.beats[request], self.listens[group, name] = (group, name), request
+        generation = self.side(group, name).epoch if consumer else client.generation
+        member_id = name if consumer else client.member_id
         yield from self.asked(
             events.Listen(
-                self.request("listen", client),
+                request,
                 group,
-                options.get("id", client.member_id),
+                options.get("id", member_id),
                 instance_from(options, client),
-                int(options.get("generation", client.generation)),
+                int(options.get("generation", generation)),
+                consumer,
             )
         )
 
@@ -361,8 +368,9 @@ class Stage(ConsumerStage):
             assert request not in self.answered, f"request {request} answered twice"
             self.answered.add(request)
             kind, client = self.requests[request]
-            if isinstance(reply, ConsumerHeartbeatReply):
-                self.learn(request, reply)
+            told = reply.consumer if isinstance(reply, PushReply) else reply
+            if isinstance(told, ConsumerHeartbeatReply):
+                self.learn(request, told)
             if kind == "join":
                 if reply.code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
                     client.member_id = reply.member_id

@@ -121,6 +121,10 @@ def describe_reply(reply: effects.Reply) -> str:
             return code(reply.code) if reply.code else describe_group(reply)
         case effects.ConsumerHeartbeatReply():
             return describe_beat(reply)
+        case effects.PushReply():
+            if reply.crossed:
+                return "left aside: it crossed what was pushed"
+            return code(reply.code) if reply.consumer is None else describe_beat(reply.consumer)
         case effects.DescribeConsumerReply():
             return code(reply.code) if reply.code else describe_consumer_group(reply)
         case effects.ListReply():

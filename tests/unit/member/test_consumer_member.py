@@ -397,6 +397,24 @@ def test_nothing_can_be_pushed_to_whoever_joins() -> None:
     assert (story.member.generation, story.asked) == (-1, [act.WakeAt(10_000)])
 
 
+def test_on_a_new_stream_everything_is_said_so_that_the_coordinator_knows_to_whom_it_may_speak() -> None:
+    story = Story().stable(0)
+    story.on(ev.SessionOpened())
+    assert (story.said.topics, story.said.owned) == (("t",), t(0))
+
+
+def test_a_heartbeat_that_went_another_way_is_followed_by_one_on_the_stream() -> None:
+    story = Story().stable(0)
+    story.wait(FIVE_SECONDS)
+    by_call = story.said
+    story.on(ev.SessionOpened())
+    assert not story.has(act.SendConsumerHeartbeat)
+    story.on(answer(by_call.token, 1))
+    assert (story.said.topics, story.said.owned) == (("t",), t(0))
+    story.hears(1, t(0))
+    assert not story.has(act.SendConsumerHeartbeat)
+
+
 # Polling
 
 

@@ -31,7 +31,7 @@ def describe_group(request: DescribeGroup, step: Step) -> None:
             protocol_type=group.protocol_type or "",
             protocol_name=(group.protocol_name or "") if stable else "",
             generation=group.generation,
-            leader=group.leader or "",
+            leader=group.acting_leader,
             members=tuple(
                 DescribedMember(
                     member.id,

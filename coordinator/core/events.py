@@ -27,6 +27,8 @@ class JoinGroup:
     reason: str = ""
     require_known_member_id: bool = True
     supports_skip_assignment: bool = True
+    remote_assignor: str = ""
+    """The assignor that the coordinator is asked to run; empty: the member is ready to lead."""
 
 
 @dataclass(frozen=True, slots=True)

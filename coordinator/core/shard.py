@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.core import describe, offsets, push
-from coordinator.core.classic import join, leave, lifecycle, liveness, rebalance, sync
+from coordinator.core.classic import join, leave, lifecycle, liveness, rebalance, remote, remote_again, sync
 from coordinator.core.classic.checks import group_id_given
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer import heartbeat as consumer_heartbeat
@@ -190,6 +190,8 @@ def group_timer(group: ClassicGroup, key: TimerKey, step: Step) -> None:
     match key:
         case ("join", _):
             rebalance.join_timer_fired(group, step)
+        case ("assign", _):
+            remote_again.retry(group, step)
         case ("sync", _):
             sync.sync_timer_fired(group, step)
         case ("session", _, member_id):
@@ -209,10 +211,14 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
     if event.deleted:
         offsets.forget_topics(event.deleted, step)
     target.topics_changed(step)
+    remote_again.topics_changed(step)
 
 
 def on_planned(event: Planned, step: Step) -> None:
-    target.planned(event, step)
+    if event.group_id in step.state.consumer_groups:
+        target.planned(event, step)
+    else:
+        remote.planned(event, step)
 
 
 def on_regex(event: RegexResolved, step: Step) -> None:

@@ -84,6 +84,8 @@ class Limits:
     max_offset_metadata: int = 4096
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_ms: int = 600_000
+    remote_assignors: tuple[str, ...] = ()
+    """Beyond the built-in ones and installed plugins: what classic members may ask the coordinator to run."""
     ledger_max_entries: int = 100
     ledger_max_snapshot_bytes: int = 1 << 20
     consumer_session_timeout_ms: int = 45_000

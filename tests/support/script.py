@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from assignors.user_data import encode_assignment
 from coordinator.core import events
 from coordinator.core.effects import ConsumerHeartbeatReply, Effects, PushReply
+from coordinator.core.plan import Plan, PlanRequest, planned
 from coordinator.core.records import Record
 from coordinator.core.shard import Shard
 from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, TimerKey
@@ -51,6 +52,9 @@ class Stage(ConsumerStage):
     requests: dict[int, tuple[str, Client]] = field(default_factory=dict)
     answered: set[int] = field(default_factory=set)
     next_request: int = 0
+    slow: bool = False
+    """Every plan is put off."""
+    asked_plans: dict[str, PlanRequest] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ConsumerStage.__init__(self)
@@ -176,6 +180,7 @@ class Stage(ConsumerStage):
             reason=once["reason"],
             require_known_member_id=int(options.get("v", 9)) >= 4,
             supports_skip_assignment=int(options.get("v", 9)) >= 9,
+            remote_assignor=options.get("remote", ""),
         )
         yield from self.asked(event)
 
@@ -201,6 +206,23 @@ class Stage(ConsumerStage):
             scheduled_delay_ms=milliseconds(options.get("delay", "0ms")),
         )
         yield from self.asked(event)
+
+    def do_planner(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """planner later: every plan is put off; planner now: built-in assignors answer at once."""
+        self.slow = words == ["later"]
+        yield "ok"
+
+    def plan(self, request: PlanRequest) -> Plan | None:
+        return None if self.slow else super().plan(request)
+
+    def do_answer(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """answer GROUP [error=WHY] [epoch=N]: what the assignor makes of the plan that was put off."""
+        group, *rest = words
+        options = pairs(rest)
+        asked = self.asked_plans[group]
+        made = None if "error" in options else planned(asked)
+        epoch = int(options.get("epoch", asked.epoch))
+        yield from self.step(events.Planned(group, epoch, made, options.get("error", ""))) or ["quiet"]
 
     def do_heartbeat(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         group, name, *rest = words
@@ -359,6 +381,7 @@ class Stage(ConsumerStage):
                 self.timers.pop(key, None)
             else:
                 self.timers[key] = at_ms
+        self.asked_plans.update({asked.group_id: asked for asked in effects.plans})
         return [*map(describe_record, effects.records), *self.put_off(effects), *self.replies(effects)]
 
     def replies(self, effects: Effects) -> Iterator[str]:

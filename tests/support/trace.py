@@ -167,7 +167,7 @@ def describe_join(reply: effects.JoinReply) -> str:
     if reply.leader == reply.member_id:
         role = f"leader of ({','.join(member.member_id for member in reply.members)})"
     else:
-        role = f"follower of {reply.leader}"
+        role = f"follower of {reply.leader or 'nobody'}"
     skip = " skip_assignment" if reply.skip_assignment else ""
     known = f" knows {reply.leader_state}" if reply.leader_state else ""
     delay = "" if reply.scheduled_delay_ms is None else f" delay left {reply.scheduled_delay_ms}ms"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from coordinator.core.classic.members import Member, Members
 from coordinator.core.ledger import Departure, RebalanceInProgress, Settling, Withheld
+from coordinator.core.plan import PlanRequest
 from coordinator.core.records import GroupStored, MemberRecord
 from coordinator.core.types import GroupState, StoredOffset, TimerKey
 
@@ -46,6 +47,15 @@ class ClassicGroup:
     restored: bool = False
     """Loaded from the log, and no generation has been completed since."""
 
+    remote: str = ""
+    """The assignor that the coordinator runs for this generation; empty: the leader makes the plan."""
+    plan_request: PlanRequest | None = None
+    """What the coordinator waits for while it makes a plan."""
+    plan_failures: int = 0
+    plan_error: str = ""
+    planned_topics: dict[str, int] = field(default_factory=dict)
+    """The partition counts of the last plan that the coordinator made."""
+
     stored: GroupStored | None = None
     offsets: dict[tuple[str, int], StoredOffset] = field(default_factory=dict)
 
@@ -78,6 +88,15 @@ class ClassicGroup:
     @property
     def sync_timer(self) -> TimerKey:
         return ("sync", self.id)
+
+    @property
+    def assign_timer(self) -> TimerKey:
+        return ("assign", self.id)
+
+    @property
+    def acting_leader(self) -> str:
+        """Who makes the plans, as members are told: nobody when the coordinator does."""
+        return "" if self.remote else self.leader or ""
 
     def session_timer(self, member_id: str) -> TimerKey:
         return ("session", self.id, member_id)

@@ -1,6 +1,6 @@
 """Tells the ledger what happens to a group: every rebalance gets one entry, whatever becomes of it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
@@ -140,16 +140,29 @@ def emptied(group: ClassicGroup, step: Step) -> None:
     group.rebalance = None
 
 
-def decided(group: ClassicGroup, snapshot: bytes, step: Step, *, delayed: bool = False) -> None:
-    """The leader has handed in the plan; the one before it is still the stored one."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What whoever made a plan says it was made from. `delayed`: it keeps what is lost for its owner (KIP-415)."""
+
+    snapshot_json: str = ""
+    source: str = "leader"
+    delayed: bool = False
+
+
+NOTHING_GIVEN = Given()
+
+
+def decided(group: ClassicGroup, given: Given, step: Step) -> None:
+    """The plan is there; the one before it is still the stored one."""
     rebalance = group.rebalance
     assert rebalance is not None
-    rebalance.phases.append(Phase("plan", step.now_ms - rebalance.joined_at_ms, (group.leader or "",)))
+    planners = (group.acting_leader,) if group.acting_leader else ()
+    rebalance.phases.append(Phase("plan", step.now_ms - rebalance.joined_at_ms, planners))
     still_held = {member.id: owned_of(member.metadata(group.protocol_name)) for member in group.members.values()}
-    before = Before(last_plan(group), still_held, group.carried, delayed)
+    before = Before(last_plan(group), still_held, group.carried, given.delayed)
     diff = difference(before, current_plan(group), rebalance)
     group.carried = diff.withheld
-    entry = write(group, rebalance, Outcome.COMPLETED, group.protocol_name, diff, step, snapshot)
+    entry = write(group, rebalance, Outcome.COMPLETED, group.protocol_name, diff, step, given)
     group.settling = Settling(entry.number, step.now_ms, diff.gaps)
     group.rebalance = None
     group.restored = False
@@ -185,10 +198,10 @@ def write(
     protocol_name: str | None,
     diff: Diff,
     step: Step,
-    snapshot: bytes = b"",
+    given: Given = NOTHING_GIVEN,
 ) -> RebalanceEntry:
     """Keep the entry, and let the oldest go when the ledger is full."""
-    snapshot_json, source = chosen_snapshot(group, snapshot, step) if outcome is Outcome.COMPLETED else ("", "")
+    snapshot_json, source = chosen_snapshot(group, given, step) if outcome is Outcome.COMPLETED else ("", "")
     trigger = rebalance.trigger
     entry = RebalanceEntry(
         number=rebalance.number,
@@ -219,13 +232,12 @@ def write(
     return entry
 
 
-def chosen_snapshot(group: ClassicGroup, snapshot: bytes, step: Step) -> tuple[str, str]:
-    """What the leader says it used, else what the coordinator can rebuild. (json, source)"""
+def chosen_snapshot(group: ClassicGroup, given: Given, step: Step) -> tuple[str, str]:
+    """What the plan's maker says it used, else what the coordinator can rebuild. (json, source)"""
     limit = step.limits.ledger_max_snapshot_bytes
-    if snapshot:
-        if len(snapshot) > limit:
-            return "", left_out(len(snapshot), limit)
-        return snapshot.decode("utf-8", "replace"), "leader"
+    if given.snapshot_json:
+        size = len(given.snapshot_json.encode())
+        return ("", left_out(size, limit)) if size > limit else (given.snapshot_json, given.source)
     if group.protocol_type != CONSUMER:
         return "", ""
     subscriptions = {

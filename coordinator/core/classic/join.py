@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from coordinator.core.classic import history, static
+from coordinator.core.classic import history, remote, static
 from coordinator.core.classic.checks import group_id_given, known_member, not_dead, room_for, suitable_protocols
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
@@ -26,6 +26,7 @@ def join_group(request: JoinGroup, step: Step) -> None:
     """Take the member in, park it until the join phase is over, or say why not."""
     group_id_given(request.group_id)
     session_timeout_allowed(request, step.limits)
+    remote.allowed(request, step.limits)
     group = step.state.groups.get(request.group_id)
     if group is None:
         group = new_group(request)
@@ -125,7 +126,7 @@ def join_with_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
 
 
 def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
-    changed = member.protocols != request.protocols
+    changed = member.protocols != request.protocols or member.remote_assignor != remote.wanted(request)
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             update_member(group, member, request, step)
@@ -135,7 +136,7 @@ def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
             # The answer to its join was lost. The generation stands, so say it again.
             step.reply(request.request_id, join_reply(group, member, step))
 
-        case GroupState.STABLE if not changed and member.id != group.leader:
+        case GroupState.STABLE if not changed and member.id != group.acting_leader:
             step.reply(request.request_id, join_reply(group, member, step))
 
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
@@ -190,6 +191,7 @@ def apply_request(member: Member, request: JoinGroup, step: Step) -> None:
     member.rebalance_timeout_ms = rebalance_timeout(request)
     member.client_id = request.client_id
     member.client_host = request.client_host
+    member.remote_assignor = remote.wanted(request)
     member.last_seen_ms = step.now_ms
 
 
@@ -209,6 +211,7 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
         protocols=request.protocols,
         is_new=True,
         join_request=request.request_id,
+        remote_assignor=remote.wanted(request),
         last_seen_ms=step.now_ms,
     )
     if not group.members:

@@ -1,6 +1,6 @@
 """Groups come from the log and go back to it: load, unload, delete (coordinator.md 1.11)."""
 
-from coordinator.core.classic import history
+from coordinator.core.classic import history, remote
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member, Members
 from coordinator.core.classic.rebalance import prepare_rebalance, subscribed_topics
@@ -42,6 +42,7 @@ def restore(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
     if group.members and group.leader not in group.members:
         group.leader = next(iter(group.members))
     history.restored(group, step)
+    remote.restored(group, step)
     for member in group.members.values():
         step.arm(group.session_timer(member.id), member.session_timeout_ms)
 

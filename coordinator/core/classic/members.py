@@ -25,6 +25,8 @@ class Member:
     join_request: RequestId | None = None
     sync_request: RequestId | None = None
     last_seen_ms: int = 0
+    remote_assignor: str = ""
+    """The assignor that it asks the coordinator to run; empty: it is ready to lead."""
     generation: int = 0
     """The last generation it was told to join. Soft: after a reload, that of the record."""
 

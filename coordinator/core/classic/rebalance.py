@@ -1,6 +1,6 @@
 """The join phase: prepare a rebalance, wait for the members, elect a leader, vote for a protocol."""
 
-from coordinator.core.classic import delay, history
+from coordinator.core.classic import delay, history, remote
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
@@ -18,6 +18,8 @@ def prepare_rebalance(group: ClassicGroup, trigger: Trigger, step: Step, arrivin
         take_back_plan(group, step)
     group.pending_syncs.clear()
     step.disarm(group.sync_timer)
+    step.disarm(group.assign_timer)
+    group.plan_request = None
     group.become(GroupState.PREPARING_REBALANCE, step.now_ms)
     step.announce(group)
 
@@ -117,6 +119,7 @@ def empty_group(group: ClassicGroup, step: Step) -> None:
     """Nobody is left: the generation grows all the same, and the log says so."""
     group.protocol_name = None
     group.leader = None
+    group.remote = ""
     group.subscribed_topics = frozenset()
     group.restored = False
     group.become(GroupState.EMPTY, step.now_ms)
@@ -129,6 +132,7 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
     """Tell everyone the generation, and the leader who is there."""
     group.protocol_name = vote(group)
     group.subscribed_topics = subscribed_topics(group)
+    group.remote = remote.chosen(group)
     group.become(GroupState.COMPLETING_REBALANCE, step.now_ms)
     step.announce(group)
     for member in group.members.values():
@@ -139,6 +143,8 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
             step.reply(join_request, join_reply(group, member, step))
     group.pending_syncs = set(group.members)
     step.arm(group.sync_timer, group.max_rebalance_timeout_ms)
+    if group.remote:
+        remote.ask(group, step)
 
 
 def vote(group: ClassicGroup) -> str:
@@ -170,14 +176,15 @@ def join_reply(group: ClassicGroup, member: Member, step: Step) -> JoinReply:
     """Tell the member the current generation, for which it may speak from now on; only the leader sees the others."""
     member.generation = group.generation
     rebalance = group.rebalance
-    kept = delay.kept_delay(group.id, step) if member.id == group.leader else None
+    leads = member.id == group.acting_leader
+    kept = delay.kept_delay(group.id, step) if leads else None
     return JoinReply(
         generation=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        leader=group.leader or "",
+        leader=group.acting_leader,
         member_id=member.id,
-        members=roster(group) if member.id == group.leader else (),
+        members=roster(group) if leads else (),
         cause=rebalance.trigger.cause if rebalance else Cause.UNSPECIFIED,
         cause_detail=rebalance.trigger.detail if rebalance else "",
         rebalance_number=rebalance.number if rebalance else 0,

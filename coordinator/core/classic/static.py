@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import assert_never
 
-from coordinator.core.classic import history
+from coordinator.core.classic import history, remote
 from coordinator.core.classic.checks import suitable_protocols
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
@@ -111,6 +111,7 @@ def update(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
     )
     member.client_id = request.client_id
     member.client_host = request.client_host
+    member.remote_assignor = remote.wanted(request)
     group.members.offer(member, request.protocols)
     group.members.park(member, request.request_id)
     member.is_new = False  # it has a session from the start: only a newcomer is given five minutes
@@ -120,9 +121,10 @@ def update(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
 def calm_reply(group: ClassicGroup, member: Member, old_id: str, was_leader: bool, request: JoinGroup) -> JoinReply:
     """No rebalance: the share it had is still its own. A leader is told not to assign anew (KIP-814)."""
     member.generation = group.generation
+    was_leader = was_leader and not group.remote
     leads = was_leader and request.supports_skip_assignment
     # A client too old for skip_assignment is shown the old leader id, so that it acts as a follower.
-    leader = old_id if was_leader and not request.supports_skip_assignment else group.leader or ""
+    leader = old_id if was_leader and not request.supports_skip_assignment else group.acting_leader
     return JoinReply(
         generation=group.generation,
         protocol_type=group.protocol_type,

@@ -7,7 +7,8 @@ from coordinator.core.classic.checks import known_member, not_dead, same_generat
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import prepare_rebalance, remove_member
-from coordinator.core.effects import SyncReply, refused_sync
+from coordinator.core.classic.shares import accept, answer_sync, disarm_when_complete
+from coordinator.core.effects import refused_sync
 from coordinator.core.events import SyncGroup
 from coordinator.core.ledger import Departure, Trigger
 from coordinator.core.state import Step
@@ -33,7 +34,7 @@ def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
         case GroupState.COMPLETING_REBALANCE:
             park_sync(member, request, step)
             group.pending_syncs.discard(member.id)
-            if member.id == group.leader:
+            if member.id == group.acting_leader:
                 accept_plan(group, request, step)
             disarm_when_complete(group, step)
 
@@ -69,35 +70,9 @@ def park_sync(member: Member, request: SyncGroup, step: Step) -> None:
 
 
 def accept_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
-    """Members the leader forgot get nothing; those it invented are ignored."""
-    plan = dict(request.assignments)
-    for member in group.members.values():
-        member.assignment = plan.get(member.id, b"")
-    group.become(GroupState.STABLE, step.now_ms)
-    history.decided(group, request.snapshot, step, delayed=request.scheduled_delay_ms > 0)
+    snapshot = history.Given(request.snapshot.decode("utf-8", "replace"), delayed=request.scheduled_delay_ms > 0)
+    accept(group, dict(request.assignments), snapshot, step)
     delay.keep(group, request, step)
-    step.keep(group.record(step.now_ms))
-    for member in group.members.values():
-        if member.sync_request is not None:
-            answer_sync(group, member, member.sync_request, step)
-            step.arm(group.session_timer(member.id), member.session_timeout_ms)
-            member.sync_request = None
-
-
-def answer_sync(group: ClassicGroup, member: Member, request_id: int, step: Step) -> None:
-    step.reply(
-        request_id,
-        SyncReply(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment),
-    )
-    history.fetched_share(group, member.id, step)
-
-
-def disarm_when_complete(group: ClassicGroup, step: Step) -> None:
-    """Everyone has asked for its share: nobody is waited for any more."""
-    if not group.pending_syncs:
-        step.disarm(group.sync_timer)
-        if group.state is GroupState.STABLE:
-            history.close_settling(group, step)
 
 
 def sync_timer_fired(group: ClassicGroup, step: Step) -> None:

@@ -1,0 +1,164 @@
+"""Assignment on the coordinator for classic members (`group.remote.assignor`; zookeeper.md 4, last paragraph).
+
+Once every member of a group asks for it, nobody leads: the coordinator runs the assignor on what the members told it,
+and the answers to SyncGroup carry the shares. What is slow, or not ours, runs off the loop; `Planned` brings the plan.
+An assignor that fails costs no partition: the last plan stays if it still fits, else the group tries again.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from assignors.api import Assignment, AssignorError, JsonValue, RebalanceProtocol, Snapshot
+from assignors.api import Member as AssignorMember
+from assignors.api import Plan as AssignorPlan
+from assignors.registry import known
+from assignors.run import run, withheld
+from assignors.user_data import encode_assignment, member_from_subscription
+from coordinator.core.classic import history
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member
+from coordinator.core.classic.shares import accept, disarm_when_complete
+from coordinator.core.events import JoinGroup, Planned
+from coordinator.core.ledger import Trigger
+from coordinator.core.plan import CONSUMER, Plan, PlanRequest, canonical_name
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, GroupState, Limits, Outcome
+from coordinator.errors import CoordinatorError, ErrorCode
+
+SOURCE = "remote"
+"""What the ledger says of a snapshot that this module made."""
+
+FIRST_RETRY_MS = 1_000
+MAX_RETRY_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class LastPlan:
+    """Stands in for an assignor that failed: everybody keeps what it had."""
+
+    plan: AssignorPlan
+    name: str = "last-good"
+    protocol: RebalanceProtocol = RebalanceProtocol.EAGER
+
+    def assign(self, snapshot: Snapshot) -> AssignorPlan:
+        return self.plan
+
+
+def allowed(request: JoinGroup, limits: Limits) -> None:
+    """Refuse what the coordinator cannot run, or will not: a client must not name code to be imported here."""
+    word = request.remote_assignor
+    if not word:
+        return
+    if request.protocol_type != CONSUMER:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"group.remote.assignor {word!r} cannot assign for protocol_type {request.protocol_type!r}; "
+            f"it needs {CONSUMER!r}, whose subscriptions the coordinator can read",
+        )
+    names = list(dict.fromkeys([*known(), *limits.remote_assignors]))
+    if wanted(request) not in names:
+        raise CoordinatorError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"{word!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}",
+        )
+
+
+def wanted(request: JoinGroup) -> str:
+    """The assignor's own name, whichever of its names the client used; empty when it asks for none."""
+    return canonical_name(request.remote_assignor) if request.remote_assignor else ""
+
+
+def chosen(group: ClassicGroup) -> str:
+    """The assignor that most members ask for, ties by order of arrival; empty unless every member asks for one."""
+    words = Counter(member.remote_assignor for member in group.members.values())
+    return "" if "" in words else max(words, key=lambda word: words[word])
+
+
+def ask(group: ClassicGroup, step: Step) -> None:
+    """Have the plan of this generation made: at once where that is quick, else off the loop."""
+    request = PlanRequest(group.id, group.generation, group.remote, snapshot_of(group, step))
+    group.plan_request = request
+    try:
+        plan = step.state.planner(request)
+    except AssignorError as error:
+        failed(group, request, str(error), step)
+        return
+    if plan is None:
+        step.out.plans.append(request)
+    else:
+        take(group, request.snapshot, plan, step)
+
+
+def planned(event: Planned, step: Step) -> None:
+    """A plan that was put off is there, or its assignor failed. One for an earlier generation is void."""
+    group = step.state.groups.get(event.group_id)
+    request = group.plan_request if group else None
+    if group is None or request is None or event.epoch != request.epoch:
+        return
+    if event.plan is None:
+        failed(group, request, event.error, step)
+    else:
+        take(group, request.snapshot, event.plan, step)
+
+
+def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, step: Step) -> None:
+    """Hand out the plan, holding back what a cooperative member has to let go of first (KIP-429)."""
+    assert group.state is GroupState.COMPLETING_REBALANCE
+    group.plan_request = None
+    whole = target if isinstance(target, Assignment) else Assignment(target)
+    shares = withheld(snapshot, whole).to_dict()
+    blobs = {member: encode_assignment(share) for member, share in sorted(shares.items())}
+    if "fallback" not in snapshot.options:
+        group.plan_failures = 0
+    group.planned_topics = dict(snapshot.topics)
+    accept(group, blobs, history.Given(snapshot.to_json(), SOURCE), step)
+    disarm_when_complete(group, step)
+
+
+def failed(group: ClassicGroup, request: PlanRequest, why: str, step: Step) -> None:
+    """Keep the last plan if it still fits; else leave the members waiting, and try again a little later."""
+    last = history.last_plan(group)
+    if last.keys() == group.members.keys():
+        try:
+            kept = run(LastPlan(last), request.snapshot, withhold=False)
+        except AssignorError:
+            pass  # Topics or subscriptions changed since: it would lose partitions.
+        else:
+            options: dict[str, JsonValue] = {"fallback": "last good assignment", "reason": why}
+            take(group, replace(request.snapshot, options=options), kept, step)
+            return
+    group.plan_request = None
+    retry_ms = min(FIRST_RETRY_MS << min(group.plan_failures, 10), MAX_RETRY_MS)
+    group.plan_failures += 1
+    group.plan_error = why
+    history.noted(group, Trigger(Cause.ASSIGNOR_FAILED, f"{why}; no earlier plan fits, next try in {retry_ms} ms"))
+    step.arm(group.assign_timer, retry_ms)
+
+
+def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
+    members = [read_member(member, group.protocol_name) for member in group.members.values()]
+    topics = sorted({topic for member in members for topic in member.topics})
+    partitions = step.state.partitions
+    counts = {topic: partitions[topic] for topic in topics if topic in partitions}
+    return Snapshot(counts, members, assignor=group.remote)
+
+
+def read_member(member: Member, protocol: str | None) -> AssignorMember:
+    """A member whose subscription cannot be read takes part without topics."""
+    try:
+        return member_from_subscription(member.id, member.group_instance_id, member.metadata(protocol), protocol or "")
+    except ValueError:
+        return AssignorMember(member.id, (), instance_id=member.group_instance_id)
+
+
+def restored(group: ClassicGroup, step: Step) -> None:
+    """After a reload the ledger tells who made the last plan, and from which partition counts."""
+    ledger = step.state.ledgers.get(group.id)
+    plans = [entry for entry in ledger.entries.values() if entry.outcome is Outcome.COMPLETED] if ledger else []
+    last = max(plans, key=lambda entry: entry.number, default=None)
+    if last is None or last.snapshot_source != SOURCE or last.generation != group.generation:
+        return
+    snapshot = Snapshot.from_json(last.snapshot_json)
+    group.remote, group.planned_topics = snapshot.assignor, dict(snapshot.topics)
+    for member in group.members.values():
+        member.remote_assignor = group.remote

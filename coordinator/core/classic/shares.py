@@ -1,0 +1,40 @@
+"""A plan takes effect: everybody's share is kept, and told to whoever has asked for it."""
+
+from collections.abc import Mapping
+
+from coordinator.core.classic import history
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member
+from coordinator.core.effects import SyncReply
+from coordinator.core.state import Step
+from coordinator.core.types import GroupState
+
+
+def accept(group: ClassicGroup, shares: Mapping[str, bytes], snapshot: history.Given, step: Step) -> None:
+    """Members that the plan forgot get nothing; those it invented are ignored."""
+    for member in group.members.values():
+        member.assignment = shares.get(member.id, b"")
+    group.become(GroupState.STABLE, step.now_ms)
+    history.decided(group, snapshot, step)
+    step.keep(group.record(step.now_ms))
+    for member in group.members.values():
+        if member.sync_request is not None:
+            answer_sync(group, member, member.sync_request, step)
+            step.arm(group.session_timer(member.id), member.session_timeout_ms)
+            member.sync_request = None
+
+
+def answer_sync(group: ClassicGroup, member: Member, request_id: int, step: Step) -> None:
+    step.reply(
+        request_id,
+        SyncReply(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment),
+    )
+    history.fetched_share(group, member.id, step)
+
+
+def disarm_when_complete(group: ClassicGroup, step: Step) -> None:
+    """Everyone has asked for its share: nobody is waited for any more."""
+    if not group.pending_syncs:
+        step.disarm(group.sync_timer)
+        if group.state is GroupState.STABLE:
+            history.close_settling(group, step)

@@ -279,6 +279,11 @@ class Settings(LogSettings):
         le=MAX_INT,
         description="How old the list of topics that match a subscription's pattern may grow.",
     )
+    group_remote_assignors: AssignorNames = Field(
+        default=AssignorNames(""),
+        alias="group.remote.assignors",
+        description="Assignors beyond the built-in ones and installed plugins that classic members may have run here.",
+    )
     offsets_retention_minutes: int = Field(
         default=10_080,
         alias="offsets.retention.minutes",
@@ -320,6 +325,10 @@ class Settings(LogSettings):
         return tuple(word.strip() for word in self.group_consumer_assignors.split(","))
 
     @property
+    def remote_assignors(self) -> tuple[str, ...]:
+        return tuple(word.strip() for word in self.group_remote_assignors.split(",") if word.strip())
+
+    @property
     def listen_host(self) -> str:
         return parse_address(self.listeners).host
 
@@ -344,6 +353,13 @@ class Settings(LogSettings):
     @classmethod
     def are_assignors(cls, value: AssignorNames) -> AssignorNames:
         resolve_all(value)
+        return value
+
+    @field_validator("group_remote_assignors")
+    @classmethod
+    def are_known(cls, value: AssignorNames) -> AssignorNames:
+        if value:
+            resolve_all(value)
         return value
 
     @field_validator("data_dir")

@@ -107,6 +107,7 @@ def join_request(settings: MemberSettings, action: act.SendJoin) -> pb.JoinGroup
         protocols=[pb.JoinGroupProtocol(name=p.name, metadata=p.metadata) for p in action.protocols],
         reason=action.reason,
         client_id=settings.client_id,
+        remote_assignor=settings.remote_assignor,
     )
 
 

@@ -130,7 +130,7 @@ class GroupConfig(ClientConfig):
         description="classic: the members assign (JoinGroup, SyncGroup). consumer: the coordinator (KIP-848).",
     )
     group_remote_assignor: str | None = Field(
-        None, description="With group.protocol=consumer: the coordinator's assignor to ask for; it has a default."
+        None, description="The assignor that the coordinator shall run; classic groups need all members to ask for one."
     )
 
     group_membership: Literal["push", "poll"] = Field(
@@ -172,11 +172,6 @@ class GroupConfig(ClientConfig):
     def _check_protocol(self) -> Self:
         """What belongs to one protocol means nothing in the other (as Kafka has it)."""
         if self.group_protocol == "classic":
-            if self.group_remote_assignor is not None:
-                raise ValueError(
-                    "group.remote.assignor needs group.protocol=consumer; with classic the members assign "
-                    "by partition.assignment.strategy"
-                )
             return self
         for name in sorted(CLASSIC_ONLY & self.model_fields_set):
             raise ValueError(f"{dotted(name)} cannot be set with group.protocol=consumer: {CLASSIC_ONLY_WHY[name]}")

@@ -283,6 +283,7 @@ def member_settings(config: GroupConfig) -> MemberSettings:
         group_id=config.group_id,
         client_id=config.client_id or f"{config.kind}-{config.group_id}-{config.group_instance_id or os.getpid()}",
         group_instance_id=config.group_instance_id,
+        remote_assignor=config.group_remote_assignor or "",
         session_timeout_ms=config.session_timeout_ms,
         rebalance_timeout_ms=config.max_poll_interval_ms,
         heartbeat_interval_ms=config.heartbeat_interval_ms,

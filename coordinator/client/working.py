@@ -50,6 +50,11 @@ class Working:
             raise IllegalState(f"{len(topics) + len(resources)} names are too many; at most {MAX_RESOURCES} fit")
         if resources and self.config.group_protocol == "consumer":
             raise IllegalState("named resources need group.protocol=classic; with consumer there are only topics")
+        if resources and self.config.group_remote_assignor is not None:
+            raise IllegalState(
+                f"group.remote.assignor={self.config.group_remote_assignor} cannot assign named resources, which only "
+                "the workers know; leave it out, or join with topics"
+            )
         names = tuple(topics or resources)
         if self.driver is not None:
             self.driver.send(ev.SubscriptionChanged(names))

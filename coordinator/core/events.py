@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from assignors.api import Snapshot
 from coordinator.core.consumer.records import Shares
 from coordinator.core.plan import Plan
 from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
@@ -251,6 +252,8 @@ class Planned:
     epoch: int
     plan: Plan | None = None
     error: str = ""
+    snapshot: Snapshot | None = None
+    """What the assignor saw, where that is more than the request had: the lags of that moment."""
 
 
 @dataclass(frozen=True, slots=True)

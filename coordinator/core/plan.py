@@ -63,6 +63,19 @@ def plan_at_once(request: PlanRequest) -> Plan | None:
     return planned(request)
 
 
+WANT_LAGS = frozenset({"lag", "lag-sticky"})
+
+
+def wants_lags(word: str) -> bool:
+    """Of the built-in assignors those named after it; a plugin says so with an attribute `wants_lags = True`."""
+    if word in BUILT_IN:
+        return word in WANT_LAGS
+    try:
+        return bool(getattr(resolve(word), "wants_lags", False))
+    except AssignorError:
+        return False
+
+
 def planned(request: PlanRequest) -> Plan:
     """Run the assignor that the request names, however long it takes. Raises AssignorError."""
     answer = run(resolve(request.assignor), request.snapshot, withhold=False)

@@ -46,6 +46,8 @@ class MemberSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     protocol_type: str = "consumer"
+    remote_assignor: str = ""
+    """The assignor that the coordinator shall run; empty: the group's leader makes the plan."""
 
 
 @dataclass(frozen=True, slots=True)

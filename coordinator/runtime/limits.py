@@ -14,6 +14,7 @@ def limits_of(settings: Settings) -> Limits:
         max_offset_metadata=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
         offsets_retention_check_ms=settings.offsets_retention_check_interval_ms,
+        remote_assignors=settings.remote_assignors,
         ledger_max_entries=settings.group_ledger_max_entries,
         ledger_max_snapshot_bytes=settings.group_ledger_max_snapshot_bytes,
         consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,

@@ -17,6 +17,7 @@ from coordinator.server.clock import Clock
 from coordinator.server.dispatch import Method, methods_of
 from coordinator.server.drive import Driver
 from coordinator.server.grpc_adapter import Methods
+from coordinator.server.lags import with_lags
 from coordinator.server.listener import Listener, TransportLimits
 from coordinator.server.service import Endpoint, GroupCoordinator
 from coordinator.server.session import Sessions
@@ -135,6 +136,9 @@ class Node:
         tell = log.warning if damaged or status is ShardStatus.FAILED else log.debug
         tell("shard", number=shard, status=status.value, why=why)
 
+    def _log_span(self, topic: str, partition: int) -> tuple[int, int]:
+        return self.broker.start_offset(topic, partition), self.broker.high_watermark(topic, partition)
+
     def _start_driver(self) -> None:
         self.driver = Driver(
             self.engine,
@@ -143,6 +147,7 @@ class Node:
             work_deadline_ms=self._settings.group_assignor_deadline_ms,
             on_notice=self._watchers.publish,
             on_fatal=self._fail,
+            complete=lambda work: with_lags(work, self.engine, self._log_span),
         )
         self._sessions = Sessions(
             self.driver,
@@ -161,10 +166,7 @@ class Node:
             snapshot_bytes=self._settings.grpc_max_message_bytes // 2,
             endpoint=lambda: Endpoint(self._settings.node_id, *self.advertised),
             partitions=lambda: self._partitions,
-            log_span=lambda topic, partition: (
-                self.broker.start_offset(topic, partition),
-                self.broker.high_watermark(topic, partition),
-            ),
+            log_span=self._log_span,
         )
         self._broker_service = BrokerService(
             self.broker, node_id=self._settings.node_id, advertised=lambda: self.advertised

@@ -31,7 +31,8 @@ class Driver:
     """The engine's place on the event loop.
 
     `on_notice` gets what watchers may hear, `on_fatal` an exception of the engine itself, after which the driver
-    answers nothing any more and the node has to stop: its log holds all that was promised.
+    answers nothing any more and the node has to stop: its log holds all that was promised. `complete` adds to what a
+    shard wants computed what only the node knows, in the turn that asked for it.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Driver:
         *,
         max_parked: int,
         work_deadline_ms: int = WORK_DEADLINE_MS,
+        complete: Callable[[Work], Work] = lambda work: work,
         on_notice: Callable[[GroupChanged], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
@@ -52,6 +54,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._flusher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="muster-flush")
         self._workers = Workers(work_deadline_ms)
+        self._complete = complete
         self._working: set[asyncio.Task[None]] = set()
         self._ids = count(1)
         self._waiting: dict[RequestId, asyncio.Future[Reply]] = {}
@@ -220,7 +223,7 @@ class Driver:
         for notice in released.notices:
             self._on_notice(notice)
         for work in released.work:
-            task = self._loop.create_task(self._work(work))
+            task = self._loop.create_task(self._work(self._complete(work)))
             self._working.add(task)
             task.add_done_callback(self._working.discard)
 

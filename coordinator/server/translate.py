@@ -37,6 +37,7 @@ def join_group(
         protocols=protocols,
         fresh_id=fresh_id,
         reason=shape.reason("reason", request.reason),
+        remote_assignor=shape.name("remote_assignor", request.remote_assignor),
     )
 
 

@@ -35,7 +35,7 @@ class Workers:
         match request:
             case PlanRequest():
                 plan, error = await self._plan(request)
-                return Planned(request.group_id, request.epoch, plan, error)
+                return Planned(request.group_id, request.epoch, plan, error, request.snapshot)
             case ResolveRegex():
                 topics, error = await self._topics(request)
                 return RegexResolved(request.group_id, request.regex, topics, request.version, error)

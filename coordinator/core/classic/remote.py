@@ -20,7 +20,7 @@ from coordinator.core.classic.members import Member
 from coordinator.core.classic.shares import accept, disarm_when_complete
 from coordinator.core.events import JoinGroup, Planned
 from coordinator.core.ledger import Trigger
-from coordinator.core.plan import CONSUMER, Plan, PlanRequest, canonical_name
+from coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, GroupState, Limits, Outcome
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -78,6 +78,10 @@ def ask(group: ClassicGroup, step: Step) -> None:
     """Have the plan of this generation made: at once where that is quick, else off the loop."""
     request = PlanRequest(group.id, group.generation, group.remote, snapshot_of(group, step))
     group.plan_request = request
+    if group.remote in WANT_LAGS:
+        # Only the edge knows where the logs end.
+        step.out.plans.append(request)
+        return
     try:
         plan = step.state.planner(request)
     except AssignorError as error:
@@ -95,10 +99,11 @@ def planned(event: Planned, step: Step) -> None:
     request = group.plan_request if group else None
     if group is None or request is None or event.epoch != request.epoch:
         return
+    seen = event.snapshot or request.snapshot
     if event.plan is None:
-        failed(group, request, event.error, step)
+        failed(group, replace(request, snapshot=seen), event.error, step)
     else:
-        take(group, request.snapshot, event.plan, step)
+        take(group, seen, event.plan, step)
 
 
 def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, step: Step) -> None:

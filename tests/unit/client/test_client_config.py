@@ -83,7 +83,6 @@ def test_a_property_given_twice_is_refused() -> None:
         ({"enable.auto.commit": True}, r"needs a group\.id"),
         ({"heartbeat.interval.ms": 5_000, "session.timeout.ms": 5_000}, r"must be less than session\.timeout\.ms"),
         ({"group.protocol": "zookeeper"}, r"group\.protocol='zookeeper'.*'classic' or 'consumer'"),
-        ({"group.remote.assignor": "uniform"}, r"group\.remote\.assignor needs group\.protocol=consumer"),
         (
             {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
             r"partition\.assignment\.strategy cannot be set with group\.protocol=consumer: the coordinator assigns",

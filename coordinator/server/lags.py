@@ -1,0 +1,42 @@
+"""How far behind a group is, for an assignor that the coordinator runs: ends and commits of one moment."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from assignors.api import Snapshot
+from coordinator.core.plan import PlanRequest, wants_lags
+from coordinator.core.shard import Shard
+from coordinator.runtime.engine import Engine, Work
+
+Span = Callable[[str, int], tuple[int, int]]
+"""The first offset of a partition, and the one after its last."""
+
+
+def with_lags(work: Work, engine: Engine, span: Span) -> Work:
+    """The work with the lags of this moment, where its assignor asks for them.
+
+    Called in the turn in which the shard asked: nobody can commit in between.
+    """
+    request = work.request
+    shard = engine.core(work.shard)
+    if not (isinstance(request, PlanRequest) and isinstance(shard, Shard) and wants_lags(request.assignor)):
+        return work
+    stored = shard.state.offsets.get(request.group_id, {})
+
+    def committed(topic: str, partition: int) -> int | None:
+        found = stored.get((topic, partition))
+        return None if found is None else found.offset
+
+    lags = lags_of(request.snapshot, committed, span)
+    return replace(work, request=replace(request, snapshot=replace(request.snapshot, lags=lags)))
+
+
+def lags_of(snapshot: Snapshot, committed: Callable[[str, int], int | None], span: Span) -> dict[str, list[int]]:
+    """Without a commit, everything that is there counts."""
+
+    def lag(topic: str, partition: int) -> int:
+        first, end = span(topic, partition)
+        offset = committed(topic, partition)
+        return max(0, end - (first if offset is None else max(offset, first)))
+
+    return {topic: [lag(topic, partition) for partition in range(count)] for topic, count in snapshot.topics.items()}

@@ -59,8 +59,7 @@ class GroupCoordinator:
         self._endpoint = endpoint
         self._partitions = partitions
         self._log_span = log_span
-        simulator = Simulator(driver, shard_of=self._shard_of, partitions=partitions, spans=self._log_spans)
-        self.simulate_assignment = simulator.simulate
+        self._simulator = Simulator(driver, shard_of=self._shard_of, partitions=partitions, spans=self._log_spans)
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
         endpoint = self._endpoint()
@@ -199,6 +198,11 @@ class GroupCoordinator:
                 yield answers.watch_group(*await watcher.get())
         finally:
             self._watchers.remove(group_id, watcher)
+
+    async def simulate_assignment(
+        self, request: pb.SimulateAssignmentRequest, call: Call
+    ) -> pb.SimulateAssignmentResponse:
+        return await self._simulator.simulate(request, call)
 
     def session(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
         return self._sessions.serve(requests, call)

@@ -7,9 +7,10 @@ from coordinator.core import describe, offsets, push
 from coordinator.core.classic import join, leave, lifecycle, liveness, rebalance, remote, remote_again, sync
 from coordinator.core.classic.checks import group_id_given
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.consumer import classic_members, cleanup, leaving, regex, target, views
 from coordinator.core.consumer import heartbeat as consumer_heartbeat
 from coordinator.core.consumer import lifecycle as consumer_lifecycle
-from coordinator.core.consumer import regex, target, views
+from coordinator.core.consumer.cleanup import forget_group
 from coordinator.core.consumer.group import ConsumerGroup
 from coordinator.core.effects import (
     ConsumerHeartbeatReply,
@@ -57,7 +58,7 @@ from coordinator.core.events import (
     Unload,
 )
 from coordinator.core.ledger import Ledger
-from coordinator.core.records import Record
+from coordinator.core.records import GroupStored, Record
 from coordinator.core.state import ShardState, Step, apply
 from coordinator.core.types import Limits, TimerKey
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -140,7 +141,40 @@ def known_group(group_id: str, step: Step) -> ClassicGroup:
     return group
 
 
+def on_join(event: JoinGroup, step: Step) -> None:
+    group = step.state.consumer_groups.get(event.group_id)
+    if group is None:
+        join.join_group(event, step)
+        return
+    join.session_timeout_allowed(event, step.limits)
+    if group.members:
+        classic_members.join_group(group, event, step)
+    else:
+        # Nobody is left who would mind: the next generation continues where the epochs ended.
+        forget_group(group, step)
+        step.keep(GroupStored(group.id, "", group.epoch, None, None, step.now_ms, ()))
+        step.state.groups[group.id].generation = group.epoch
+        join.join_group(event, step)
+
+
+def on_leave(event: LeaveGroup, step: Step) -> None:
+    if group := step.state.consumer_groups.get(event.group_id):
+        leaving.leave_group(group, event, step)
+    else:
+        leave.leave_group(event, step)
+
+
+def on_delete(event: DeleteGroup, step: Step) -> None:
+    if group := step.state.consumer_groups.get(event.group_id):
+        cleanup.delete_group(group, event, step)
+    else:
+        lifecycle.delete_group(event, step)
+
+
 def on_heartbeat(event: Heartbeat, step: Step) -> None:
+    if group := step.state.consumer_groups.get(event.group_id):
+        classic_members.heartbeat(group, event, step)
+        return
     liveness.heartbeat(known_group(event.group_id, step), event, step)
 
 
@@ -157,6 +191,9 @@ def on_session_heartbeat(event: SessionHeartbeat, step: Step) -> None:
 
 
 def on_sync(event: SyncGroup, step: Step) -> None:
+    if group := step.state.consumer_groups.get(event.group_id):
+        classic_members.sync_group(group, event, step)
+        return
     sync.sync_group(known_group(event.group_id, step), event, step)
 
 
@@ -242,13 +279,13 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     Heartbeat: on_heartbeat,
     OffsetCommit: offsets.commit_offsets,
     OffsetFetch: offsets.fetch_offsets,
-    JoinGroup: join.join_group,
+    JoinGroup: on_join,
     SyncGroup: on_sync,
-    LeaveGroup: leave.leave_group,
+    LeaveGroup: on_leave,
     OffsetDelete: offsets.delete_offsets,
     DescribeGroup: describe.describe_group,
     ListGroups: describe.list_groups,
-    DeleteGroup: lifecycle.delete_group,
+    DeleteGroup: on_delete,
     ExplainGroup: describe.explain_group,
     Listen: on_listen,
     SessionHeartbeat: on_session_heartbeat,

@@ -168,6 +168,14 @@ def decided(group: ClassicGroup, given: Given, step: Step) -> None:
     group.restored = False
 
 
+def given_up(group: ClassicGroup, step: Step) -> None:
+    """The group turns into one of another kind; a generation that never got its plan leaves its entry."""
+    close_settling(group, step)
+    unfinished, group.rebalance = group.rebalance, None
+    if unfinished is not None and group.generation > unfinished.previous_generation:
+        write(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, Diff((), (), {}), step)
+
+
 def fetched_share(group: ClassicGroup, member_id: str, step: Step) -> None:
     """A member has been told its share: its partitions are owned from here on."""
     settling = group.settling

@@ -4,7 +4,6 @@ from coordinator.core.classic import history, remote
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member, Members
 from coordinator.core.classic.rebalance import prepare_rebalance, subscribed_topics
-from coordinator.core.consumer.lifecycle import delete_empty
 from coordinator.core.effects import DeleteReply, refused_join, refused_sync
 from coordinator.core.events import DeleteGroup
 from coordinator.core.ledger import Trigger
@@ -86,11 +85,7 @@ def unload(step: Step) -> None:
 
 
 def delete_group(request: DeleteGroup, step: Step) -> None:
-    """Forget an empty group, of either kind, with its offsets and its ledger."""
-    if consumer_group := step.state.consumer_groups.get(request.group_id):
-        delete_empty(consumer_group, step)
-        step.reply(request.request_id, DeleteReply())
-        return
+    """Forget an empty group with its offsets and its ledger."""
     group = step.state.groups.get(request.group_id)
     if group is None or group.state is GroupState.DEAD:
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")

@@ -1,6 +1,6 @@
 """What a KIP-848 heartbeat must look like, and who may send it (coordinator.md 5.1, 5.2). Refuses by raising."""
 
-from coordinator.core.consumer.group import AWAY, JOINING, LEAVING, ConsumerGroup, ConsumerMember
+from coordinator.core.consumer.group import AWAY, JOINING, LEAVING, ConsumerGroup, ConsumerMember, MemberState
 from coordinator.core.consumer.records import Shares
 from coordinator.core.consumer.regex import check_regex
 from coordinator.core.events import ConsumerHeartbeat
@@ -90,6 +90,15 @@ def same_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"epoch {epoch} is not epoch {member.epoch} of member {member.id!r}; give up all partitions and join with 0",
     )
+
+
+def known_state(member: ConsumerMember, owned: Shares | None) -> None:
+    """A newer coordinator may have left a member in a state that this one does not know (5.4)."""
+    if member.state is MemberState.UNKNOWN and (owned is None or any(owned.values())):
+        raise CoordinatorError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"member {member.id!r} is in a state that this node does not know; give up all partitions and join with 0",
+        )
 
 
 def within(owned: Shares | None, member: ConsumerMember) -> bool:

@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from coordinator.core.consumer import history, regex, removal, static, target
+from coordinator.core.consumer import history, regex, removal, static, target, upgrade
 from coordinator.core.consumer.checks import (
     known_member,
+    known_state,
     leaves,
     room_for,
     same_epoch,
@@ -37,6 +38,9 @@ def group_meant(request: ConsumerHeartbeat, step: Step) -> ConsumerGroup:
     group = step.state.consumer_groups.get(request.group_id)
     if group is not None:
         return group
+    classic = step.state.groups.get(request.group_id)
+    if classic is not None and request.member_epoch == JOINING:
+        return upgrade.upgraded(classic, request, step)
     if request.member_epoch != JOINING:
         raise CoordinatorError(
             ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}; join with epoch 0"
@@ -50,7 +54,9 @@ def stay(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
         room_for(group, request, step.limits)
         static.may_take_over(group, request)
     else:
-        same_epoch(known_member(group, request.member_id, request.group_instance_id), request)
+        member = known_member(group, request.member_id, request.group_instance_id)
+        same_epoch(member, request)
+        known_state(member, request.owned)
     triggers = introduce(group, request, step)
     group = step.state.consumer_groups[request.group_id]
     member = group.members[request.member_id]
@@ -137,7 +143,7 @@ def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None
         return
     was = (member.state, member.revoking)
     history.keep_current(group, member, following, step)
-    if member.state is not MemberState.UNREVOKED:
+    if member.state is not MemberState.UNREVOKED or member.classic is not None:
         step.disarm(group.rebalance_timer(member.id))
     elif was != (member.state, member.revoking):
         step.arm(group.rebalance_timer(member.id), member.rebalance_timeout_ms)

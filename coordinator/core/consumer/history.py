@@ -97,6 +97,16 @@ def emptied(group: ConsumerGroup, step: Step) -> None:
     group.progress.free_since.clear()
 
 
+def handed_back(group: ConsumerGroup, step: Step) -> None:
+    """The group turns classic: the epoch that began leaves its entry, what follows is a generation."""
+    close_handover(group, step)
+    rebalance = group.progress.rebalance
+    if rebalance is not None:
+        rebalance.also.append("only members of the classic protocol are left: the group speaks it again")
+        write(group, rebalance, Outcome.SUPERSEDED, (), None, step)
+        group.progress.rebalance = None
+
+
 def assignor_failed(group: ConsumerGroup, why: str, step: Step) -> None:
     """An entry that names the assignor, until a later try succeeds and takes its place."""
     rebalance = group.progress.rebalance

@@ -1,6 +1,6 @@
 """Committed offsets of KIP-848 groups: who may commit and fetch, and what expires (coordinator.md 4.2, 4.7)."""
 
-from coordinator.core.consumer import lifecycle
+from coordinator.core.consumer.cleanup import delete_records
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.core.consumer.records import TopicId
 from coordinator.core.events import OffsetCommit, OffsetFetch
@@ -81,7 +81,7 @@ def expire(step: Step) -> None:
         for topic, partition in [tp for tp, value in stored.items() if tp[0] not in read and expired(value, step)]:
             step.keep(OffsetDeleted(group.id, topic, partition))
         if not group.members and not step.state.offsets.get(group.id):
-            lifecycle.delete_records(group, step)
+            delete_records(group, step)
 
 
 def expired(value: StoredOffset, step: Step) -> bool:

@@ -6,7 +6,6 @@ from typing import assert_never
 
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState
 from coordinator.core.consumer.records import CurrentStored, Epochs, Shares, TopicId
-from coordinator.errors import CoordinatorError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +33,7 @@ def reconciled(group: ConsumerGroup, member: ConsumerMember, wish: Wish) -> Curr
             following = compute_next(group, member, wish, group.target_epoch)
 
         case MemberState.UNKNOWN:
-            # A newer coordinator wrote this state; only a member that holds nothing may go on.
-            if wish.owned is None or any(wish.owned.values()):
-                raise CoordinatorError(
-                    ErrorCode.FENCED_MEMBER_EPOCH, f"member {member.id!r} is in an unknown state; join with epoch 0"
-                )
+            # A newer coordinator wrote this state; only a member that holds nothing gets here.
             following = compute_next(group, member, wish, group.target_epoch, freed=True)
 
         case _:

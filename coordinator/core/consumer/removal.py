@@ -2,14 +2,10 @@
 
 from collections.abc import Sequence
 
-from coordinator.core.consumer import history, regex, static, target
+from coordinator.core.consumer import downgrade, history, regex, static, target
+from coordinator.core.consumer.cleanup import forget_member
 from coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
-from coordinator.core.consumer.records import (
-    ConsumerMemberDeleted,
-    CurrentDeleted,
-    TargetDeleted,
-    TargetEpochStored,
-)
+from coordinator.core.consumer.records import TargetEpochStored
 from coordinator.core.effects import ConsumerHeartbeatReply
 from coordinator.core.events import ConsumerHeartbeat
 from coordinator.core.ledger import Departure, Trigger
@@ -52,6 +48,23 @@ def rebalance_timed_out(group: ConsumerGroup, member: ConsumerMember, step: Step
     remove(group, [(member, departure)], trigger, step)
 
 
+def did_not_rejoin(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """A classic member was called back and did not join again in time."""
+    drop_late(group, member, Cause.REBALANCE_TIMEOUT, "rejoin", step)
+
+
+def did_not_fetch(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """A classic member joined and never asked for its share."""
+    drop_late(group, member, Cause.SYNC_TIMEOUT, "sync", step)
+
+
+def drop_late(group: ConsumerGroup, member: ConsumerMember, cause: Cause, verb: str, step: Step) -> None:
+    seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
+    trigger = history.by_member(cause, member, f"did not {verb} within {member.rebalance_timeout_ms} ms")
+    departure = Departure(f"its owner did not {verb} within the rebalance timeout", seen_ms)
+    remove(group, [(member, departure)], trigger, step)
+
+
 def remove(
     group: ConsumerGroup, leavers: Sequence[tuple[ConsumerMember, Departure]], trigger: Trigger, step: Step
 ) -> None:
@@ -60,6 +73,9 @@ def remove(
     for member, departure in leavers:
         take_out(group, member, departure, step)
     target.raise_epoch(group, step)
+    if downgrade.is_due(group, step):
+        downgrade.downgrade(group, trigger, step)
+        return
     if group.members:
         target.assign(group, step)
         return
@@ -71,9 +87,5 @@ def remove(
 
 def take_out(group: ConsumerGroup, member: ConsumerMember, departure: Departure, step: Step) -> None:
     history.departed(group, member, departure)
-    for key in group.timers_of(member.id):
-        step.disarm(key)
-    step.keep(CurrentDeleted(group.id, member.id))
-    step.keep(TargetDeleted(group.id, member.id))
-    step.keep(ConsumerMemberDeleted(group.id, member.id))
+    forget_member(group, member.id, step)
     regex.forget_unused(group, member.topic_regex, step)

@@ -1,15 +1,9 @@
 """Static members of KIP-848 groups: one identity, one process after the other (coordinator.md 5.6)."""
 
 from coordinator.core.consumer import history
+from coordinator.core.consumer.cleanup import forget_member
 from coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
-from coordinator.core.consumer.records import (
-    ConsumerMemberDeleted,
-    ConsumerMemberStored,
-    CurrentDeleted,
-    CurrentStored,
-    TargetDeleted,
-    TargetStored,
-)
+from coordinator.core.consumer.records import ConsumerMemberStored, CurrentStored, TargetStored
 from coordinator.core.events import ConsumerHeartbeat
 from coordinator.core.state import Step
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -21,7 +15,10 @@ def may_take_over(group: ConsumerGroup, request: ConsumerHeartbeat) -> None:
     if instance_id is None:
         return
     holder = group.static.get(instance_id)
-    if holder is None or holder == request.member_id or group.members[holder].epoch == AWAY:
+    if holder is None or holder == request.member_id:
+        return
+    # A classic process has no way to say that it goes: the one that replaces it is its successor (rolling upgrade).
+    if group.members[holder].epoch == AWAY or group.members[holder].classic is not None:
         return
     raise CoordinatorError(
         ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -40,12 +37,8 @@ def replace(group: ConsumerGroup, old: ConsumerMember, record: ConsumerMemberSto
     """The same identity under a new id, with all that the old one had; the group need not move."""
     share, assigned = group.target_of(old), old.assigned
     history.renamed(group, old.id, record.member_id)
-    for key in group.timers_of(old.id):
-        step.disarm(key)
     group.progress.last_seen_ms.pop(old.id, None)
-    step.keep(CurrentDeleted(group.id, old.id))
-    step.keep(TargetDeleted(group.id, old.id))
-    step.keep(ConsumerMemberDeleted(group.id, old.id))
+    forget_member(group, old.id, step)
     step.keep(record)
     step.keep(TargetStored(group.id, record.member_id, share))
     step.keep(CurrentStored(group.id, record.member_id, 0, 0, MemberState.STABLE, assigned, {}))

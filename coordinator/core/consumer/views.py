@@ -55,8 +55,8 @@ def member_view(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMemberV
 def waiting(group: ConsumerGroup, step: Step) -> tuple[tuple[str, ...], int]:
     """Who has to give something up first, and until when at most (0: nobody)."""
     late = tuple(member.id for member in group.members.values() if member.state is MemberState.UNREVOKED)
-    deadlines = [step.state.deadlines.get(group.rebalance_timer(member_id), 0) for member_id in late]
-    return late, max(deadlines, default=0)
+    timers = [key for member_id in late for key in group.timers_of(member_id) if key[0] != "session"]
+    return late, max((step.state.deadlines.get(key, 0) for key in timers), default=0)
 
 
 def as_any_group(group: ConsumerGroup, step: Step) -> DescribeReply:

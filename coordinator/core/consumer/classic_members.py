@@ -1,0 +1,189 @@
+"""Members that speak the classic protocol inside a KIP-848 group (coordinator.md 5.9).
+
+Nobody leads: each is a follower who learns its own share, gives up what it must by joining again, and takes what is
+free the same way.
+"""
+
+import dataclasses
+
+from assignors.user_data import NEWEST, Subscription, encode_assignment, parse_subscription
+from coordinator.core.consumer import downgrade, history, removal, static, target
+from coordinator.core.consumer.checks import known_member, known_state
+from coordinator.core.consumer.group import ConsumerGroup, ConsumerGroupState, ConsumerMember, MemberState, shares
+from coordinator.core.consumer.heartbeat import reconcile, subscription_triggers
+from coordinator.core.consumer.reconcile import available
+from coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Shares
+from coordinator.core.effects import HeartbeatReply, JoinReply, SyncReply
+from coordinator.core.events import Heartbeat, JoinGroup, SyncGroup
+from coordinator.core.plan import CONSUMER
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, MemberIdentity
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def join_group(group: ConsumerGroup, request: JoinGroup, step: Step) -> None:
+    """Take the member in, or take in what it has given up; the answer comes at once."""
+    said = suitable(group, request, step)
+    sent_back = not request.member_id and request.group_instance_id is None and request.require_known_member_id
+    member_id = request.member_id or f"{request.group_instance_id or request.client_id}-{request.fresh_id}"
+    if sent_back:
+        code = ErrorCode.MEMBER_ID_REQUIRED
+        step.reply(request.request_id, JoinReply(code, code.meaning, member_id=member_id))
+        return
+    member = taken_in(group, request, member_id, said, step)
+    step.disarm(group.rejoin_timer(member.id))
+    renew_session(group, member, step)
+    step.arm(group.fetch_timer(member.id), member.rebalance_timeout_ms)
+    step.reply(
+        request.request_id,
+        JoinReply(
+            generation=member.epoch,
+            protocol_type=CONSUMER,
+            protocol_name=request.protocols[0].name,
+            member_id=member.id,
+        ),
+    )
+    if downgrade.is_due(group, step):
+        settled = group.state is ConsumerGroupState.STABLE
+        what = "was the last to speak the consumer protocol, and came back with the classic one"
+        trigger = None if settled else history.by_member(Cause.STATIC_MEMBER_REPLACED, member, what)
+        downgrade.downgrade(group, trigger, step)
+
+
+def suitable(group: ConsumerGroup, request: JoinGroup, step: Step) -> Subscription:
+    """What the member subscribes to. Refuses before anything is changed."""
+    if step.limits.consumer_migration_policy == "disabled":
+        raise inconsistent(f"group {group.id!r} is a consumer group, and group.consumer.migration.policy is disabled")
+    static_member = group.static.get(request.group_instance_id or "")
+    known = request.member_id in group.members or static_member is not None
+    if not known and len(group.members) >= step.limits.consumer_max_group_size:
+        raise CoordinatorError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.id!r} has reached group.consumer.max.size ({step.limits.consumer_max_group_size})",
+        )
+    if request.protocol_type != CONSUMER or not request.protocols:
+        raise inconsistent(f"group {group.id!r} takes members of protocol type {CONSUMER!r} with at least one protocol")
+    offered = {protocol.name for protocol in request.protocols}
+    for member in group.members.values():
+        if member.classic is not None and member.id not in (request.member_id, static_member):
+            offered &= {protocol.name for protocol in member.classic.protocols}
+    if not offered:
+        raise inconsistent(f"no protocol that is offered suits every classic member of group {group.id!r}")
+    if request.member_id and request.group_instance_id is not None:
+        known_member(group, request.member_id, request.group_instance_id)
+    try:
+        said = parse_subscription(request.protocols[0].metadata)
+    except ValueError as error:
+        raise inconsistent(f"the subscription cannot be read: {error}") from error
+    if request.member_id in group.members:
+        known_state(group.members[request.member_id], owned_by(said, step))
+    return said
+
+
+def owned_by(said: Subscription, step: Step) -> Shares:
+    """What it says it still has; eager members have let go of everything."""
+    return target.by_id({topic: tuple(partitions) for topic, partitions in (said.owned or {}).items()}, step)
+
+
+def taken_in(
+    group: ConsumerGroup, request: JoinGroup, member_id: str, said: Subscription, step: Step
+) -> ConsumerMember:
+    held_by = group.static.get(request.group_instance_id or "")
+    replaced = group.members[held_by] if held_by is not None and held_by != member_id else None
+    live = replaced or group.members.get(member_id)
+    before = None if live is None else dataclasses.replace(live)
+    record = as_told(request, member_id, said)
+    if replaced is not None:
+        static.replace(group, replaced, record, step)
+    elif live is None or live.stored(group.id) != record:
+        step.keep(record)
+    member = group.members[member_id]
+    triggers = subscription_triggers(group, member, before, replaced is not None)
+    if triggers:
+        target.bump(group, triggers[0], step)
+    target.assign(group, step)
+    reconcile(group, member, owned_by(said, step), step)
+    return member
+
+
+def as_told(request: JoinGroup, member_id: str, said: Subscription) -> ConsumerMemberStored:
+    timeout_ms = request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
+    return ConsumerMemberStored(
+        group_id=request.group_id,
+        member_id=member_id,
+        instance_id=request.group_instance_id,
+        rack_id=said.rack,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topic_names=tuple(sorted(said.topics)),
+        topic_regex=None,
+        rebalance_timeout_ms=timeout_ms,
+        server_assignor=None,
+        classic=ClassicSide(request.session_timeout_ms, request.protocols),
+    )
+
+
+def sync_group(group: ConsumerGroup, request: SyncGroup, step: Step) -> None:
+    """The member's own share, in the version of its subscription."""
+    member, side = classic_member(group, MemberIdentity(request.member_id, request.group_instance_id))
+    same_generation(member, request.generation)
+    protocol = side.protocols[0]
+    if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, protocol.name):
+        raise inconsistent(f"member {member.id!r} joined with protocol {protocol.name!r} of type {CONSUMER!r}")
+    if member.epoch < group.target_epoch and member.state is not MemberState.UNREVOKED:
+        raise CoordinatorError(ErrorCode.REBALANCE_IN_PROGRESS)
+    step.disarm(group.fetch_timer(member.id))
+    renew_session(group, member, step)
+    share = history.by_name(shares(member.assigned), step)
+    blob = encode_assignment(share, version=min(parse_subscription(protocol.metadata).version, NEWEST))
+    step.reply(request.request_id, SyncReply(protocol_type=CONSUMER, protocol_name=protocol.name, assignment=blob))
+
+
+def heartbeat(group: ConsumerGroup, request: Heartbeat, step: Step) -> None:
+    """Alive, whatever the answer is; it is called back when it has something to give up or to take."""
+    member, _ = classic_member(group, MemberIdentity(request.member_id, request.group_instance_id))
+    renew_session(group, member, step)
+    if request.generation != member.epoch:
+        code = ErrorCode.ILLEGAL_GENERATION
+        step.reply(request.request_id, HeartbeatReply(code, code.meaning))
+    elif called_back(group, member, step):
+        if group.rejoin_timer(member.id) not in step.state.deadlines:
+            step.arm(group.rejoin_timer(member.id), member.rebalance_timeout_ms)
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+        step.reply(request.request_id, HeartbeatReply(code, code.meaning))
+    else:
+        step.reply(request.request_id, HeartbeatReply())
+
+
+def called_back(group: ConsumerGroup, member: ConsumerMember, step: Step) -> bool:
+    if member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED:
+        return True
+    wanted = target.wanted_by(group, member, step)
+    return member.state is MemberState.UNRELEASED and not available(group, member, wanted, member.assigned)[1]
+
+
+def classic_member(group: ConsumerGroup, who: MemberIdentity) -> tuple[ConsumerMember, ClassicSide]:
+    member = known_member(group, who.member_id, who.group_instance_id)
+    if member.classic is None:
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} of group {group.id!r} speaks the consumer protocol"
+        )
+    return member, member.classic
+
+
+def same_generation(member: ConsumerMember, generation: int) -> None:
+    if generation != member.epoch:
+        raise CoordinatorError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"generation {generation} is not generation {member.epoch} of member {member.id!r}; join again",
+        )
+
+
+def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    if not step.on_behalf:
+        group.progress.last_seen_ms[member.id] = step.now_ms
+    step.arm(group.session_timer(member.id), removal.session_timeout_ms(member, step))
+
+
+def inconsistent(message: str) -> CoordinatorError:
+    return CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)

@@ -1,0 +1,57 @@
+"""A KIP-848 group leaves the log: deleted, expired, or turned into a classic one."""
+
+from coordinator.core.consumer.group import ConsumerGroup
+from coordinator.core.consumer.records import (
+    ConsumerMemberDeleted,
+    CurrentDeleted,
+    GroupEpochDeleted,
+    RegexDeleted,
+    TargetDeleted,
+    TargetEpochDeleted,
+)
+from coordinator.core.effects import DeleteReply
+from coordinator.core.events import DeleteGroup
+from coordinator.core.records import OffsetDeleted, RebalanceForgotten
+from coordinator.core.state import Step
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def delete_group(group: ConsumerGroup, request: DeleteGroup, step: Step) -> None:
+    """Forget an empty group with its offsets and its ledger."""
+    if group.members:
+        raise CoordinatorError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"group {group.id!r} is {group.state.value} with {len(group.members)} members; stop them first",
+        )
+    delete_records(group, step)
+    step.reply(request.request_id, DeleteReply())
+
+
+def delete_records(group: ConsumerGroup, step: Step) -> None:
+    """Tombstones for an empty group and all that belongs to it, its ledger included."""
+    for topic, partition in list(step.state.offsets.get(group.id, ())):
+        step.keep(OffsetDeleted(group.id, topic, partition))
+    ledger = step.state.ledgers.get(group.id)
+    for number in list(ledger.entries) if ledger else []:
+        step.keep(RebalanceForgotten(group.id, number))
+    forget_group(group, step)
+
+
+def forget_group(group: ConsumerGroup, step: Step) -> None:
+    """Whatever kind of group the id stands for next, nothing of this one is left but offsets and ledger."""
+    for member_id in list(group.members):
+        forget_member(group, member_id, step)
+    step.disarm(group.assign_timer)
+    for regex in list(group.regexes):
+        step.keep(RegexDeleted(group.id, regex))
+    step.keep(TargetEpochDeleted(group.id))
+    step.keep(GroupEpochDeleted(group.id))
+
+
+def forget_member(group: ConsumerGroup, member_id: str, step: Step) -> None:
+    """Its timers and its records, in Kafka's order (4.8)."""
+    for key in group.timers_of(member_id):
+        step.disarm(key)
+    step.keep(CurrentDeleted(group.id, member_id))
+    step.keep(TargetDeleted(group.id, member_id))
+    step.keep(ConsumerMemberDeleted(group.id, member_id))

@@ -1,0 +1,81 @@
+"""A KIP-848 group becomes classic again when its last member of that protocol is gone (coordinator.md 5.10)."""
+
+from assignors.user_data import encode_assignment
+from coordinator.core.classic.lifecycle import restore
+from coordinator.core.classic.rebalance import prepare_rebalance
+from coordinator.core.consumer import history
+from coordinator.core.consumer.cleanup import forget_group
+from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.core.consumer.records import ClassicSide
+from coordinator.core.ledger import Trigger
+from coordinator.core.plan import CONSUMER
+from coordinator.core.records import GroupStored, MemberRecord
+from coordinator.core.state import Step
+
+DOWNGRADES = ("downgrade", "bidirectional")
+
+
+def is_due(group: ConsumerGroup, step: Step) -> bool:
+    """Only members of the classic protocol are left, and the group may be one."""
+    allowed = step.limits.consumer_migration_policy in DOWNGRADES
+    only_classic = bool(group.members) and all(member.classic is not None for member in group.members.values())
+    return allowed and only_classic and len(group.members) <= step.limits.max_group_size
+
+
+def downgrade(group: ConsumerGroup, trigger: Trigger | None, step: Step) -> None:
+    """Everyone keeps what it was to have; then `trigger`, if there is one, calls the members to a rebalance.
+
+    There is none when a static member only came back with the other protocol and everyone has its target already.
+    """
+    history.handed_back(group, step)
+    stored = as_classic(group, step)
+    sides = {member.id: member.classic for member in group.members.values() if member.classic is not None}
+    seen_ms = dict(group.progress.last_seen_ms)
+    forget_group(group, step)
+    step.keep(stored)
+    classic = step.state.groups[group.id]
+    restore(classic, stored, step)
+    classic.restored = False
+    for member in classic.members.values():
+        classic.members.offer(member, sides[member.id].protocols)
+        member.last_seen_ms = seen_ms.get(member.id, step.now_ms)
+    if trigger is not None:
+        prepare_rebalance(classic, trigger, step)
+
+
+def as_classic(group: ConsumerGroup, step: Step) -> GroupStored:
+    protocol = common_protocol([side_of(member) for member in group.members.values()])
+    return GroupStored(
+        group_id=group.id,
+        protocol_type=CONSUMER,
+        generation=group.epoch,
+        protocol=protocol,
+        leader=next(iter(group.members)),
+        state_timestamp_ms=step.now_ms,
+        members=tuple(member_record(group, member, protocol, step) for member in group.members.values()),
+    )
+
+
+def side_of(member: ConsumerMember) -> ClassicSide:
+    assert member.classic is not None, f"member {member.id!r} does not speak the classic protocol"
+    return member.classic
+
+
+def common_protocol(sides: list[ClassicSide]) -> str:
+    """The first name of the first member's list that all of them offer; joining saw to it that there is one."""
+    offers = [{protocol.name for protocol in side.protocols} for side in sides]
+    return next(protocol.name for protocol in sides[0].protocols if all(protocol.name in offer for offer in offers))
+
+
+def member_record(group: ConsumerGroup, member: ConsumerMember, protocol: str, step: Step) -> MemberRecord:
+    side = side_of(member)
+    return MemberRecord(
+        member_id=member.id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=side.session_timeout_ms,
+        subscription=next(each.metadata for each in side.protocols if each.name == protocol),
+        assignment=encode_assignment(history.by_name(group.target_of(member), step)),
+    )

@@ -1,0 +1,82 @@
+"""LeaveGroup and RemoveMembers on a KIP-848 group: one epoch for the whole batch (coordinator.md 1.10, 5.9)."""
+
+import dataclasses
+
+from coordinator.core.consumer import history, removal
+from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.core.effects import LeaveReply, MemberReply
+from coordinator.core.events import LeaveGroup
+from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, MemberIdentity
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def leave_group(group: ConsumerGroup, request: LeaveGroup, step: Step) -> None:
+    """Take the listed members out; each gets an answer of its own."""
+    leavers = [MemberIdentity(member_id) for member_id in group.members] if request.everyone else request.members
+    gone: dict[str, tuple[ConsumerMember, Departure]] = {}
+    triggers: list[Trigger] = []
+    replies = []
+    for who in leavers:
+        try:
+            member = identified(group, who, request.operator)
+            if member.id in gone:
+                raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} is named twice")
+        except CoordinatorError as refusal:
+            replies.append(MemberReply(who.member_id, who.group_instance_id, refusal.code, refusal.message))
+            continue
+        gone[member.id] = (member, departure_of(group, member, request.operator, step))
+        triggers.append(trigger_of(member, who.reason, request.operator))
+        replies.append(MemberReply(who.member_id, who.group_instance_id, ErrorCode.NONE))
+    step.reply(request.request_id, LeaveReply(members=tuple(replies)))
+    if gone:
+        removal.remove(group, list(gone.values()), combined(triggers), step)
+
+
+def identified(group: ConsumerGroup, who: MemberIdentity, operator: str) -> ConsumerMember:
+    """The member meant. Only an operator, or whoever names the instance alone, may remove one of the new protocol."""
+    member_id = who.member_id
+    if who.group_instance_id is not None:
+        holder = group.static.get(who.group_instance_id)
+        if holder is None:
+            raise unknown(group, f"group.instance.id {who.group_instance_id!r}")
+        if member_id and member_id != holder:
+            raise CoordinatorError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"group.instance.id {who.group_instance_id!r} belongs to member {holder!r}, not to {member_id!r}",
+            )
+        member = group.members[holder]
+        if not member_id:
+            return member
+    elif member_id not in group.members:
+        raise unknown(group, repr(member_id))
+    member = group.members[member_id]
+    if member.classic is None and not operator:
+        raise unknown(group, f"{member_id!r} of the classic protocol; it leaves by ConsumerGroupHeartbeat")
+    return member
+
+
+def unknown(group: ConsumerGroup, what: str) -> CoordinatorError:
+    return CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id!r} has no member {what}")
+
+
+def departure_of(group: ConsumerGroup, member: ConsumerMember, operator: str, step: Step) -> Departure:
+    if operator:
+        # Operators mostly remove the dead: it owned its partitions until it was last heard of.
+        seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
+        return Departure("its owner was removed by an operator", seen_ms)
+    return Departure("its owner left the group", step.now_ms)
+
+
+def trigger_of(member: ConsumerMember, reason: str, operator: str) -> Trigger:
+    if operator:
+        return history.by_member(Cause.OPERATOR, member, f"was removed by {operator}")
+    return history.by_member(Cause.MEMBER_LEFT, member, "left", reason)
+
+
+def combined(triggers: list[Trigger]) -> Trigger:
+    others = ", ".join(trigger.culprit for trigger in triggers[1:6])
+    more = f" and {len(triggers) - 6} more" if len(triggers) > 6 else ""
+    detail = triggers[0].detail + (f"; with it {others}{more}" if others else "")
+    return dataclasses.replace(triggers[0], detail=detail)

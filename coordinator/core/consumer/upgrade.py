@@ -1,0 +1,108 @@
+"""A classic group becomes a KIP-848 group when the first member of that protocol joins (coordinator.md 5.8)."""
+
+from assignors.user_data import Subscription, parse_subscription
+from coordinator.core.classic import history as classic_history
+from coordinator.core.classic.checks import not_dead
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.members import Member
+from coordinator.core.consumer import target
+from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, MemberState
+from coordinator.core.consumer.records import (
+    ClassicSide,
+    ConsumerMemberStored,
+    CurrentStored,
+    GroupEpochStored,
+    TargetEpochStored,
+    TargetStored,
+)
+from coordinator.core.effects import refused_join, refused_sync
+from coordinator.core.events import ConsumerHeartbeat
+from coordinator.core.plan import CONSUMER, assignment_of
+from coordinator.core.records import GroupDeleted
+from coordinator.core.state import Step
+from coordinator.core.types import GroupState
+from coordinator.errors import CoordinatorError, ErrorCode
+
+UPGRADES = ("upgrade", "bidirectional")
+
+
+def upgraded(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> ConsumerGroup:
+    """The group in its new form; its members live on as members that speak the classic protocol."""
+    not_dead(group)
+    subscriptions = may_upgrade(group, request, step)
+    let_everyone_go(group, step)
+    epoch = max(group.generation, FIRST_EPOCH)
+    step.keep(GroupDeleted(group.id))
+    step.keep(GroupEpochStored(group.id, epoch))
+    for member in group.members.values():
+        take_along(group, member, subscriptions[member.id], epoch, step)
+    step.keep(TargetEpochStored(group.id, epoch, 0))
+    return step.state.consumer_groups[group.id]
+
+
+def may_upgrade(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> dict[str, Subscription]:
+    """The members' subscriptions. Refuses before anything is changed."""
+    if not group.members:
+        return {}
+    if step.limits.consumer_migration_policy not in UPGRADES:
+        raise stays(group, "group.consumer.migration.policy does not allow it to change")
+    if group.protocol_type != CONSUMER:
+        raise stays(group, f"its protocol type is {group.protocol_type!r}")
+    if len(group.members) >= step.limits.consumer_max_group_size:
+        raise stays(group, f"it has {len(group.members)} members, group.consumer.max.size counts the new one, too")
+    try:
+        return {member.id: parse_subscription(metadata_of(group, member)) for member in group.members.values()}
+    except ValueError as error:
+        raise stays(group, f"a subscription cannot be read ({error})") from error
+
+
+def metadata_of(group: ClassicGroup, member: Member) -> bytes:
+    """What it says under the protocol that the group chose, or would choose for itself."""
+    chosen = group.protocol_name
+    return member.metadata(chosen) or (member.protocols[0].metadata if member.protocols else b"")
+
+
+def stays(group: ClassicGroup, why: str) -> CoordinatorError:
+    return CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group.id!r} is a classic group and stays one: {why}")
+
+
+def let_everyone_go(group: ClassicGroup, step: Step) -> None:
+    """Answer what is parked, end what the ledger has open, and stop the classic timers."""
+    classic_history.given_up(group, step)
+    step.disarm(group.join_timer)
+    step.disarm(group.sync_timer)
+    for member_id in (*group.members, *group.pending_joins):
+        step.disarm(group.session_timer(member_id))
+    for member in group.members.values():
+        join_request = group.members.unpark(member)
+        if join_request is not None:
+            step.reply(join_request, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
+        if member.sync_request is not None:
+            step.reply(member.sync_request, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
+            member.sync_request = None
+    if group.state is not GroupState.DEAD:
+        group.become(GroupState.DEAD, step.now_ms)
+
+
+def take_along(group: ClassicGroup, member: Member, said: Subscription, epoch: int, step: Step) -> None:
+    share = target.by_id(assignment_of(member.assignment), step)
+    step.keep(
+        ConsumerMemberStored(
+            group_id=group.id,
+            member_id=member.id,
+            instance_id=member.group_instance_id,
+            rack_id=said.rack,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topic_names=tuple(sorted(said.topics)),
+            topic_regex=None,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=None,
+            classic=ClassicSide(member.session_timeout_ms, member.protocols),
+        )
+    )
+    step.keep(TargetStored(group.id, member.id, share))
+    held = {topic: dict.fromkeys(sorted(partitions), epoch) for topic, partitions in share.items()}
+    step.keep(CurrentStored(group.id, member.id, epoch, epoch, MemberState.STABLE, held, {}))
+    step.arm(("session", group.id, member.id), member.session_timeout_ms)
+    step.state.consumer_groups[group.id].progress.last_seen_ms[member.id] = member.last_seen_ms

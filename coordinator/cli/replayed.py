@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 from assignors.api import AssignorError, Snapshot
 from assignors.moves import moves
 from assignors.registry import resolve
-from assignors.run import run
+from assignors.run import run, withheld
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
 DELAYED = "delayed"
+REMOTE = "remote"
 REPRODUCED = "same"
 DIFFERS = "differs"
 FALLBACK = "fallback"
@@ -126,7 +127,7 @@ def compared(entry: Recorded) -> tuple[str, str]:
     if "fallback" in entry.snapshot.options:
         return FALLBACK, f"the assignor had failed: {reason}"
     try:
-        again = decided_again(entry.snapshot, entry.assignor)
+        again = decided_again(entry.snapshot, entry)
     except ValueError as error:
         return FAILED, str(error)
     changed = moves(entry.shares, again)
@@ -139,14 +140,17 @@ def compared(entry: Recorded) -> tuple[str, str]:
     return DIFFERS, f"{first.topic}-{first.partition} went to {went}, now to {goes}{more}{rebuilt}"
 
 
-def decided_again(snapshot: Snapshot, recorded: str) -> Shares:
+def decided_again(snapshot: Snapshot, entry: Recorded) -> Shares:
     """The plan for a snapshot by the assignor that made it. ValueError when there is none to be had."""
-    word = snapshot.assignor or recorded
+    word = snapshot.assignor or entry.assignor
     if word == DELAYED:
         from coordinator.member.connect_member import decide_again
 
         decision = decide_again(snapshot)
         return {worker: {resource: [0] for resource in share} for worker, share in decision.shares.items()}
+    if entry.source == REMOTE:
+        # The coordinator goes by what members say they hold, whichever way its assignor hands over.
+        return withheld(snapshot, run(resolve(word), snapshot, withhold=False)).to_dict()
     return run(resolve(word), snapshot).to_dict()
 
 

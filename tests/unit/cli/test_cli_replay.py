@@ -112,6 +112,17 @@ def test_a_delayed_group_is_replayed_with_what_its_leader_knew(
     assert (code, [row["plan"] for row in rows]) == (Exit.OK, ["same", "same"])
 
 
+def test_a_plan_of_the_coordinator_holds_back_what_members_still_have(
+    capsys: pytest.CaptureFixture[str], ledger: Path
+) -> None:
+    members = [Member("a", ("t",), {"t": [0, 1, 2, 3]}, 1), Member("b", ("t",), {}, 1)]
+    snapshot = Snapshot({"t": 4}, members, assignor="range")
+    code, rows, _ = replay(
+        capsys, ledger, [entry(1, snapshot, {"a": {"t": [0, 1]}, "b": {}}, snapshot_source="remote")]
+    )
+    assert (code, rows[0]["plan"]) == (Exit.OK, "same")
+
+
 def test_a_range_of_numbers_is_replayed_against_the_plan_before_it(
     capsys: pytest.CaptureFixture[str], ledger: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """`muster bench log`: what the log costs, each case as a ratio to a named limit or peer measured in the same run.
 
-Rounds of ours and the peer alternate and medians are compared, so that a busy machine slows both. Everything is
-written below a directory of the caller's and removed again.
+Turns of ours and the peer alternate and their ratio is the median over the turns, so that a busy machine slows both.
+Everything is written below a directory of the caller's and removed again.
 """
 
 import asyncio
@@ -60,9 +60,9 @@ def run(only: str | None = None, directory: str | None = None, rounds: int = 7) 
 
 
 def _rate_case(case: str, ours: list[float], peer: str, theirs: list[float], unit: str, goal: float) -> Case:
-    """Rates: more is better."""
+    """Rates: more is better. The ratio is the median over the turns, whose halves lie close together in time."""
     value, peer_value = statistics.median(ours), statistics.median(theirs)
-    ratio = value / peer_value
+    ratio = statistics.median(mine / his for mine, his in zip(ours, theirs, strict=True))
     return Case("log", case, round(value, 3), unit, peer, round(peer_value, 3), round(ratio, 3), goal, ratio >= goal)
 
 
@@ -104,7 +104,7 @@ def _append(name: str, home: str, rounds: int) -> Iterator[Case]:
         data = sample_batch(size)
         count = max(8, (64 << 20) // len(data))
         ours, theirs = [], []
-        for turn in range(rounds):
+        for turn in range(3 * rounds):
             theirs.append(count * len(data) / _raw_writes(f"{home}/raw-{turn}", data, count) / 1e6)
             ours.append(count * len(data) / _appends(f"{home}/log-{turn}", data, count) / 1e6)
         yield _rate_case(f"{name} {label} batches", ours, "os.write of the same bytes", theirs, "MB/s CPU", goal)
@@ -144,7 +144,7 @@ def _commit(name: str, home: str, rounds: int) -> Iterator[Case]:
     alone, together = [], []
     broker = Broker(f"{home}/data", LogSettings())
     broker.create_topic("bench", 1)
-    for _ in range(max(3, rounds // 2)):
+    for _ in range(3 * rounds):
         alone.append(asyncio.run(_callers(broker, data, 1, 40)))
         together.append(asyncio.run(_callers(broker, data, 32, 40)))
     broker.close()
@@ -174,11 +174,15 @@ def _fetch(name: str, home: str, rounds: int) -> Iterator[Case]:
     with _log(home) as log:
         for _ in range((64 << 20) // len(data)):
             log.append(data, NOW_MS)
+        records = log.end_offset * len(data) // log.size
         for label, most in (("64 KB", 64 << 10), ("1 MB", 1 << 20)):
+            # Whole batches, so that nothing has to be read twice, and the same for both.
+            batches = round(most / len(data))
+            chunk, step = batches * len(data), batches * records
             ours, theirs = [], []
-            for _ in range(rounds):
-                theirs.append(_to_socket(partial(_plain_reads, log, most)))
-                ours.append(_to_socket(partial(_fetches, log, most)))
+            for _ in range(3 * rounds):
+                theirs.append(_to_socket(partial(_plain_reads, log, chunk)))
+                ours.append(_to_socket(partial(_fetches, log, chunk, step)))
             yield _rate_case(f"{name} {label}", ours, "pread and send", theirs, "MB/s CPU", 0.8)
 
 
@@ -214,15 +218,13 @@ def _plain_reads(log: Log, most: int, send: Callable[[bytes], object]) -> int:
     return at
 
 
-def _fetches(log: Log, most: int, send: Callable[[bytes], object]) -> int:
-    per_batch = sample_count(log)
-    size = log.segments[0].size // (log.end_offset // per_batch)
-    offset = sent = 0
-    while offset < log.end_offset:
-        data = log.fetch(offset, most // size * size).records
+def _fetches(log: Log, chunk: int, step: int, send: Callable[[bytes], object]) -> int:
+    sent = 0
+    for offset in range(0, log.end_offset, step):
+        data = log.fetch(offset, chunk).records
         send(data)
         sent += len(data)
-        offset += len(data) // size * per_batch
+    assert sent == log.size
     return sent
 
 

@@ -37,8 +37,9 @@ class OffsetIndex:
         return b"".join(map(_OFFSET_ENTRY.pack, self.offsets, self.positions))
 
     def append(self, relative_offset: int, position: int) -> None:
-        self.offsets.append(relative_offset)
+        # Readers look the offset up first.
         self.positions.append(position)
+        self.offsets.append(relative_offset)
 
     def floor(self, relative_offset: int) -> tuple[int, int] | None:
         """The greatest entry whose offset is not above `relative_offset`."""
@@ -69,8 +70,9 @@ class TimeIndex:
         """Add an entry if the timestamp grew; an equal or older one tells nothing new."""
         if timestamp > self.latest:
             self.latest = timestamp
-            self.timestamps.append(timestamp)
+            # Readers look the timestamp up first.
             self.offsets.append(relative_offset)
+            self.timestamps.append(timestamp)
 
     def floor(self, timestamp: int) -> tuple[int, int] | None:
         """The greatest entry whose timestamp is not above `timestamp`."""

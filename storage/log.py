@@ -107,7 +107,7 @@ class Log:
         """Readers see what lies below. A leader on its own decides it by flushing, a follower is told."""
         if self._told_high_watermark is not None:
             return min(self._told_high_watermark, self.end_offset)
-        return self.durable_offset if self.settings.flush_messages == 1 else self.end_offset
+        return self.end_offset if self._tells_at_once else self.durable_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -244,7 +244,7 @@ class Log:
             if grew:
                 self.durable_offset = end
                 self.unflushed_since_ms = None if end >= self.end_offset else self.unflushed_since_ms
-        if grew and self.settings.flush_messages == 1:
+        if grew and not self._tells_at_once:
             self._tell()
 
     def _tell(self) -> None:

@@ -41,6 +41,9 @@ class SegmentList:
         for segment in self.since(offset):
             if segment.base_offset >= until:
                 break
+            at_once = segment.read_at_once(offset, until, max_bytes)
+            if at_once:
+                return at_once
             head = segment.locate(offset)
             if head is None:
                 continue  # Compaction left nothing from `offset` on in here.

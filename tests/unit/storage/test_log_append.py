@@ -224,6 +224,44 @@ def test_fetches_keep_to_their_limits_and_always_make_progress() -> None:
         broker.fetch("t", 0, 0, -1)
 
 
+def test_one_read_in_place_of_two_gives_the_same() -> None:
+    disk = MemoryFiles()
+    broker = made(disk, log__flush__interval__messages=1000, log__segment__bytes=100_000)
+    # Alone between two index entries or not, larger than a fetch or not, over several segments.
+    for number in range(60):
+        broker.append("t", 0, batch(b"x" * (300, 5000, 9000, 9000, 2000)[number % 5], at=T0 + number), T0)
+    log = broker.log("t", 0)
+    shortened = 0
+    for offset in range(60):
+        for most in (0, 61, 500, 6000, 20_000, 1 << 20):
+            for min_one in (True, False):
+                answers, reads = [], []
+                for at_once in (True, False):
+                    for segment in log.segments:
+                        segment.one_each = at_once
+                    before = disk.calls
+                    answers.append(log.fetch(offset, most, min_one=min_one))
+                    reads.append(disk.calls - before)
+                assert answers[0] == answers[1]
+                shortened += reads[0] < reads[1]
+    assert shortened > 100
+
+
+def test_one_read_in_place_of_two_looks_at_what_it_got() -> None:
+    broker = made(log__flush__interval__messages=1000)
+    for number in range(4):
+        broker.append("t", 0, batch(b"x" * 9000, at=T0 + number), T0)
+    log = broker.log("t", 0)
+    assert values(read_all(log, 2, 10_000)) == [b"x" * 9000] * 2
+    active = log.segment_list.active
+    assert active.one_each
+    index = active.index()
+    index.positions[1] += 1
+    with pytest.raises(errors.LogDamaged, match="though the index says so"):
+        log.fetch(2, 100_000)
+    assert not active.one_each
+
+
 def test_readers_keep_what_they_began_to_read() -> None:
     broker = made(configs={"retention.bytes": "0"}, log__segment__bytes=300, log__retention__check__interval__ms=1)
     for number in range(20):

@@ -1,15 +1,21 @@
 """Readers, a flusher and a compactor beside the appending thread."""
 
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from storage.batch import decode_records, encode_batch
 from storage.broker import Broker
 from storage.config import LogSettings
 from storage.errors import OffsetOutOfRange
 from storage.retention import policies
+from storage.segment import Segment
 from storage.upkeep import retain
+from tests.fakes.memory_files import MemoryFiles
+from tests.unit.storage.logs import T0, batch, open_broker
 
 NOW_MS = 1_700_000_000_000
 APPENDS = 400
@@ -106,3 +112,37 @@ def test_nobody_reads_anything_short_or_mixed(tmp_path: Path) -> None:
     assert again.recovered() == {}
     assert again.end_offset("plain", 0) == APPENDS
     again.close()
+
+
+def test_a_reader_between_any_two_steps_of_an_append_sees_the_log_before_or_after_it() -> None:
+    """Runs the reader at every line of `Segment.note`, where another thread might come in."""
+    broker = open_broker(MemoryFiles(), log__flush__interval__messages=1000, log__index__interval__bytes=5000)
+    broker.create_topic("t", 1)
+    log = broker.log("t", 0)
+    seen: list[int] = []
+
+    def look() -> None:
+        for offset in range(log.end_offset):
+            # What the index names may be believed or not: both ways of reading must hold.
+            log.segment_list.active.one_each = offset % 2 == 0
+            found = list(decode_records(log.fetch(offset, 1 << 20).records))
+            assert [record.value for record in found] == [b"%05d" % n * 400 for n in range(offset, log.end_offset)]
+            seen.append(offset)
+
+    def at_line(frame: FrameType, event: str, arg: object) -> Any:
+        look()
+        return at_line
+
+    def at_call(frame: FrameType, event: str, arg: object) -> Any:
+        return at_line if frame.f_code is Segment.note.__code__ else None
+
+    before = sys.gettrace()
+    for number in range(20):
+        data = batch(b"%05d" % number * 400)
+        sys.settrace(at_call)
+        try:
+            broker.append("t", 0, data, T0)
+        finally:
+            sys.settrace(before)
+    assert set(seen) == set(range(19))
+    assert log.segment_list.active.entries > 3

@@ -8,7 +8,7 @@ pushed member hears what a polled one hears, only sooner, and one that has not a
 from collections.abc import Callable
 from typing import TypeAlias
 
-from coordinator.core.consumer.group import MemberState
+from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState
 from coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, PushReply
 from coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
 from coordinator.core.records import (
@@ -101,8 +101,14 @@ def consider(listener: Listen, hear: Hear, step: Step) -> None:
     """Ask on the member's behalf; say what is new."""
     if step.state.listeners.get(listener.group_id, {}).get(listener.member_id) is not listener:
         return  # it has been told meanwhile
-    if listener.consumer and nothing_to_hear(listener, step):
-        return
+    if listener.consumer and (member := consumer_of(listener, step)) is not None:
+        if member.epoch != listener.generation:
+            # It has heard of the new epoch by a call of its own; from there it has to listen anew.
+            drop(listener, step)
+            step.reply(listener.request_id, PushReply())
+            return
+        if nothing_to_hear(member, step.state.consumer_groups[listener.group_id]):
+            return
     asked = Step(step.state, step.now_ms, on_behalf=True)
     try:
         hear(question(listener), asked)
@@ -117,16 +123,16 @@ def consider(listener: Listen, hear: Hear, step: Step) -> None:
             step.reply(listener.request_id, word)
 
 
-def nothing_to_hear(listener: Listen, step: Step) -> bool:
-    """Most members, most of the time: where they have to be, or yet to let go of what they know they must."""
+def consumer_of(listener: Listen, step: Step) -> ConsumerMember | None:
     group = step.state.consumer_groups.get(listener.group_id)
-    member = group.members.get(listener.member_id) if group is not None else None
-    if group is None or member is None or member.epoch != listener.generation:
-        return False
+    return group.members.get(listener.member_id) if group is not None else None
+
+
+def nothing_to_hear(member: ConsumerMember, group: ConsumerGroup) -> bool:
+    """Most members, most of the time: where they have to be, or yet to let go of what they know they must."""
     if member.state is MemberState.UNREVOKED:
         return True
-    at_rest = member.epoch == group.target_epoch == group.epoch
-    return at_rest and member.state is MemberState.STABLE
+    return member.state is MemberState.STABLE and member.epoch == group.target_epoch == group.epoch
 
 
 def question(listener: Listen) -> Heartbeat | ConsumerHeartbeat:

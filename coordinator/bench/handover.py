@@ -11,7 +11,7 @@ from coordinator.bench.pushed import PushedMember
 from coordinator.bench.rows import Row, less_is_better
 
 SIZES = (10, 100)
-ROUNDS = 3
+ROUNDS = 2
 GOAL = 10.0
 """Pushed members are back this many times sooner."""
 

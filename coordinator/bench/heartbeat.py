@@ -14,7 +14,7 @@ MEMBERS = 100
 """Connections with one call outstanding each: what many members look like."""
 WARM_UP_S = 0.7
 ROUND_S = 1.5
-ROUNDS = 7
+ROUNDS = 5
 GOAL = 0.8
 
 

@@ -60,18 +60,19 @@ class Member:
     group_id: str
     share: Callable[[Sequence[str]], bytes]
     """What the leader gives everybody, from the member ids."""
-    session_timeout_ms: int = 30_000
+    session_timeout_ms: int = 60_000
     rebalance_timeout_ms: int = 60_000
     member_id: str = ""
     generation: int = -1
-    rounds: int = 0
     asked_at_s: float = 0.0
     """When it last asked to join, by the loop's clock."""
+    joining: bool = False
     assigned: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with every share it gets; whoever waits for the next one clears it."""
 
     async def join(self) -> None:
         """Join and sync until it has its share."""
-        self.assigned.clear()
+        self.joining = True
         while True:
             self.asked_at_s = asyncio.get_running_loop().time()
             joined = await self.wire.call("JoinGroup", self._join_request(), pb.JoinGroupResponse)
@@ -86,7 +87,7 @@ class Member:
                 continue
             check("SyncGroup", synced)
             self.generation = joined.generation_id
-            self.rounds += 1
+            self.joining = False
             self.assigned.set()
             return
 

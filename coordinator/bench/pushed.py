@@ -29,7 +29,7 @@ class PushedMember(Member):
             self.wire.count(len(data))
             event = pb.SessionResponse.FromString(data)
             match event.WhichOneof("event"):
-                case "rebalance":
+                case "rebalance" if event.rebalance.generation_id == self.generation:
                     await self.join()
                     await self._say(stream, self._beat())
                 case "fenced" | "drain":
@@ -37,7 +37,7 @@ class PushedMember(Member):
 
     async def _beat_on(self, stream: Any, every_s: float) -> None:
         while True:
-            if self.assigned.is_set():
+            if not self.joining:
                 await self._say(stream, self._beat())
             await asyncio.sleep(every_s)
 

@@ -4,12 +4,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 
-from coordinator.bench import growth, handover, heartbeat
+from coordinator.bench import growth, handover, heartbeat, loading
 from coordinator.bench.rows import Row
 
 CASES: dict[str, Callable[[str, str], Iterator[Row]]] = {
     "heartbeats over gRPC": heartbeat.measure,
     "owned again": handover.measure,
+    "loading offsets": loading.measure,
     "one group": growth.measure,
     "one pushed group": growth.measure_pushed,
 }

@@ -40,8 +40,13 @@ def assignor_rows(only: str, java: Ask | None = None) -> Rows:
 
 def coordinator_rows(only: str) -> Rows:
     from coordinator.bench import suite
+    from coordinator.bench.processes import BenchFailed
 
-    return (row._asdict() for row in suite.run(only))
+    try:
+        for row in suite.run(only):
+            yield row._asdict()
+    except BenchFailed as failure:
+        raise CommandError(str(failure)) from failure
 
 
 SUITES: dict[str, Callable[[str], Rows]] = {

@@ -24,6 +24,7 @@ COMMANDS = {
     "assignor": Lazy("coordinator.cli.assignor:assignor", "List, show, make and test assignors."),
     "log": Lazy("coordinator.cli.log:log", "Dump, verify and recover what lies on disk."),
     "bench": Lazy("coordinator.cli.bench:bench", "Measure, as ratios against peers and limits."),
+    "lab": Lazy("coordinator.cli.lab:lab", "Compare the protocol's generations on one workload."),
     "health": Lazy("coordinator.cli.health:health", "Ask a node whether it serves."),
     "demo-worker": Lazy("coordinator.cli.demo.worker:demo_worker", ""),
 }

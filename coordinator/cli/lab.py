@@ -1,0 +1,95 @@
+"""`muster lab`: the generations of the protocol side by side."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.options import output_option
+from coordinator.cli.output import Column, show
+
+if TYPE_CHECKING:
+    from coordinator.lab.compare import Result
+    from coordinator.lab.generations import Generation
+
+COLUMNS = [
+    Column("GENERATION", "generation", style="cyan"),
+    Column("CHAPTER", "chapter"),
+    Column("REBALANCES", "rebalances"),
+    Column("UNOWNED-PARTITION-S", "unowned_partition_s"),
+    Column("LONGEST-STOP-S", "longest_stop_s"),
+    Column("MOVED", "moved"),
+    Column("DUPLICATES", "duplicates"),
+    Column("MESSAGES", "messages"),
+]
+WHOLE = "all"
+
+
+@click.group()
+def lab() -> None:
+    """Try the protocol's generations on one workload."""
+
+
+@lab.command()
+@click.option("--members", type=click.IntRange(2, 100), default=6, show_default=True, help="Workers at the start.")
+@click.option("--partitions", type=click.IntRange(1, 1_000), default=48, show_default=True)
+@click.option("--joining", type=click.IntRange(1, 100), default=3, show_default=True, help="Workers of the scale-out.")
+@click.option("--work-ms", type=click.IntRange(1, 100), default=5, show_default=True, help="Work on one record.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same figures.")
+@click.option("--only", multiple=True, metavar="GENERATION", help="Only this one; may be given more than once.")
+@click.option("--chapters", is_flag=True, help="Rolling restart, crash and scale-out one by one.")
+@click.option("--chart", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.svg", help="Draw it, too.")
+@output_option
+def compare(
+    members: int,
+    partitions: int,
+    joining: int,
+    work_ms: int,
+    seed: int,
+    only: Sequence[str],
+    chapters: bool,
+    chart: Path | None,
+    style: str,
+) -> int:
+    """Run a rolling restart, a crash and a scale-out under every generation, in virtual time."""
+    from coordinator.lab.compare import Workload, compare
+    from coordinator.lab.worker import Labour
+
+    workload = Workload(members, partitions, joining, seed, Labour(work_ms=work_ms))
+    results = list(compare(workload, chosen(only)))
+    show([row for result in results for row in rows(result, chapters)], COLUMNS, style)
+    if chart is not None:
+        draw_chart(results, chart)
+    return Exit.OK
+
+
+def chosen(names: Sequence[str]) -> "list[Generation]":
+    from coordinator.lab.generations import BY_NAME
+
+    for name in names:
+        if name not in BY_NAME:
+            raise CommandError(f"{name!r} is no generation", f"known here: {', '.join(BY_NAME)}", code=Exit.USAGE)
+    return [generation for name, generation in BY_NAME.items() if not names or name in names]
+
+
+def rows(result: "Result", chapters: bool) -> list[dict[str, Any]]:
+    parts = [(chapter.name, chapter.costs) for chapter in result.chapters] if chapters else [(WHOLE, result.total)]
+    return [
+        {"generation": result.generation.name, "chapter": name}
+        | {key: round(value, 1) if isinstance(value, float) else value for key, value in asdict(costs).items()}
+        for name, costs in parts
+    ]
+
+
+def draw_chart(results: "list[Result]", path: Path) -> None:
+    from coordinator.lab.chart import NoPlotting, draw
+
+    try:
+        draw(results, path)
+    except NoPlotting as missing:
+        raise CommandError(str(missing)) from missing
+    except (OSError, ValueError) as error:
+        raise CommandError(f"cannot draw {path}: {error}", "a path that ends in .svg, .png or .pdf") from error

@@ -1,0 +1,115 @@
+"""The generations of the protocol: one entry each. A new one is compared by adding its entry here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from assignors.api import Snapshot
+from assignors.registry import resolve
+from assignors.run import run
+from assignors.user_data import encode_assignment, member_from_subscription
+from coordinator.lab.account import Account
+from coordinator.lab.clock import Clock
+from coordinator.lab.node import GROUP, LabNode
+from coordinator.lab.worker import Labour, PlanningWorker, ToldConsumer, ToldWorker, Worker
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.classic import ClassicMember
+from coordinator.member.connect_member import DelayedLeader, DelayedSubscriber
+from coordinator.member.consumer import ConsumerMember, Wish
+from coordinator.member.subscription import Subscriber
+from coordinator.member.types import Leaving, MemberSettings
+
+DELAY_MS = 60_000
+"""How long a delayed group waits for a lost worker."""
+SESSION_MS, HEARTBEAT_MS, REBALANCE_MS = 10_000, 3_000, 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """What all workers of a run share. `topics` are the names that they subscribe to."""
+
+    clock: Clock
+    node: LabNode
+    account: Account
+    labour: Labour
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """How workers of this generation are made, and how they go when they are restarted."""
+
+    name: str
+    story: str
+    make: Callable[[Lab, str, int], Worker]
+    """(lab, the worker's place, which incarnation)"""
+    leaving: Leaving = Leaving.LEAVE
+    resources: bool = False
+    """It shares named resources: each partition is a resource of its own."""
+
+
+def settings(name: str, *, static: bool = False) -> MemberSettings:
+    return MemberSettings(
+        group_id=GROUP,
+        client_id=name,
+        group_instance_id=name if static else None,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+    )
+
+
+def classic(assignor: str, *, static: bool = False, told: bool = False) -> Callable[[Lab, str, int], Worker]:
+    kind = ToldWorker if told else PlanningWorker
+
+    def make(lab: Lab, name: str, incarnation: int) -> Worker:
+        machine = ClassicMember(settings(name, static=static), Subscriber(lab.topics, [resolve(assignor)]))
+        worker = kind(lab.clock, lab.node, lab.account, lab.labour, name, machine)
+        worker.planner = lambda asked, now_ms: planned(lab.node, asked)
+        return worker
+
+    return make
+
+
+def delayed(lab: Lab, name: str, incarnation: int) -> Worker:
+    subscriber = DelayedSubscriber(lab.topics, [resolve("cooperative-sticky")])
+    worker = PlanningWorker(
+        lab.clock, lab.node, lab.account, lab.labour, name, ClassicMember(settings(name), subscriber)
+    )
+    worker.planner = DelayedLeader(DELAY_MS).plan
+    return worker
+
+
+def consumer(kind: type[Worker]) -> Callable[[Lab, str, int], Worker]:
+    def make(lab: Lab, name: str, incarnation: int) -> Worker:
+        machine = ConsumerMember(settings(name), f"{name}-{incarnation}", Wish(lab.topics))
+        return kind(lab.clock, lab.node, lab.account, lab.labour, name, machine)
+
+    return make
+
+
+def planned(node: LabNode, asked: act.Plan) -> ev.Planned:
+    """The real assignor, on what the members said."""
+    members = [
+        member_from_subscription(m.member_id, m.group_instance_id, m.metadata, asked.protocol_name)
+        for m in asked.members
+    ]
+    snapshot = Snapshot(topics=node.topics, members=members, assignor=asked.protocol_name)
+    plan = run(resolve(asked.protocol_name), snapshot).to_dict()
+    shares = tuple((member, encode_assignment(share)) for member, share in sorted(plan.items()))
+    return ev.Planned(asked.generation, shares, snapshot.to_json().encode(), node.topics)
+
+
+GENERATIONS = (
+    Generation("eager", "everybody lets go of everything, every time", classic("range")),
+    Generation("eager-sticky", "the same, but most come back to where they were", classic("sticky")),
+    Generation(
+        "static", "eager; who restarts within its session is not missed", classic("range", static=True), Leaving.REMAIN
+    ),
+    Generation("cooperative", "only what moves is let go of, in two rounds", classic("cooperative-sticky")),
+    Generation("delayed", "cooperative; what a lost worker had waits for it", delayed, resources=True),
+    Generation("pushed", "cooperative, and called back by a stream", classic("cooperative-sticky", told=True)),
+    Generation("kip848", "the coordinator decides; members poll it", consumer(Worker)),
+    Generation("kip848-pushed", "the coordinator decides, and says so at once", consumer(ToldConsumer)),
+)
+BY_NAME = {generation.name: generation for generation in GENERATIONS}

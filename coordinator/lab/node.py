@@ -1,0 +1,167 @@
+"""One node in virtual time: the real engine over a log in memory, with a network and a disk that take their time."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from coordinator.core.effects import Reply
+from coordinator.core.events import Forget, Request, TopicsChanged
+from coordinator.core.types import Limits, RequestId
+from coordinator.lab.clock import Clock
+from coordinator.runtime.engine import Engine, FlushJob
+from coordinator.runtime.ports import KeyValue
+
+SHARD = 0
+FLUSH_MS = 2
+NETWORK_MS = (1, 3)
+"""One way."""
+
+OnReply = Callable[[Reply], None]
+
+
+class MemoryLog:
+    """A `GroupLog` for a node that lives for one run: nothing of it is ever read back."""
+
+    def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None: ...
+
+    def flush(self, shards: Sequence[int]) -> None: ...
+
+    def read_groups(self, shard: int) -> Iterator[KeyValue]:
+        return iter(())
+
+    def read_ledger(self, shard: int) -> Iterator[KeyValue]:
+        return iter(())
+
+
+@dataclass(slots=True)
+class Connection:
+    """One worker's way to the node: what is sent later arrives later, in both directions."""
+
+    up_ms: int = 0
+    down_ms: int = 0
+
+
+class Call:
+    """One request under way. `over`: nobody waits for its answer any more."""
+
+    def __init__(self, connection: Connection, on_reply: OnReply) -> None:
+        self.connection = connection
+        self.on_reply = on_reply
+        self.over = False
+        self.request_id: RequestId = 0
+
+
+class LabNode:
+    """Counts every message that crosses the network in either direction."""
+
+    def __init__(self, clock: Clock, topics: Mapping[str, int], limits: Limits) -> None:
+        self.clock = clock
+        self.topics = dict(topics)
+        self.messages = 0
+        self.engine = Engine(MemoryLog(), 1, limits, on_bug=raise_bug)
+        ids = {name: name.encode().ljust(16, b"\0")[:16] for name in topics}
+        self.ids = ids
+        self.engine.submit_all(TopicsChanged(self.topics, (), ids))
+        self.engine.load(clock.now_ms)
+        self._calls: dict[RequestId, Call] = {}
+        self._last_id = 0
+        self._turn_at_ms: int | None = None
+        self._flushing = False
+        self._turn_by(clock.now_ms)
+
+    @property
+    def rebalances(self) -> int:
+        return self.engine.metrics.rebalances.total()
+
+    def call(self, connection: Connection, request: Request, on_reply: OnReply) -> Call:
+        """Send a request; `on_reply` hears its answer, if one ever comes."""
+        call = Call(connection, on_reply)
+        self.messages += 1
+        connection.up_ms = max(connection.up_ms, self.clock.now_ms + self._way_ms())
+        self.clock.at(connection.up_ms, lambda: self._arrive(request, call))
+        return call
+
+    def park(self, connection: Connection, request: Request, on_reply: OnReply) -> Call:
+        """A request that the node's end of a connection makes by itself: it crosses no network, its answer does."""
+        call = Call(connection, on_reply)
+        self._arrive(request, call)
+        return call
+
+    def abandon(self, call: Call) -> None:
+        """The caller is gone or does not care; the node learns of it."""
+        if not call.over:
+            call.over = True
+            self.clock.after(self._way_ms(), lambda: self._forget(call))
+
+    def next_id(self) -> RequestId:
+        self._last_id += 1
+        return self._last_id
+
+    def _way_ms(self) -> int:
+        return self.clock.rng.randint(*NETWORK_MS)
+
+    def _arrive(self, request: Request, call: Call) -> None:
+        if call.over:
+            return
+        call.request_id = self.next_id()
+        self._calls[call.request_id] = call
+        accepted = self.engine.submit(SHARD, replace(request, request_id=call.request_id))
+        assert accepted, "the inbox is emptied every turn"
+        self._turn_by(self.clock.now_ms)
+
+    def _forget(self, call: Call) -> None:
+        if self._calls.pop(call.request_id, None) is not None:
+            self.engine.submit(SHARD, Forget(GROUP, call.request_id))
+            self._turn_by(self.clock.now_ms)
+
+    def _turn_by(self, at_ms: int) -> None:
+        if self._turn_at_ms is None or at_ms < self._turn_at_ms:
+            self._turn_at_ms = at_ms
+            self.clock.at(at_ms, lambda: self._turn(at_ms))
+
+    def _turn(self, at_ms: int) -> None:
+        if at_ms == self._turn_at_ms:
+            self._turn_at_ms = None
+            self.engine.turn(self.clock.now_ms)
+            self._after_engine()
+
+    def _after_engine(self) -> None:
+        job = None if self._flushing else self.engine.flush_job()
+        if job is not None:
+            self._flushing = True
+            flushing = job
+            self.clock.after(FLUSH_MS, lambda: self._flushed(flushing))
+        released = self.engine.take_released()
+        assert not released.work, "a lab's groups are small enough to be planned at once"
+        for request_id, reply in released.replies:
+            self._answer(request_id, reply)
+        if self.engine.pending:
+            self._turn_by(self.clock.now_ms)
+        if (deadline_ms := self.engine.next_deadline_ms) is not None:
+            self._turn_by(max(deadline_ms, self.clock.now_ms + 1))
+
+    def _flushed(self, job: FlushJob) -> None:
+        job.run()
+        self._flushing = False
+        self.engine.flushed(job)
+        self._after_engine()
+
+    def _answer(self, request_id: RequestId, reply: Reply) -> None:
+        call = self._calls.pop(request_id, None)
+        if call is not None and not call.over:
+            self.messages += 1
+            connection = call.connection
+            connection.down_ms = max(connection.down_ms, self.clock.now_ms + self._way_ms())
+            self.clock.at(connection.down_ms, lambda: hear(call, reply))
+
+
+GROUP = "lab"
+
+
+def hear(call: Call, reply: Reply) -> None:
+    if not call.over:
+        call.over = True
+        call.on_reply(reply)
+
+
+def raise_bug(event: str, error: Exception) -> None:
+    raise AssertionError(f"a rule of the coordinator broke at {event}") from error

@@ -8,7 +8,7 @@ SERVICES := $(wildcard proto/*/rpc/v1/*_service.proto)
 SEEDS ?= 500
 ROUNDS ?= 1000
 
-.PHONY: demo test check fmt proto proto-check properties sim torture bench clean
+.PHONY: demo test check fmt proto proto-check properties search sim torture bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
@@ -39,6 +39,10 @@ proto-check: $(VENV)/.installed-dev
 properties: $(VENV)/.installed
 	$(BIN)/python -c 'from coordinator.config import render_properties; print(render_properties(), end="")' \
 		> deploy/coordinator.properties
+
+# The property tests with examples drawn at random, and more of them.
+search: $(VENV)/.installed-dev
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests/property tests/unit --timeout 1800
 
 # Thousands of seeds: make sim SEEDS=5000
 sim: $(VENV)/.installed-dev

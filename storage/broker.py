@@ -343,8 +343,10 @@ class Broker:
         `trusted` is for the node's own writers: internal topics, control batches. Not yet durable on return:
         see `flush` and `storage.group_commit`.
         """
-        log = self.log(topic, partition)
-        if not trusted:
+        log = self._logs.get((topic, partition))
+        if log is None:
+            raise self._no_log(topic, partition)
+        if not trusted and self._topics[topic].internal:
             self.check_writable(topic)
         return log.append(batches, now_ms, trusted=trusted)
 

@@ -210,7 +210,7 @@ class BrokerService:
         return True
 
     async def _durable(self, waiting: list[tuple[TopicPartition, pb.ProducePartitionResult]], timeout_ms: int) -> None:
-        flushes = [asyncio.ensure_future(self._commit.flushed(tp)) for tp, _ in waiting]
+        flushes = [self._commit.flushed(tp) for tp, _ in waiting]
         try:
             await asyncio.wait(flushes, timeout=timeout_ms / 1000 if timeout_ms else None)
             for flush, (_, result) in zip(flushes, waiting, strict=True):

@@ -151,6 +151,7 @@ def on_join(event: JoinGroup, step: Step) -> None:
         classic_members.join_group(group, event, step)
     else:
         # Nobody is left who would mind: the next generation continues where the epochs ended.
+        join.may_open(ClassicGroup(group.id), event)
         forget_group(group, step)
         step.keep(GroupStored(group.id, "", group.epoch, None, None, step.now_ms, ()))
         step.state.groups[group.id].generation = group.epoch

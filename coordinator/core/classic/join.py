@@ -49,6 +49,12 @@ def new_group(request: JoinGroup) -> ClassicGroup:
     return ClassicGroup(request.group_id)
 
 
+def may_open(group: ClassicGroup, request: JoinGroup) -> None:
+    """The request would be taken by a group without members. Raises what it would be refused with."""
+    new_group(request)
+    suitable_protocols(group, request.protocol_type, request.protocols)
+
+
 def session_timeout_allowed(request: JoinGroup, limits: Limits) -> None:
     low, high = limits.min_session_timeout_ms, limits.max_session_timeout_ms
     if not low <= request.session_timeout_ms <= high:

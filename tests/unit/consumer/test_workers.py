@@ -1,0 +1,84 @@
+"""Assignors and patterns off the loop: answers, failures, deadlines."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from assignors.api import Member, RebalanceProtocol, Snapshot
+from coordinator.core.effects import ResolveRegex
+from coordinator.core.events import Planned, RegexResolved
+from coordinator.core.plan import PlanRequest
+from coordinator.server.workers import Workers
+
+SNAPSHOT = Snapshot({"t": 2}, [Member("a", ("t",))])
+HANGING = threading.Event()
+
+
+class Hanging:
+    """An assignor that does not come back before the test is over."""
+
+    name = "hanging"
+    protocol = RebalanceProtocol.COOPERATIVE
+
+    def assign(self, snapshot: Snapshot) -> dict[str, dict[str, list[int]]]:
+        HANGING.wait()
+        return {"a": {"t": [0, 1]}}
+
+
+def plan(assignor: str) -> PlanRequest:
+    return PlanRequest("g", 7, assignor, SNAPSHOT)
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(story())
+
+
+def test_a_plan_comes_back_under_its_epoch() -> None:
+    async def story() -> None:
+        answer = await Workers(60_000).answer(plan("range"))
+        assert isinstance(answer, Planned)
+        assert (answer.group_id, answer.epoch, answer.plan, answer.error) == ("g", 7, {"a": {"t": (0, 1)}}, "")
+
+    run(story)
+
+
+@pytest.mark.parametrize(("assignor", "why"), [("rnge", "is not known"), ("no.such:Thing", "cannot be imported")])
+def test_an_assignor_that_is_not_there_is_named(assignor: str, why: str) -> None:
+    async def story() -> None:
+        answer = await Workers(60_000).answer(plan(assignor))
+        assert isinstance(answer, Planned)
+        assert answer.plan is None
+        assert assignor in answer.error
+        assert why in answer.error
+
+    run(story)
+
+
+def test_one_that_hangs_is_given_up_and_keeps_its_place() -> None:
+    async def story() -> None:
+        workers = Workers(50, max_threads=1)
+        word = f"{__name__}:Hanging"
+        try:
+            for _ in range(2):  # the second one finds no place before its deadline
+                answer = await workers.answer(plan(word))
+                assert isinstance(answer, Planned)
+                assert "was not done after 50 ms" in answer.error
+        finally:
+            HANGING.set()
+
+    run(story)
+
+
+def test_patterns_match_whole_names() -> None:
+    async def story() -> None:
+        workers = Workers(60_000)
+        asked = ResolveRegex("g", "t[0-9]", ("t1", "t10", "at1", "t2"), 5)
+        assert await workers.answer(asked) == RegexResolved("g", "t[0-9]", ("t1", "t2"), 5)
+        broken = await workers.answer(ResolveRegex("g", "(", (), 5))
+        assert isinstance(broken, RegexResolved)
+        assert broken.error
+
+    run(story)

@@ -12,7 +12,7 @@ from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.integration.conftest import Run
-from tests.support.grpc_node import groups, lone_member, parked_join, state_of
+from tests.support.grpc_node import connected, create_topic, groups, lone_member, parked_join, state_of
 
 pytestmark = pytest.mark.integration
 
@@ -187,6 +187,56 @@ def test_a_stream_that_breaks_its_own_shape_is_refused(
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
     run(story)
+
+
+def test_a_kip_848_member_hears_nothing_more_before_it_has_acknowledged(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        none_between = {"group_consumer_assignment_interval_ms": "0"}
+        async with groups(tmp_path, **none_between) as (node, stub), connected(node) as channel:
+            await create_topic(channel, "t", 2)
+            joined = await stub.ConsumerGroupHeartbeat(joining("one"))
+            topic_id = joined.assignment.topic_partitions[0].topic_id
+            async with talking(stub, "one") as talk:
+                await talk.say(request_number=1, consumer_group_heartbeat=saying(2, topic_id, owned=(0, 1), full=True))
+                assert (await talk.hear()).consumer_group_heartbeat.member_epoch == 2
+                heard = talk.heard
+                await stub.ConsumerGroupHeartbeat(joining("two"))
+                push = await talk.hear()
+                assert (push.request_number, partitions_of(push)) == (0, [0])
+                # Sent before the push was heard: left aside, and not answered. The next one is.
+                talk.heard, now = heard, talk.heard
+                await talk.say(request_number=2, consumer_group_heartbeat=saying(2, topic_id, owned=(0,)))
+                talk.heard = now
+                await talk.say(request_number=3, consumer_group_heartbeat=saying(2, topic_id, owned=(0, 1), full=True))
+                answer = await talk.hear()
+                assert (answer.request_number, answer.consumer_group_heartbeat.member_epoch) == (3, 2)
+                await talk.say(request_number=4, consumer_group_heartbeat=saying(2, topic_id, owned=(0,)))
+                assert (await talk.hear()).consumer_group_heartbeat.member_epoch == 3
+
+    run(story)
+
+
+def joining(member_id: str) -> pb.ConsumerGroupHeartbeatRequest:
+    request = saying(0, b"", owned=(), full=True)
+    request.group_id, request.member_id = "g", member_id
+    return request
+
+
+def saying(
+    epoch: int, topic_id: bytes, *, owned: tuple[int, ...], full: bool = False
+) -> pb.ConsumerGroupHeartbeatRequest:
+    request = pb.ConsumerGroupHeartbeatRequest(member_epoch=epoch, topic_partitions=pb.ConsumerAssignment())
+    if owned:
+        request.topic_partitions.topic_partitions.add(topic_id=topic_id, partitions=owned)
+    if full:
+        request.rebalance_timeout_ms = 60_000
+        request.subscribed_topic_names.names.append("t")
+    return request
+
+
+def partitions_of(response: pb.SessionResponse) -> list[int]:
+    topics = response.consumer_group_heartbeat.assignment.topic_partitions
+    return [number for topic in topics for number in topic.partitions]
 
 
 def test_sessions_are_limited(tmp_path: Path, run: Run) -> None:

@@ -97,3 +97,13 @@ def test_polled_kip_848_members_get_there_by_heartbeats(tmp_path: Path, run: Run
             assert counted.until[moment]["Listen", ErrorCode.NONE] == 0, moment
 
     run(story)
+
+
+def test_where_no_session_is_to_be_had_members_poll(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with serving(tmp_path, max_sessions="0") as node:
+            counted = await tally(node, {"heartbeat.interval.ms": 300})
+        for moment in ("joined", "left"):
+            assert counted.until[moment]["Heartbeat", REBALANCE] >= MEMBERS - 1, moment
+
+    run(story)

@@ -71,6 +71,9 @@ class Placement:
             serving = reads & (self.tier == tier)
             self._serve(serving)
             note = self._improve(serving)
+            # A member that shed something may have room again for what found none in its tier; left to a lower tier,
+            # it would be moved back in the next round.
+            self._place(np.flatnonzero(self.owner == NOBODY))
             if note and self.knobs.prove and tier == int(self.tier[reads].max()):
                 notes.append(note)
         if (self.owner == NOBODY).any():

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assignors import fair_columns, registry
@@ -94,9 +94,17 @@ def test_the_budget_bounds_what_moves_of_its_own_accord(snapshot, budget):
     assert sum(after[tp] != who for tp, who in before.items()) <= budget
 
 
+SHEDS_AND_HAS_ROOM_AGAIN = Snapshot(
+    {"t": 2, "u": 1},
+    [Member("a", ("t", "u"), {"u": [0]}, 1), Member("b", ("t",)), Member("c", ("u",))],
+    options={"max.partitions.per.member": 2, "member.priority": {"b": -1}},
+)
+
+
 @pytest.mark.parametrize("word", WORDS)
 @quick
 @given(snapshot=groups())
+@example(snapshot=SHEDS_AND_HAS_ROOM_AGAIN)
 def test_it_hands_over_in_two_rounds(word, snapshot):
     first = decided(word, snapshot, withhold=True)
     if first.withheld:

@@ -68,8 +68,15 @@ def load_catalog(files: Files, data_dir: str) -> dict[str, CatalogEntry]:
     path = f"{data_dir}/{CATALOG}"
     try:
         whole = CatalogFile.model_validate_json(read_file(files, path))
-    except (OSError, ValidationError) as error:
-        raise DataDirectoryError(f"The topic catalog {path} cannot be read: {error}. Restore it from a copy.") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise DataDirectoryError(
+            f"The topic catalog {path} cannot be read: {where}: {first['msg']}. Restore it from a copy."
+        ) from None
+    except OSError as error:
+        why = error.strerror or error
+        raise DataDirectoryError(f"The topic catalog {path} cannot be read: {why}. Restore it from a copy.") from None
     if _checksum(whole.topics) != whole.checksum:
         raise DataDirectoryError(f"The topic catalog {path} fails its checksum. Restore it from a copy.")
     return {entry.name: entry for entry in whole.topics}

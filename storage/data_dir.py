@@ -12,6 +12,7 @@ from storage.errors import DataDirectoryError
 from storage.files import Files, Lock, LockHeld, read_file, replace_file
 
 META = "meta.properties"
+META_VERSION = "1"
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -92,16 +93,23 @@ def _identity(files: Files, path: str, node_id: int, random_bytes: Callable[[int
     try:
         if not files.exists(meta):
             made = Identity(format_id(random_bytes(16)), node_id)
-            text = f"version=1\ncluster.id={made.cluster_id}\nnode.id={made.node_id}\n"
+            text = f"version={META_VERSION}\ncluster.id={made.cluster_id}\nnode.id={made.node_id}\n"
             replace_file(files, meta, text.encode())
             return made
         lines = read_file(files, meta).decode().splitlines()
         found = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+        if missing := [key for key in ("version", "cluster.id", "node.id") if key not in found]:
+            raise ValueError(f"it has no line {missing[0]}=...")
         known = Identity(found["cluster.id"], int(found["node.id"]))
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise DataDirectoryError(
-            f"{meta} cannot be read ({error!r}); expected lines cluster.id=... and node.id=.... Restore it from a copy."
+            f"{meta} cannot be read: {error}. Expected lines version, cluster.id and node.id; restore it from a copy."
         ) from None
+    if found["version"] != META_VERSION:
+        raise DataDirectoryError(
+            f"{meta} has version {found['version']}, this program knows version {META_VERSION}. Nothing was changed. "
+            "Use the program that wrote it, or choose another directory."
+        )
     if known.node_id != node_id:
         raise DataDirectoryError(
             f"{meta} belongs to node {known.node_id}, this is node {node_id}. Start with "

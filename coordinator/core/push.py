@@ -184,9 +184,10 @@ def drop(listener: Listen, step: Step) -> None:
 
 def forget(group_id: str, request_id: RequestId, step: Step) -> None:
     """The stream that listened is gone."""
-    for listener in list(step.state.listeners.get(group_id, {}).values()):
-        if listener.request_id == request_id:
-            drop(listener, step)
+    listeners = step.state.listeners.get(group_id, {}).values()
+    listener = next((parked for parked in listeners if parked.request_id == request_id), None)
+    if listener is not None:
+        drop(listener, step)
 
 
 def unload(step: Step) -> None:

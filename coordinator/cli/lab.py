@@ -19,6 +19,7 @@ COLUMNS = [
     Column("GENERATION", "generation", style="cyan"),
     Column("CHAPTER", "chapter"),
     Column("REBALANCES", "rebalances"),
+    Column("STOPS", "stops"),
     Column("UNOWNED-PARTITION-S", "unowned_partition_s"),
     Column("LONGEST-STOP-S", "longest_stop_s"),
     Column("MOVED", "moved"),

@@ -20,9 +20,14 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a run cost. `moved` counts partitions that came to another worker than had them before."""
+    """What a run cost.
+
+    `stops` counts how often a partition was left without a worker, `moved` how often it came to another one than had it
+    before.
+    """
 
     rebalances: int
+    stops: int
     unowned_partition_s: float
     longest_stop_s: float
     moved: int
@@ -35,11 +40,12 @@ class Account:
 
     def __init__(self, partitions: list[TopicPartition]) -> None:
         self.books = {tp: Book() for tp in partitions}
+        self.stops = 0
         self.moved = 0
         self.duplicates = 0
 
     def begin(self, now_ms: int) -> None:
-        self.moved = self.duplicates = 0
+        self.stops = self.moved = self.duplicates = 0
         for book in self.books.values():
             book.unowned_ms = book.longest_ms = 0
             book.idle_since_ms = now_ms
@@ -59,6 +65,7 @@ class Account:
         book.holders.discard(worker)
         if not book.holders:
             book.idle_since_ms = now_ms
+            self.stops += 1
 
     def work(self, tp: TopicPartition, position: int, count: int) -> None:
         """Records `position` up to `position + count` were worked on."""
@@ -75,4 +82,6 @@ class Account:
         open_ms = {tp: now_ms - self.books[tp].idle_since_ms for tp in self.unowned}
         unowned_ms = sum(book.unowned_ms for book in self.books.values()) + sum(open_ms.values())
         longest_ms = max((max(book.longest_ms, open_ms.get(tp, 0)) for tp, book in self.books.items()), default=0)
-        return Costs(rebalances, unowned_ms / 1000, longest_ms / 1000, self.moved, self.duplicates, messages)
+        return Costs(
+            rebalances, self.stops, unowned_ms / 1000, longest_ms / 1000, self.moved, self.duplicates, messages
+        )

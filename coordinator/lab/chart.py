@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from coordinator.lab.compare import Result
 
-COLUMNS = 3
+ROWS, COLUMNS = 2, 4
 BAR, CHAPTERS = 0.7, ("#4878a8", "#d1605e", "#85b66f")
 """Height of a bar, and the colours of the course's chapters in order."""
 
@@ -21,6 +21,7 @@ class Panel(NamedTuple):
 
 PANELS = (
     Panel("rebalances", "rebalances"),
+    Panel("stops", "times that a partition stopped"),
     Panel("unowned_partition_s", "partition-seconds unowned"),
     Panel("longest_stop_s", "longest stop of a partition, s", stacked=False),
     Panel("moved", "partitions moved"),
@@ -42,11 +43,13 @@ def draw(results: Sequence[Result], path: Path) -> None:
         raise NoPlotting("charts need matplotlib; install it with: pip install 'muster[lab]'") from error
     # The same results give the same bytes.
     with matplotlib.rc_context({"svg.hashsalt": "muster", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(12, 0.8 + 0.5 * len(results) + 2.5), layout="constrained")
-        axes: Any = figure.subplots(len(PANELS) // COLUMNS, COLUMNS, sharey=True)
-        for axis, panel in zip(axes.flat, PANELS, strict=True):
+        figure = Figure(figsize=(14, 3.3 + 0.5 * len(results)), layout="constrained")
+        axes: Any = figure.subplots(ROWS, COLUMNS, sharey=True)
+        for axis, panel in zip(axes.flat, PANELS, strict=False):
             draw_panel(axis, panel, results)
-        figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(CHAPTERS))
+        spare = axes.flat[len(PANELS)]
+        spare.axis("off")
+        spare.legend(*axes.flat[0].get_legend_handles_labels(), loc="center")
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 

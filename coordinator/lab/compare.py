@@ -130,6 +130,7 @@ def limits() -> Limits:
 def summed(costs: list[Costs]) -> Costs:
     return Costs(
         rebalances=sum(c.rebalances for c in costs),
+        stops=sum(c.stops for c in costs),
         unowned_partition_s=sum(c.unowned_partition_s for c in costs),
         longest_stop_s=max(c.longest_stop_s for c in costs),
         moved=sum(c.moved for c in costs),

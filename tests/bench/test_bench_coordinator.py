@@ -1,0 +1,80 @@
+"""The benchmarks run, at a size that proves nothing about speed and everything about the reports."""
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.bench import crowd, growth, handover, heartbeat, loading, suite
+from coordinator.bench.processes import BenchFailed, server
+from coordinator.bench.rows import less_is_better
+from coordinator.cli.main import main
+
+
+def test_twice_the_cost_of_the_peer_is_half_as_good() -> None:
+    row = less_is_better("c", 10.0, "s", "peer", 5.0, 0.6)
+    assert (row.ratio, row.ok) == (0.5, False)
+    assert less_is_better("c", 10.0, "s", "peer", 5.0, 0.5).ok
+
+
+def test_loading_is_reported_against_a_plain_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "RECORDS", 1_000)
+    monkeypatch.setattr(loading, "KEYS", 500)
+    (row,) = loading.measure("loading", str(tmp_path / "data"))
+    assert row.value > 0
+    assert row.ratio == pytest.approx(row.peer_value / row.value, rel=0.1)
+
+
+def test_an_unknown_case_is_not_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "coordinator", "--only", "no such case"]) == 3
+    assert "no case of coordinator contains 'no such case'" in capsys.readouterr().err
+
+
+def test_a_server_that_does_not_start_is_named() -> None:
+    with pytest.raises(BenchFailed, match="import sys"), server(["-c", "import sys"]):
+        raise AssertionError("nothing answers here")
+
+
+def test_a_failed_benchmark_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(name: str, home: str) -> None:
+        raise BenchFailed("the peer is not there")
+
+    monkeypatch.setattr(suite, "CASES", {"c": fail})
+    assert main(["bench", "coordinator"]) == 1
+    assert capsys.readouterr().err.strip() == "error: the peer is not there"
+
+
+@pytest.mark.integration
+def test_heartbeats_are_measured_against_the_echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "MEMBERS", 4)
+    monkeypatch.setattr(heartbeat, "ROUNDS", 1)
+    monkeypatch.setattr(heartbeat, "WARM_UP_S", 0.1)
+    monkeypatch.setattr(heartbeat, "ROUND_S", 0.3)
+    (row,) = heartbeat.measure("heartbeats", str(tmp_path / "data"))
+    assert row.unit == "us CPU/RPC"
+    assert row.value > 0
+    assert row.peer_value > 0
+
+
+@pytest.mark.integration
+def test_pushed_and_polled_members_take_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "SIZES", (2,))
+    monkeypatch.setattr(handover, "ROUNDS", 1)
+    found = list(handover.measure("owned", str(tmp_path / "data")))
+    assert [row.case for row in found] == [
+        "owned: one joins, 2 members, pushed",
+        "owned: one leaves, 2 members, pushed",
+    ]
+
+
+@pytest.mark.integration
+def test_messages_of_a_group_grow_with_its_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "SMALL", 5)
+    monkeypatch.setattr(growth, "LARGE", 25)
+    monkeypatch.setattr(growth, "SHORTEST_SESSION_MS", 500)
+    monkeypatch.setattr(growth, "SETTINGS", growth.SETTINGS | {"group.min.session.timeout.ms": "500"})
+    monkeypatch.setattr(crowd, "HEARTBEAT_S", 0.1)
+    messages, size, *times = growth.measure("one group", str(tmp_path / "data"))
+    assert messages.ok
+    assert messages.value < 11
+    assert size.unit == "bytes/member"
+    assert len(times) == 2

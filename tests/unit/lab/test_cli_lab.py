@@ -1,0 +1,33 @@
+"""`muster lab compare` on the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coordinator.cli.main import main
+
+FEW = ["lab", "compare", "--members", "2", "--partitions", "4", "--joining", "1"]
+
+
+def test_chosen_generations_come_as_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FEW, "--only", "static", "--only", "eager", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(row["generation"], row["chapter"]) for row in found] == [("eager", "all"), ("static", "all")]
+    assert all(row["messages"] > 0 for row in found)
+
+
+def test_chapters_come_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FEW, "--only", "eager", "--chapters", "-o", "json"]) == 0
+    assert [row["chapter"] for row in json.loads(capsys.readouterr().out)] == ["rolling restart", "crash", "scale-out"]
+
+
+def test_an_unknown_generation_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FEW, "--only", "eagre"]) == 2
+    assert "'eagre' is no generation; known here: eager," in capsys.readouterr().err
+
+
+def test_a_chart_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert main([*FEW, "--only", "eager", "--chart", str(tmp_path / "chart.unknown")]) == 1
+    assert "cannot draw" in capsys.readouterr().err

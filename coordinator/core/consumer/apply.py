@@ -40,7 +40,7 @@ def keep(
         case GroupEpochStored():
             group.epoch, group.metadata_hash = record.epoch, record.metadata_hash
         case TargetEpochStored():
-            group.target_epoch, group.target_timestamp_ms = record.epoch, record.timestamp_ms
+            aim(group, record.epoch, record.timestamp_ms)
         case TargetStored():
             group.targets[record.member_id] = record.partitions
         case ConsumerMemberStored():
@@ -59,13 +59,14 @@ def forget(
 ) -> None:
     match record:
         case ConsumerMemberDeleted():
+            group.unsettled.discard(record.member_id)
             member = group.members.pop(record.member_id, None)
             if member is not None:
                 group.let_go(member.id, member.holds)
                 if member.instance_id is not None and group.static.get(member.instance_id) == member.id:
                     del group.static[member.instance_id]
         case TargetEpochDeleted():
-            group.target_epoch, group.target_timestamp_ms = FIRST_EPOCH, 0
+            aim(group, FIRST_EPOCH, 0)
         case TargetDeleted():
             group.targets.pop(record.member_id, None)
         case CurrentDeleted():
@@ -74,6 +75,12 @@ def forget(
             group.regexes.pop(record.regex, None)
         case _:
             assert_never(record)
+
+
+def aim(group: ConsumerGroup, epoch: int, timestamp_ms: int) -> None:
+    group.target_epoch, group.target_timestamp_ms = epoch, timestamp_ms
+    for member in group.members.values():
+        group.count(member)
 
 
 def introduce(group: ConsumerGroup, record: ConsumerMemberStored) -> None:
@@ -88,6 +95,7 @@ def introduce(group: ConsumerGroup, record: ConsumerMemberStored) -> None:
     member.classic = record.classic
     if record.instance_id is not None:
         group.static[record.instance_id] = record.member_id
+    group.count(member)
 
 
 def hand_over(group: ConsumerGroup, record: CurrentStored) -> None:
@@ -100,6 +108,7 @@ def hand_over(group: ConsumerGroup, record: CurrentStored) -> None:
     member.assigned, member.revoking = record.assigned, record.revoking
     group.hold(member.id, record.assigned)
     group.hold(member.id, record.revoking)
+    group.count(member)
 
 
 def clear(group: ConsumerGroup, member_id: str) -> None:
@@ -110,3 +119,4 @@ def clear(group: ConsumerGroup, member_id: str) -> None:
     member.epoch = member.previous_epoch = 0
     member.state = MemberState.STABLE
     member.assigned, member.revoking = {}, {}
+    group.count(member)

@@ -130,6 +130,8 @@ class ConsumerGroup:
     regexes: dict[str, RegexStored] = field(default_factory=dict)
     owners: dict[TopicId, dict[int, str]] = field(default_factory=dict)
     """topic -> partition -> the member that holds it, pending revocation included"""
+    unsettled: set[str] = field(default_factory=set)
+    """Members that do not have their target yet."""
     progress: Progress = field(default_factory=Progress, compare=False)
 
     @property
@@ -138,11 +140,17 @@ class ConsumerGroup:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
             return ConsumerGroupState.ASSIGNING
-        settled = all(
-            member.state is MemberState.STABLE and member.epoch in (self.target_epoch, AWAY)
-            for member in self.members.values()
-        )
-        return ConsumerGroupState.STABLE if settled else ConsumerGroupState.RECONCILING
+        return ConsumerGroupState.RECONCILING if self.unsettled else ConsumerGroupState.STABLE
+
+    def has_its_target(self, member: ConsumerMember) -> bool:
+        return member.state is MemberState.STABLE and member.epoch in (self.target_epoch, AWAY)
+
+    def count(self, member: ConsumerMember) -> None:
+        """Note whether the member has its target, so that the group's state needs no look at all of them."""
+        if self.has_its_target(member):
+            self.unsettled.discard(member.id)
+        else:
+            self.unsettled.add(member.id)
 
     def session_timer(self, member_id: str) -> TimerKey:
         return ("session", self.id, member_id)

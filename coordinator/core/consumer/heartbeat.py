@@ -76,7 +76,7 @@ def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> l
     live = replaced or group.members.get(request.member_id)
     record = as_told(live, request)
     if live is not None and replaced is None and live.stored(group.id) == record:
-        regex.want_resolved(group, step)
+        regex.want_resolved(group, record.topic_regex, step)
         return []
     before = None if live is None else dataclasses.replace(live)
     preferred = target.preferred_assignor(group, step)
@@ -92,7 +92,7 @@ def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> l
         triggers.append(history.by_member(Cause.ASSIGNOR_CHANGED, member, f"changed the group's assignor to {chosen}"))
     if before is not None and before.topic_regex != member.topic_regex:
         regex.forget_unused(group, before.topic_regex, step)
-    regex.want_resolved(group, step)
+    regex.want_resolved(group, record.topic_regex, step)
     return triggers
 
 

@@ -55,21 +55,21 @@ def matching(request: ResolveRegex) -> tuple[str, ...]:
     return tuple(topic for topic in sorted(request.topics) if pattern.fullmatch(topic))
 
 
-def want_resolved(group: ConsumerGroup, step: Step) -> None:
-    """Ask for all expressions of the group when one is new, topics were created since, or the answers are old."""
+def want_resolved(group: ConsumerGroup, regex: str | None, step: Step) -> None:
+    """A member that reads by pattern was heard: ask for all patterns of the group if its own is new, topics were
+    created since, or the answers are old."""
     progress = group.progress
-    used = {member.topic_regex for member in group.members.values() if member.topic_regex}
-    if not used or progress.resolving:
+    if not regex or progress.resolving:
         return
     refreshed_ms = progress.regex_refreshed_ms
     if refreshed_ms is not None and step.now_ms - refreshed_ms <= REFRESH_FLOOR_MS:
         return
-    if not any(is_due(group.regexes.get(regex), step) for regex in used):
+    if regex in group.regexes and not any(is_due(known, step) for known in group.regexes.values()):
         return
     progress.regex_refreshed_ms = step.now_ms
-    for regex in sorted(used):
-        progress.resolving.add(regex)
-        step.out.regexes.append(ResolveRegex(group.id, regex, candidates(step), step.state.topics_version))
+    for used in sorted({member.topic_regex for member in group.members.values() if member.topic_regex}):
+        progress.resolving.add(used)
+        step.out.regexes.append(ResolveRegex(group.id, used, candidates(step), step.state.topics_version))
 
 
 def candidates(step: Step) -> tuple[str, ...]:
@@ -77,8 +77,8 @@ def candidates(step: Step) -> tuple[str, ...]:
     return tuple(topic for topic in step.state.topic_ids if not topic.startswith(INTERNAL))
 
 
-def is_due(known: RegexStored | None, step: Step) -> bool:
-    if known is None or known.version < step.state.topics_version:
+def is_due(known: RegexStored, step: Step) -> bool:
+    if known.version < step.state.topics_version:
         return True
     return step.now_ms - known.timestamp_ms > step.limits.consumer_regex_refresh_ms
 

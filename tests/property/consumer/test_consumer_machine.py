@@ -143,6 +143,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         if group is None:
             return
         assert group.target_epoch <= group.epoch
+        assert group.unsettled == {member.id for member in group.members.values() if not group.has_its_target(member)}
         assert all(member.epoch == AWAY or 0 <= member.epoch <= group.target_epoch for member in group.members.values())
 
     @invariant()

@@ -418,7 +418,7 @@ class Stage(ConsumerStage):
         assert hard_state(self.replayed()) == hard_state(self.shard)
 
 
-def hard_state(shard: Shard) -> object:
+def hard_state(shard: Shard) -> tuple[object, object, object, object]:
     """What must survive: groups of both kinds, offsets, ledger."""
     groups = {group.id: (group.stored, dict(group.offsets)) for group in shard.groups.values()}
     offsets = {group_id: dict(kept) for group_id, kept in shard.state.offsets.items() if kept}

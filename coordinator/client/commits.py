@@ -5,14 +5,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from coordinator.client.config import ConsumerConfig
-from coordinator.client.errors import ClientError, CommitFailed, IllegalState, Refused
+from coordinator.client.errors import ClientError, CommitFailed, IllegalState, Refused, refusal
 from coordinator.client.fetcher import Fetcher
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("muster.client")
 
-STALE_MEMBER_EPOCH = 113
+UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH = 25, 113
+NOT_A_MEMBER = "this consumer is not a member right now; poll, and commit what it owns then"
 EPOCH_CHECK_S, EPOCH_CHECKS = 0.02, 150
 """How often, and how many times, to look whether a heartbeat has brought the epoch that a commit was missing."""
 
@@ -56,6 +57,9 @@ class Commits:
         async with self._lock:
             while True:
                 identity = self._identity()
+                if identity is not None and identity.generation < 0:
+                    # The group would take it for the commit of a simple consumer, if nobody else is a member.
+                    raise refusal(UNKNOWN_MEMBER_ID, "UNKNOWN_MEMBER_ID", NOT_A_MEMBER, identity.group_id)
                 try:
                     await self._calls.commit(offsets, identity, timeout_ms)
                     break

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.client.commits import STALE_MEMBER_EPOCH, Commits
 from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.errors import Refused, refusal
+from coordinator.client.errors import CommitFailed, Refused, refusal
 from coordinator.client.fetcher import Fetcher
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.transport import Transport
@@ -68,3 +68,10 @@ def test_a_stale_commit_of_a_member_that_is_out_fails() -> None:
     with pytest.raises(Refused, match="the epoch has moved on"):
         asyncio.run(commit(group, member))
     assert group.tried == [4]
+
+
+def test_who_is_no_member_commits_nothing() -> None:
+    group = Group(epoch=5)
+    with pytest.raises(CommitFailed, match="UNKNOWN_MEMBER_ID: g: this consumer is not a member right now"):
+        asyncio.run(commit(group, Member(-1, learns=None)))
+    assert group.tried == []

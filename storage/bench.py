@@ -140,15 +140,16 @@ def _appends(home: str, data: bytes, count: int) -> float:
 
 
 def _commit(name: str, home: str, rounds: int) -> Iterator[Case]:
-    data = sample_batch(1 << 10)
-    alone, together = [], []
     broker = Broker(f"{home}/data", LogSettings())
     broker.create_topic("bench", 1)
-    for _ in range(3 * rounds):
-        alone.append(asyncio.run(_callers(broker, data, 1, 40)))
-        together.append(asyncio.run(_callers(broker, data, 32, 40)))
+    for label, size in (("one record", 100), ("1 KB", 1 << 10)):
+        data = sample_batch(size)
+        alone, together = [], []
+        for _ in range(3 * rounds):
+            alone.append(asyncio.run(_callers(broker, data, 1, 40)))
+            together.append(asyncio.run(_callers(broker, data, 32, 40)))
+        yield _rate_case(f"{name}, {label} each", together, "one caller", alone, "appends/s", 20.0)
     broker.close()
-    yield _rate_case(name, together, "one caller", alone, "appends/s", 20.0)
 
 
 async def _callers(broker: Broker, data: bytes, callers: int, appends: int) -> float:

@@ -72,6 +72,7 @@ class Log:
         )
         self._short_way = ShortWay(self)
         self.most_entries = min(settings.segment_index_bytes // 8, settings.segment_index_bytes // 12 - 1)
+        self._flush_messages = settings.flush_messages
         self._tells_at_once = settings.flush_messages != 1
         self._told_high_watermark: int | None = None
         self.doomed: list[tuple[int, str]] = []
@@ -100,7 +101,7 @@ class Log:
     @property
     def waits_for_flush(self) -> bool:
         """Whether an append must not be acknowledged before the next flush."""
-        return self.end_offset - self.durable_offset >= self.settings.flush_messages
+        return self.end_offset - self.durable_offset >= self._flush_messages
 
     @property
     def high_watermark(self) -> int:

@@ -93,7 +93,13 @@ class ClassicCalls:
             address=await self._calls.coordinator(),
             timeout_ms=min(self._transport.config.request_timeout_ms, self._settings.session_timeout_ms),
         )
-        return ev.HeartbeatAnswered(action.token, code_of(answer.error_code), answer.error_message)
+        return ev.HeartbeatAnswered(
+            action.token,
+            code_of(answer.error_code),
+            answer.error_message,
+            cause_of(answer.cause),
+            answer.cause_detail,
+        )
 
 
 def join_request(settings: MemberSettings, action: act.SendJoin) -> pb.JoinGroupRequest:

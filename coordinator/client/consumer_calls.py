@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 
-from coordinator.client.classic_calls import LEAVE_PATIENCE_MS, code_of
+from coordinator.client.classic_calls import LEAVE_PATIENCE_MS, cause_of, code_of
 from coordinator.client.errors import ClientError
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.methods import CONSUMER_GROUP_HEARTBEAT
@@ -92,6 +92,8 @@ class ConsumerCalls:
             answer.member_epoch,
             answer.heartbeat_interval_ms,
             assignment,
+            cause_of(answer.cause),
+            answer.cause_detail,
         )
 
     def _read(self, topics: Iterable[pb.ConsumerTopicPartitions]) -> Partitions:

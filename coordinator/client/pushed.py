@@ -5,12 +5,13 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from coordinator.client.classic_calls import code_of
+from coordinator.client.classic_calls import cause_of, code_of
 from coordinator.client.consumer_calls import ConsumerCalls
 from coordinator.client.errors import Unreachable
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.session import MemberSession
 from coordinator.client.transport import Transport
+from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
@@ -79,7 +80,9 @@ class Pushed:
             return self._consumer.answered(action.token, answer.consumer_group_heartbeat)
         answer = await self._session.ask(pb.SessionRequest(heartbeat=self._alive(action.generation)), self._timeout_ms)
         said = answer.heartbeat
-        return ev.HeartbeatAnswered(action.token, code_of(said.error_code), said.error_message)
+        return ev.HeartbeatAnswered(
+            action.token, code_of(said.error_code), said.error_message, cause_of(said.cause), said.cause_detail
+        )
 
     async def close(self) -> None:
         if self._saying is not None:
@@ -116,7 +119,8 @@ class Pushed:
                 self._send(ev.ConsumerPushed(self._consumer.answered(0, response.consumer_group_heartbeat)))
             case "rebalance":
                 word = response.rebalance
-                self._tell(code_of(word.error_code), word.error_message, word.generation_id)
+                code = code_of(word.error_code)
+                self._tell(code, word.error_message, word.generation_id, cause_of(word.cause), word.cause_detail)
             case "fenced":
                 lost = response.fenced
                 self._tell(code_of(lost.error_code), lost.error_message, lost.generation_id)
@@ -125,8 +129,10 @@ class Pushed:
             case other:
                 log.debug("the session of %r brought %s, which this client does not know", self._settings, other)
 
-    def _tell(self, code: ErrorCode, message: str, generation: int) -> None:
+    def _tell(
+        self, code: ErrorCode, message: str, generation: int, cause: Cause = Cause.UNSPECIFIED, detail: str = ""
+    ) -> None:
         if isinstance(self._machine, ConsumerMember):
             self._send(ev.ConsumerPushed(ev.ConsumerHeartbeatAnswered(0, code, message)))
         else:
-            self._send(ev.Pushed(code, message, generation))
+            self._send(ev.Pushed(code, message, generation, cause, detail))

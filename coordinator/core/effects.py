@@ -49,8 +49,12 @@ class SyncReply:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
+    """With REBALANCE_IN_PROGRESS: why, so that whoever has to let go can be told."""
+
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
+    cause: Cause = Cause.UNSPECIFIED
+    cause_detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,9 @@ class ConsumerHeartbeatReply:
     heartbeat_interval_ms: int = 0
     assignment: Shares | None = None
     names: Mapping[TopicId, str] = field(default_factory=dict)
+    cause: Cause = Cause.UNSPECIFIED
+    """With an assignment: why the group was assigned anew."""
+    cause_detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,8 @@ class PushReply:
     consumer: ConsumerHeartbeatReply | None = None
     crossed: bool = False
     """The heartbeat was left aside: what it did not know yet is on its way, and will be acknowledged by another."""
+    cause: Cause = Cause.UNSPECIFIED
+    cause_detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,10 @@ class Ledger:
     def next_number(self) -> int:
         return max(self.entries, default=0) + 1
 
+    @property
+    def newest(self) -> RebalanceEntry | None:
+        return self.entries[max(self.entries)] if self.entries else None
+
     def surplus(self, limit: int) -> list[int]:
         """The oldest entries beyond `limit`."""
         return sorted(self.entries)[: max(0, len(self.entries) - limit)]

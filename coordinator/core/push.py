@@ -159,7 +159,9 @@ def news(listener: Listen, reply: object) -> PushReply | None:
             moved = reply.member_epoch != listener.generation or reply.assignment is not None
             return PushReply(reply.code, reply.message, reply) if reply.code or moved else None
         case HeartbeatReply():
-            return PushReply(reply.code, reply.message) if reply.code else None
+            if not reply.code:
+                return None
+            return PushReply(reply.code, reply.message, cause=reply.cause, cause_detail=reply.cause_detail)
         case _:
             raise AssertionError(f"a heartbeat was answered by {type(reply).__name__}")
 

@@ -30,7 +30,7 @@ def sync_answered(token: int, reply: effects.SyncReply) -> ev.SyncAnswered:
 
 
 def heartbeat_answered(token: int, reply: effects.HeartbeatReply) -> ev.HeartbeatAnswered:
-    return ev.HeartbeatAnswered(token, reply.code, reply.message)
+    return ev.HeartbeatAnswered(token, reply.code, reply.message, reply.cause, reply.cause_detail)
 
 
 def consumer_answered(token: int, reply: effects.ConsumerHeartbeatReply) -> ev.ConsumerHeartbeatAnswered:

@@ -310,7 +310,7 @@ class ToldWorker(PlanningWorker):
 
         def told(reply: Reply) -> None:
             if isinstance(reply, effects.PushReply) and reply.code:
-                self.tell(ev.Pushed(reply.code, reply.message, generation))
+                self.tell(ev.Pushed(reply.code, reply.message, generation, reply.cause, reply.cause_detail))
 
         listen = events.Listen(0, self._group, machine.member_id, self._instance, generation)
         self._node.call(self._connection, listen, told)

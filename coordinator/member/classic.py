@@ -99,7 +99,7 @@ class ClassicMember:
             case ev.CommitRefused() | ev.Pushed():
                 # While a join is parked its answer is the newer word: the group may have moved on with this member.
                 if event.generation == self.generation and RequestKind.JOIN not in self._requests:
-                    self._hear(event.code, event.message)
+                    self._hear(event)
             case ev.TopicsChanged():
                 self._watch.heard(event.partition_counts)
                 self._look_for_changes()
@@ -342,14 +342,18 @@ class ClassicMember:
         if answer.code is ErrorCode.NONE:
             self._link.well()
         else:
-            self._hear(answer.code, answer.message)
+            self._hear(answer)
 
-    def _hear(self, code: ErrorCode, message: str) -> None:
+    def _hear(self, word: ev.HeartbeatAnswered | ev.Pushed | ev.CommitRefused) -> None:
         """What a refusal says about the membership."""
+        code, message = word.code, word.message
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             # Only a member that believes it is stable has not heard of this rebalance yet.
             if self.state is State.STABLE:
-                self._rejoin("group is already rebalancing", Cause.UNSPECIFIED, detail=message)
+                cause, detail = (
+                    (Cause.UNSPECIFIED, "") if isinstance(word, ev.CommitRefused) else (word.cause, word.cause_detail)
+                )
+                self._rejoin("group is already rebalancing", cause, detail=detail or message)
         elif code in LOOK_AGAIN:
             self._coordinator_lost()
         elif code in FORGOTTEN:

@@ -191,7 +191,8 @@ class ConsumerMember:
             self._become(State.STABLE)
         if answer.assignment is not None:
             self._target = frozenset(answer.assignment)
-        self._cause_detail = f"the coordinator's assignment at epoch {answer.epoch}"
+        self._cause = answer.cause
+        self._cause_detail = answer.cause_detail or f"the coordinator's assignment at epoch {answer.epoch}"
         self._reconcile()
         self._speak_up()
 
@@ -199,7 +200,6 @@ class ConsumerMember:
         """Let go of what is not ours any more, then take what is new; during callbacks only the latest word counts."""
         if self.state is not State.STABLE or self._target is None:
             return
-        self._cause = Cause.UNSPECIFIED
         if gone := self.owned - self._target:
             self._become(State.ADOPTING)
             self._tell(act.Revoke, gone)

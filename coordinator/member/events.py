@@ -51,6 +51,8 @@ class HeartbeatAnswered:
     token: int
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
+    cause: Cause = Cause.UNSPECIFIED
+    cause_detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class ConsumerHeartbeatAnswered:
     epoch: int = -1
     heartbeat_interval_ms: int = 0
     assignment: Partitions | None = None
+    cause: Cause = Cause.UNSPECIFIED
+    cause_detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class Pushed:
     code: ErrorCode
     message: str
     generation: int
+    cause: Cause = Cause.UNSPECIFIED
+    cause_detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,12 @@ def sync_group(reply: effects.SyncReply) -> pb.SyncGroupResponse:
 def heartbeat(reply: effects.HeartbeatReply) -> pb.HeartbeatResponse:
     if reply.code is ErrorCode.NONE:
         return pb.HeartbeatResponse()
-    return pb.HeartbeatResponse(error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message))
+    return pb.HeartbeatResponse(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        cause=cast(ledger_pb2.RebalanceCause, reply.cause),
+        cause_detail=reply.cause_detail,
+    )
 
 
 def leave_group(reply: effects.LeaveReply) -> pb.LeaveGroupResponse:

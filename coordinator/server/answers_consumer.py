@@ -1,11 +1,13 @@
 """Replies about KIP-848 groups to protobuf responses. Pure."""
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from coordinator.core import effects
 from coordinator.core.consumer.records import TopicId
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.rpc.v1 import ledger_pb2
 from coordinator.server.answers import error_code, sentence
 
 SPEAKS_CLASSIC = 0
@@ -22,6 +24,8 @@ def heartbeat(reply: effects.ConsumerHeartbeatReply) -> pb.ConsumerGroupHeartbea
         member_epoch=reply.member_epoch,
         heartbeat_interval_ms=reply.heartbeat_interval_ms,
         assignment=None if reply.assignment is None else assignment(reply.assignment, reply.names),
+        cause=cast(ledger_pb2.RebalanceCause, reply.cause),
+        cause_detail=reply.cause_detail,
     )
 
 

@@ -6,10 +6,12 @@ shard, and what it brings is pushed. What waits to be written is never more than
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
 from coordinator.core import effects, events
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.rpc.v1 import ledger_pb2
 from coordinator.runtime.router import partition_for
 from coordinator.server import answers, answers_consumer, translate, translate_consumer
 from coordinator.server.dispatch import Call, Overloaded, Refusal
@@ -248,7 +250,13 @@ def told(generation: int, word: effects.PushReply) -> pb.SessionResponse:
     code, sentence = answers.error_code(word.code), answers.sentence(word.code, word.message)
     if word.code is ErrorCode.REBALANCE_IN_PROGRESS:
         return pb.SessionResponse(
-            rebalance=pb.SessionRebalance(generation_id=generation, error_code=code, error_message=sentence)
+            rebalance=pb.SessionRebalance(
+                generation_id=generation,
+                error_code=code,
+                error_message=sentence,
+                cause=cast(ledger_pb2.RebalanceCause, word.cause),
+                cause_detail=word.cause_detail,
+            )
         )
     return pb.SessionResponse(
         fenced=pb.SessionFenced(generation_id=generation, error_code=code, error_message=sentence)

@@ -14,7 +14,6 @@ from coordinator.core.state import ShardState, Step
 from coordinator.core.types import Cause, GroupState, TimerKey
 from coordinator.errors import CoordinatorError, ErrorCode
 
-REBALANCING = HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS.meaning)
 ALIVE = HeartbeatReply()
 
 Renewal: TypeAlias = tuple[TimerKey, int]
@@ -33,13 +32,21 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
 
         case GroupState.PREPARING_REBALANCE:
             renew_session(group, member, step)
-            step.reply(request.request_id, REBALANCING)
+            step.reply(request.request_id, called_back(group))
 
         case GroupState.EMPTY | GroupState.DEAD:
             raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
 
         case _:
             assert_never(group.state)
+
+
+def called_back(group: ClassicGroup) -> HeartbeatReply:
+    """The group rebalances: join again, and this is why."""
+    code, trigger = ErrorCode.REBALANCE_IN_PROGRESS, group.rebalance.trigger if group.rebalance else None
+    if trigger is None:
+        return HeartbeatReply(code, code.meaning)
+    return HeartbeatReply(code, code.meaning, trigger.cause, trigger.detail)
 
 
 def steady(group: ClassicGroup, member_id: str, generation: int, state: ShardState, now_ms: int) -> Renewal | None:

@@ -67,7 +67,7 @@ def stay(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
     reconcile(group, member, request.owned, step)
     renew_session(group, member, step)
     tell_all = joining or request.full or shares(member.assigned) != had
-    step.reply(request.request_id, answer(member, tell_all, step))
+    step.reply(request.request_id, answer(group, member, tell_all, step))
 
 
 def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> list[Trigger]:
@@ -155,13 +155,17 @@ def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> N
     step.arm(group.session_timer(member.id), step.limits.consumer_session_timeout_ms)
 
 
-def answer(member: ConsumerMember, tell_all: bool, step: Step) -> ConsumerHeartbeatReply:
+def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: Step) -> ConsumerHeartbeatReply:
     assignment = shares(member.assigned) if tell_all else None
     names = step.state.topic_names
+    ledger = step.state.ledgers.get(group.id)
+    entry = ledger.newest if tell_all and ledger else None
     return ConsumerHeartbeatReply(
         member_id=member.id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=step.limits.consumer_heartbeat_interval_ms,
         assignment=assignment,
         names={topic: names[topic] for topic in assignment or () if topic in names},
+        cause=entry.cause if entry else Cause.UNSPECIFIED,
+        cause_detail=entry.detail if entry else "",
     )

@@ -191,8 +191,10 @@ def test_what_the_coordinator_says_about_a_rebalance_reaches_the_callback() -> N
     story = Story().stable(0)
     story.wait(3_000)
     beat = story.the(act.SendHeartbeat)
-    story.on(ev.HeartbeatAnswered(beat.token, ErrorCode.REBALANCE_IN_PROGRESS, "b joined"))
-    assert story.the(act.Revoke).detail == "b joined"
+    why = (Cause.MEMBER_JOINED, "member b joined")
+    story.on(ev.HeartbeatAnswered(beat.token, ErrorCode.REBALANCE_IN_PROGRESS, "join again", *why))
+    revoke = story.the(act.Revoke)
+    assert (revoke.cause, revoke.detail) == why
 
 
 def test_an_eager_sticky_member_still_says_what_it_had() -> None:

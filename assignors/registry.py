@@ -49,11 +49,12 @@ _ALIASES = {
 class UnknownAssignor(AssignorError):
     """A word that names no assignor; lists what is known here and the nearest match."""
 
-    def __init__(self, word: str, reason: str = "") -> None:
+    def __init__(self, word: str, reason: str = "is not known", remedy: str = "") -> None:
         names = known()
-        near = difflib.get_close_matches(word.lower(), names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        super().__init__(word, f"{reason or 'is not known'}; known here: {', '.join(names)}{hint}")
+        if near := difflib.get_close_matches(word.lower(), names, n=1):
+            remedy = f"did you mean {near[0]!r}?"
+        remedy = remedy or "name one of these, install its plugin, or name a class as package.module:Class"
+        super().__init__(word, f"{reason}; known here: {', '.join(names)}; {remedy}")
 
 
 def known() -> list[str]:
@@ -108,18 +109,21 @@ def _load(word: str, target: str) -> Assignor:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # The module is foreign code; whatever it raises is its author's to read.
-        raise UnknownAssignor(word, f"cannot be imported ({type(error).__name__}: {error})") from error
+        remedy = "install its package, or set PYTHONPATH to the directory that holds it"
+        raise UnknownAssignor(word, f"cannot be imported ({type(error).__name__}: {error})", remedy) from error
     found = module
     for part in class_name.split("."):
         found = getattr(found, part, None)  # type: ignore[assignment]
     if found is None:
-        raise UnknownAssignor(word, f"names no class: {module_name!r} has no {class_name!r}")
+        raise UnknownAssignor(word, f"names no class: {module_name!r} has no {class_name!r}", "check its spelling")
     try:
         assignor = found() if isinstance(found, type) else found
     except Exception as error:
         raise AssignorError(word, f"cannot be created without arguments ({error})") from error
     if not isinstance(assignor, Assignor) or not isinstance(assignor.protocol, RebalanceProtocol):
-        raise AssignorError(
-            word, f"{target!r} is no assignor: it needs a name, a protocol (RebalanceProtocol) and assign(snapshot)"
+        raise UnknownAssignor(
+            word,
+            f"{target!r} is no assignor: it needs a name, a protocol (RebalanceProtocol) and assign(snapshot)",
+            "add what it lacks, or name one of these",
         )
     return assignor

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, Literal, NamedTuple, NewType, Self, get_args, get_origin
+from typing import Any, Literal, NamedTuple, NewType, Self
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from assignors.registry import resolve_all
 from storage.config import LogSettings
+from storage.wording import expected as in_words
 
 MAX_INT = 2**31 - 1
 DAY_MS = 86_400_000
@@ -520,17 +521,10 @@ def explain(fault: Any, given: Mapping[str, Given], known: Mapping[str, FieldInf
 
 def expected(field: FieldInfo) -> str:
     """What the field allows, in words."""
-    if get_origin(field.annotation) is Literal:
-        return "one of " + ", ".join(str(choice) for choice in get_args(field.annotation))
     if field.annotation is AssignorNames:
         return "names of assignors, separated by commas"
     if field.annotation is str:
         return "HOST:PORT" if field.default else "HOST:PORT or nothing"
     if field.annotation is Path:
         return "a directory"
-    noun = "a whole number" if field.annotation is int else "a number"
-    low = next((bound.ge for bound in field.metadata if hasattr(bound, "ge")), None)
-    high = next((bound.le for bound in field.metadata if hasattr(bound, "le")), None)
-    if low is not None and high is not None:
-        return f"{noun} from {low} to {high}"
-    return noun if low is None else f"{noun}, at least {low}"
+    return in_words(field)

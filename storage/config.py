@@ -5,11 +5,13 @@ reference page are generated from these fields.
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from storage.errors import InvalidConfig
+from storage.wording import expected
 
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
@@ -218,7 +220,7 @@ class LogSettings(BaseModel):
         try:
             return cls.model_validate(dict(properties))
         except ValidationError as error:
-            raise InvalidConfig(sentence(error)) from None
+            raise InvalidConfig(sentence(error, cls)) from None
 
     def for_topic(self, configs: Mapping[str, str]) -> "TopicSettings":
         """The topic's settings: its own where given, else the node's. InvalidConfig names each bad entry."""
@@ -228,7 +230,7 @@ class LogSettings(BaseModel):
         try:
             return TopicSettings.model_validate(values | dict(configs))
         except ValidationError as error:
-            raise InvalidConfig(sentence(error)) from None
+            raise InvalidConfig(sentence(error, TopicSettings)) from None
 
 
 class TopicSettings(BaseModel):
@@ -370,13 +372,16 @@ _FROM_NODE = {
 }
 
 
-def sentence(error: ValidationError) -> str:
+def sentence(error: ValidationError, model: type[BaseModel]) -> str:
     """What is wrong with each setting, as one sentence each."""
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
     parts = []
     for fault in error.errors():
         name = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
-            parts.append(f"'{name}' is no setting of a log. Check its spelling.")
+            near = get_close_matches(name, fields, n=1, cutoff=0.6)
+            remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(fields))}."
+            parts.append(f"'{name}' is no setting of a log; {remedy}")
         else:
-            parts.append(f"'{name}' is {fault['input']!r}: {fault['msg']}.")
+            parts.append(f"'{name}' is {fault['input']!r}; expected {expected(fields[name])}.")
     return " ".join(parts)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from coordinator.client.errors import ConfigError
+from storage.wording import expected
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
 INT_MAX = 2**31 - 1
@@ -243,19 +244,27 @@ def load(model: type[Model], properties: Mapping[str, Any] | None, keywords: Map
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise ConfigError(explained(error)) from None
+        raise ConfigError(explained(error, model)) from None
 
 
 def unknown(name: str, known: Mapping[str, str], kind: str) -> str:
     near = difflib.get_close_matches(dotted(name), known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known))}"
-    return f"{name!r} is not a property of a {kind}; {hint}"
+    article = "an" if kind[0] in "aeiou" else "a"
+    return f"{name!r} is not a property of {article} {kind}; {hint}"
 
 
-def explained(error: ValidationError) -> str:
+def explained(error: ValidationError, model: type[ClientConfig]) -> str:
+    """What is wrong with each property, what was expected; what concerns several properties names them itself."""
+    fields = {dotted(name): field for name, field in model.model_fields.items()}
     told = []
     for problem in error.errors(include_url=False):
-        where = ".".join(str(part) for part in problem["loc"])
         what = problem["msg"].removeprefix("Value error, ")
-        told.append(f"{where}={problem['input']!r}: {what}" if where else what)
+        if not problem["loc"]:
+            told.append(what)
+            continue
+        name = str(problem["loc"][0])
+        # Our validators have words of their own; pydantic's are about Python.
+        wanted = what if problem["type"] == "value_error" else f"expected {expected(fields[name])}"
+        told.append(f"{name}={problem['input']!r}: {wanted}")
     return "; ".join(told)

@@ -74,6 +74,7 @@ class MemberDriver:
         self.failure: Exception | None = None
         self.trouble: Exception | None = None
         """To be raised once; the member goes on trying."""
+        self._transport = transport
         self._calls = calls
         self._config = config
         self._wake_owner = wake
@@ -247,7 +248,7 @@ class MemberDriver:
         """Keep trying; but whoever waits for the very first contact is told after default.api.timeout.ms."""
         if self._silent_since_ms is None:
             self._silent_since_ms = now_ms()
-            log.warning("%s; trying again", error)
+            self._transport.announce(error)
         waited_ms = now_ms() - self._silent_since_ms
         if not self.machine.member_id and waited_ms >= self._config.default_api_timeout_ms:
             self._silent_since_ms = now_ms()

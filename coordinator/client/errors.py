@@ -22,16 +22,26 @@ class IllegalState(ClientError, RuntimeError):
 
 
 class Unreachable(ClientError, ConnectionError):
-    """No answer from a node for longer than the caller is ready to wait."""
+    """No answer from a node for longer than the caller is ready to wait.
 
-    def __init__(self, address: str, waited_ms: int, doing: str, detail: str = "") -> None:
-        because = f" ({detail})" if detail else ""
-        super().__init__(
-            f"{doing}: no answer from {address} for {waited_ms} ms{because}; "
-            "is a node running there (muster serve), and is bootstrap.servers right?"
-        )
+    `what` says it more precisely where more is known: the node cannot be reached, or the connection broke.
+    """
+
+    def __init__(self, address: str, waited_ms: int, doing: str, detail: str = "", what: str = "") -> None:
         self.address = address
         self.waited_ms = waited_ms
+        self.doing = doing
+        self.detail = detail
+        silence = f" for {waited_ms} ms" if waited_ms > 0 else ""
+        self.brief = f"{doing}: {what or f'no answer from {address}{silence}'}"
+        """What happened, without detail and remedy: for a notice that somebody tries again."""
+        because = f" ({detail})" if detail else ""
+        remedy = "is a node running there (muster serve), and is bootstrap.servers right?"
+        super().__init__(f"{self.brief}{because}; {remedy}")
+
+    def after(self, waited_ms: int) -> "Unreachable":
+        """The same, for attempts that took so long together."""
+        return Unreachable(self.address, waited_ms, self.doing, self.detail)
 
 
 class TransportRefused(ClientError):
@@ -141,10 +151,13 @@ BY_CODE: Mapping[int, type[Refused]] = {
 
 
 def refusal(code: int, name: str, message: str, about: str = "") -> Refused:
-    """The typed error for a Kafka code; `about` names the thing that was refused.
+    """The typed error for a Kafka code; `about` names the thing that was refused, once.
 
     >>> str(refusal(36, "TOPIC_ALREADY_EXISTS", "choose another name", "orders"))
     'TOPIC_ALREADY_EXISTS: orders: choose another name'
+    >>> str(refusal(36, "TOPIC_ALREADY_EXISTS", "topic 'orders' exists already", "orders"))
+    "TOPIC_ALREADY_EXISTS: topic 'orders' exists already"
     """
-    told = ": ".join(part for part in (about, message) if part)
+    named = not about or f"'{about}'" in message or message.startswith(f"{about}:")
+    told = message if named and message else ": ".join(part for part in (about, message) if part)
     return BY_CODE.get(code, Refused)(code, name.removeprefix("ERROR_CODE_"), told)

@@ -163,7 +163,7 @@ class Fetcher:
             try:
                 answer = await self._fetch(wanted)
             except Unreachable as error:
-                log.debug("%s", error)
+                self._transport.announce(error)
                 await asyncio.sleep(backoff.next_ms() / 1000)
                 continue
             except TransportRefused as error:

@@ -1,12 +1,11 @@
 """The calls about one group's offsets, sent to its coordinator, which is looked up again when it moved."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple, TypeVar
 
-from coordinator.client.errors import Refused, Unreachable, refusal
+from coordinator.client.errors import ConfigError, Refused, Unreachable, refusal
 from coordinator.client.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
-from coordinator.client.transport import Transport, now_ms
+from coordinator.client.transport import Patience, Transport
 from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from coordinator.member.subscription import by_topic
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -17,12 +16,23 @@ LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE = 14, 15, 16, 88
 TRY_AGAIN = frozenset({LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE})
 NO_OFFSET = -1
 REMEMBERED_REBALANCES = 50
+MAX_GROUP_ID_CHARS = 4_096
+"""What a node accepts as a name."""
 
 
 def check(code: int, message: str, about: str = "") -> None:
     """Raise the typed refusal of a group code."""
     if code:
         raise refusal(code, errors_pb2.ErrorCode.Name(errors_pb2.ErrorCode.ValueType(code)), message, about)
+
+
+def check_group_id(group_id: str) -> None:
+    """Raise ConfigError for what no node would take, before it is asked, with enough of it to know it again."""
+    if len(group_id) > MAX_GROUP_ID_CHARS:
+        raise ConfigError(
+            f"the group id {group_id[:20] + '...'!r} has {len(group_id):,} characters; expected at most "
+            f"{MAX_GROUP_ID_CHARS:,}; choose a shorter one"
+        )
 
 
 class GroupPosition(NamedTuple):
@@ -43,6 +53,8 @@ class GroupCalls:
     """Finds the coordinator of one group and talks to it."""
 
     def __init__(self, transport: Transport, group_id: str) -> None:
+        """Raises ConfigError when the id is too long."""
+        check_group_id(group_id)
         self.group_id = group_id
         self._transport = transport
         self._address: str | None = None
@@ -62,9 +74,7 @@ class GroupCalls:
 
     async def patiently(self, attempt: Callable[[str], Awaitable[T]], timeout_ms: int | None = None) -> T:
         """Repeat `attempt(address)` with back-off while the coordinator moves, loads or cannot be reached."""
-        started_ms = now_ms()
-        deadline_ms = started_ms + (timeout_ms or self._transport.config.default_api_timeout_ms)
-        backoff = self._transport.backoff()
+        patience = Patience(self._transport, timeout_ms)
         while True:
             try:
                 return await attempt(await self.coordinator())
@@ -73,10 +83,10 @@ class GroupCalls:
                     raise
                 if not (isinstance(error, Refused) and error.code in {LOADING, UNSTABLE}):
                     self.forget_coordinator()
-                wait_ms = backoff.next_ms()
-                if now_ms() + wait_ms >= deadline_ms:
+                if not await patience.another_try(error):
+                    if isinstance(error, Unreachable):
+                        raise error.after(patience.waited_ms) from error
                     raise
-                await asyncio.sleep(wait_ms / 1000)
 
     async def commit(
         self,

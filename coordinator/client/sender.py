@@ -94,7 +94,7 @@ class Sender:
                 left, reason = await self._attempt(left, encoded)
                 overdue = [b for b in left if steady_ms() - b.created_ms >= self._config.delivery_timeout_ms]
                 for batch in overdue:
-                    self._settle(batch, reason or ClientError("delivery.timeout.ms passed"))
+                    self._settle(batch, self._overdue(batch, reason))
                 left = [batch for batch in left if batch not in overdue]
                 if left:
                     await asyncio.sleep(backoff.next_ms() / 1000)
@@ -104,6 +104,12 @@ class Sender:
             raise
         finally:
             self._busy.difference_update(batch.tp for batch in batches)
+
+    def _overdue(self, batch: PendingBatch, reason: Exception | None) -> Exception:
+        """Why a batch is given up: what the last attempt met, and for how long."""
+        if isinstance(reason, Unreachable):
+            return reason.after(steady_ms() - batch.created_ms)
+        return reason or ClientError("delivery.timeout.ms passed")
 
     def _encoded(self, batch: PendingBatch) -> bytes:
         return encode_batch(batch.records, codec=self._config.compression_type)
@@ -122,6 +128,7 @@ class Sender:
         try:
             answer = await self._transport.call(PRODUCE, request, doing="producing records")
         except Unreachable as error:
+            self._transport.announce(error)
             return batches, error
         except TransportRefused as error:
             for batch in batches:

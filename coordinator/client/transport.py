@@ -5,6 +5,7 @@ frozen node would be noticed only after a minute.
 """
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable
@@ -32,6 +33,12 @@ TRANSIENT = frozenset(
     }
 )
 MAX_CHANNELS = 256
+QUIET_MS = 1_000
+"""A call that goes on trying says so after this much silence; a node that restarts is often back before."""
+NEVER_CONNECTED = ("failed to connect", "DNS resolution failed")
+"""How gRPC begins its detail where no connection came about."""
+
+log = logging.getLogger("muster.client")
 
 
 def channel_options(config: ClientConfig) -> list[tuple[str, Any]]:
@@ -64,6 +71,7 @@ class Transport:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[tuple[str, str], Callable[..., Any]] = {}
         self._servers = config.servers
+        self._silent: set[str] = set()
         self._closed = False
 
     @property
@@ -86,12 +94,14 @@ class Transport:
         started_ms = now_ms()
         call = self._stub(target, method)(request, timeout=patience_ms / 1000)
         try:
-            return await call  # type: ignore[no-any-return]
+            answer: Response = await call
         except grpc.aio.AioRpcError as error:
             raise self.translated(error, target, doing, now_ms() - started_ms) from None
         finally:
             if not call.done():
                 call.cancel()
+        self._silent.discard(target)
+        return answer
 
     async def retried(
         self,
@@ -105,19 +115,19 @@ class Transport:
         """Attempts with back-off until `timeout_ms` (default.api.timeout.ms). Only for idempotent calls."""
         if not method.idempotent:
             return await self.call(method, request, doing=doing, address=address, timeout_ms=timeout_ms)
-        started_ms = now_ms()
-        deadline_ms = started_ms + (timeout_ms or self.config.default_api_timeout_ms)
-        backoff = self.backoff()
+        patience = Patience(self, timeout_ms)
         while True:
-            left_ms = max(1, deadline_ms - now_ms())
-            attempt_ms = min(left_ms, self.config.request_timeout_ms)
             try:
-                return await self.call(method, request, doing=doing, address=address, timeout_ms=attempt_ms)
+                return await self.call(method, request, doing=doing, address=address, timeout_ms=patience.attempt_ms)
             except Unreachable as error:
-                wait_ms = backoff.next_ms()
-                if now_ms() + wait_ms >= deadline_ms:
-                    raise Unreachable(error.address, now_ms() - started_ms, doing) from error
-                await asyncio.sleep(wait_ms / 1000)
+                if not await patience.another_try(error):
+                    raise error.after(patience.waited_ms) from error
+
+    def announce(self, error: Unreachable) -> None:
+        """Say, once per silence of a node, that somebody goes on trying."""
+        if error.address not in self._silent:
+            self._silent.add(error.address)
+            log.warning("%s; trying again", error.brief)
 
     async def stream(
         self, method: Method[Request, Response], request: Request, *, doing: str, address: str | None = None
@@ -189,4 +199,44 @@ class Transport:
             return TransportRefused(address, doing, status.name, detail)
         if address == self._servers[0] and len(self._servers) > 1:
             self._servers.append(self._servers.pop(0))
-        return Unreachable(address, waited_ms, doing, f"{status.name}: {detail}")
+        return Unreachable(address, waited_ms, doing, f"{status.name}: {detail}", happened(status, detail, address))
+
+
+def happened(status: grpc.StatusCode, detail: str, address: str) -> str:
+    """What is known beyond that no answer came; nothing when the node was only silent."""
+    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return ""
+    if status is not grpc.StatusCode.UNAVAILABLE:
+        return f"{address} gave the call up"
+    return (
+        f"{address} cannot be reached" if detail.startswith(NEVER_CONNECTED) else f"the connection to {address} broke"
+    )
+
+
+class Patience:
+    """How long one call goes on trying: back-off between attempts, an end, and a word when it takes long."""
+
+    def __init__(self, transport: Transport, timeout_ms: int | None = None) -> None:
+        self._transport = transport
+        self._started_ms = now_ms()
+        self._deadline_ms = self._started_ms + (timeout_ms or transport.config.default_api_timeout_ms)
+        self._backoff = transport.backoff()
+
+    @property
+    def waited_ms(self) -> int:
+        return now_ms() - self._started_ms
+
+    @property
+    def attempt_ms(self) -> int:
+        """How long the next attempt may take."""
+        return min(max(1, self._deadline_ms - now_ms()), self._transport.config.request_timeout_ms)
+
+    async def another_try(self, error: Exception) -> bool:
+        """Wait for the next attempt after `error`; False at once when there is no time left for one."""
+        wait_ms = self._backoff.next_ms()
+        if now_ms() + wait_ms >= self._deadline_ms:
+            return False
+        if isinstance(error, Unreachable) and self.waited_ms + wait_ms >= QUIET_MS:
+            self._transport.announce(error)
+        await asyncio.sleep(wait_ms / 1000)
+        return True

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from assignors.api import Snapshot
 from assignors.user_data import parse_assignment
@@ -17,7 +17,7 @@ from coordinator.client.described import (
     TopicDescription,
 )
 from coordinator.client.errors import Refused, UnknownTopic, refusal
-from coordinator.client.group_calls import GroupCalls, check
+from coordinator.client.group_calls import GroupCalls, check, check_group_id
 from coordinator.client.log_calls import list_offsets
 from coordinator.client.transport import Transport
 from coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -30,7 +30,7 @@ GROUP_ID_NOT_FOUND = 69
 
 
 class AdminConfig(ClientConfig):
-    kind = "admin client"
+    kind: ClassVar[str] = "admin client"
 
 
 class Admin:
@@ -146,7 +146,10 @@ class Admin:
 
     async def delete_groups(self, groups: Iterable[str]) -> None:
         """GroupNotEmpty, GroupNotFound: the first refusal is raised after all were tried."""
-        request = group_pb.DeleteGroupsRequest(groups_names=list(groups))
+        names = list(groups)
+        for name in names:
+            check_group_id(name)
+        request = group_pb.DeleteGroupsRequest(groups_names=names)
         answer = await self._transport.call(methods.DELETE_GROUPS, request, doing="deleting groups")
         for result in answer.results:
             check(result.error_code, result.error_message, result.group_id)

@@ -1,0 +1,42 @@
+"""What a setting allows, in words for people: taken from its field, so that words and checks cannot part."""
+
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+
+def expected(field: FieldInfo) -> str:
+    """Choices, or the kind of value and its bounds.
+
+    >>> from pydantic import Field
+    >>> expected(FieldInfo.from_annotated_attribute(int, Field(default=5, ge=1, le=9)))
+    'a whole number from 1 to 9'
+    """
+    kind = without_none(field.annotation)
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in get_args(kind))
+    if kind is bool:
+        return "true or false"
+    if kind is str:
+        longest = bound(field, "max_length")
+        return "text" if longest is None else f"text of at most {longest} characters"
+    if kind not in (int, float):
+        return "a JSON object"
+    return bounded("a whole number" if kind is int else "a number", bound(field, "ge"), bound(field, "le"))
+
+
+def bounded(noun: str, low: Any, high: Any) -> str:
+    if low is not None and high is not None:
+        return f"{noun} from {low} to {high}"
+    return noun if low is None else f"{noun}, at least {low}"
+
+
+def bound(field: FieldInfo, name: str) -> Any:
+    return next((getattr(limit, name) for limit in field.metadata if hasattr(limit, name)), None)
+
+
+def without_none(annotation: Any) -> Any:
+    """`int` of `int | None`."""
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return kinds[0] if NoneType in get_args(annotation) and len(kinds) == 1 else annotation

@@ -1,0 +1,36 @@
+"""What the log says to wrong settings, of a topic and of the node."""
+
+import pytest
+
+from storage.config import LogSettings
+from storage.errors import InvalidConfig
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"retention.m": "5"}, "'retention.m' is no setting of a log; did you mean 'retention.ms'?"),
+        ({"zzz": "5"}, "'zzz' is no setting of a log; known here: cleanup.policy, delete.retention.ms"),
+        (
+            {"retention.ms": "abc"},
+            "'retention.ms' is 'abc'; expected a whole number from -1 to 9223372036854775807.",
+        ),
+        ({"cleanup.policy": "burn"}, "'cleanup.policy' is 'burn'; expected one of delete, compact, compact,delete."),
+        ({"min.cleanable.dirty.ratio": "2"}, "'min.cleanable.dirty.ratio' is '2'; expected a number from 0 to 1."),
+        (
+            {"retention.ms": "-2", "segment.ms": "0"},
+            "'segment.ms' is '0'; expected a whole number, at least 1. 'retention.ms' is '-2'; expected",
+        ),
+    ],
+)
+def test_a_wrong_topic_setting_is_named_with_what_was_expected(given: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidConfig) as raised:
+        LogSettings().for_topic(given)
+    assert str(raised.value).startswith(said)
+
+
+def test_a_wrong_node_setting_is_named_with_the_nearest_one() -> None:
+    with pytest.raises(
+        InvalidConfig, match=r"'log\.segment\.byte' is no setting .* did you mean 'log\.segment\.bytes'"
+    ):
+        LogSettings.from_properties({"log.segment.byte": "5000"})

@@ -99,15 +99,20 @@ def member_results(members: Iterable[effects.MemberReply]) -> list[pb.MemberResu
 
 
 def offset_commit(
-    codes: Mapping[tuple[str, int], ErrorCode], reply: effects.OffsetCommitReply
+    codes: Mapping[tuple[str, int], ErrorCode],
+    reply: effects.OffsetCommitReply,
+    reasons: Mapping[tuple[str, int], str] | None = None,
 ) -> pb.OffsetCommitResponse:
-    """`codes` holds every partition of the request; the top code repeats what all of them share."""
+    """`codes` holds every partition of the request; the top code repeats what all of them share.
+
+    `reasons` says more about a partition than its code does.
+    """
     shared = set(codes.values()) if codes else {reply.code}
     top = shared.pop() if len(shared) == 1 else ErrorCode.NONE
     return pb.OffsetCommitResponse(
         error_code=error_code(top),
         error_message=sentence(top, reply.message if top is reply.code else ""),
-        topics=offset_results(codes, reply.message if reply.code is not ErrorCode.NONE else ""),
+        topics=offset_results(codes, reply.message if reply.code is not ErrorCode.NONE else "", reasons),
     )
 
 
@@ -119,7 +124,10 @@ def offset_delete(reply: effects.OffsetDeleteReply) -> pb.OffsetDeleteResponse:
     )
 
 
-def offset_results(codes: Mapping[tuple[str, int], ErrorCode], message: str) -> list[pb.OffsetTopicResult]:
+def offset_results(
+    codes: Mapping[tuple[str, int], ErrorCode], message: str, reasons: Mapping[tuple[str, int], str] | None = None
+) -> list[pb.OffsetTopicResult]:
+    reasons = reasons or {}
     return [
         pb.OffsetTopicResult(
             name=topic,
@@ -127,7 +135,9 @@ def offset_results(codes: Mapping[tuple[str, int], ErrorCode], message: str) -> 
                 pb.OffsetPartitionResult(
                     partition_index=partition,
                     error_code=error_code(code),
-                    error_message=sentence(code, message or partition_sentence(topic, partition, code)),
+                    error_message=sentence(
+                        code, reasons.get((topic, partition)) or message or partition_sentence(topic, partition, code)
+                    ),
                 )
                 for partition, code in partitions
             ],

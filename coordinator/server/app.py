@@ -89,6 +89,7 @@ class Node:
         self._start_driver()
         self.methods = Methods(self._table(), (MalformedRequest, MalformedStorageRequest))
         self._ticking = asyncio.create_task(self._tick())
+        self._compacting = asyncio.create_task(self._compact())
         await self._listener.start(self.methods)
         log.info("listening", host=self._bound.host, port=self._bound.port, node_id=self._settings.node_id)
         return self._bound
@@ -103,6 +104,7 @@ class Node:
         await asyncio.sleep(0)  # handlers that had begun take their place in a flush
         await self._answer_everyone()
         self._ticking.cancel()
+        self._compacting.cancel()  # its thread lets go of the log when the log is closed
         self.broker.close()
         await self._listener.stop(LAST_WORDS_S)
         log.info("stopped")
@@ -183,9 +185,18 @@ class Node:
         while True:
             await asyncio.sleep(TICK_S)
             try:
-                self.broker.tick(self._clock.now_ms())
+                self.broker.tick(self._clock.now_ms(), compacting=False)
             except (OSError, StorageError) as error:
                 log.error("the log's periodic work failed", why=str(error))
+
+    async def _compact(self) -> None:
+        """One log at a time, in a thread: it may take minutes, and only the swap at its end holds up anybody."""
+        while True:
+            await asyncio.sleep(max(self._settings.cleaner_backoff_ms / 1000, TICK_S))
+            try:
+                await asyncio.to_thread(self.broker.compact, self._clock.now_ms())
+            except (OSError, StorageError) as error:
+                log.error("a log could not be compacted", why=str(error))
 
     async def _answer_everyone(self) -> None:
         timeout_s = self._settings.shutdown_timeout_ms / 1000

@@ -130,7 +130,12 @@ class GroupCoordinator:
             else reply.partitions.get((topic, partition), reply.code)
             for topic, partition, _ in event.offsets
         }
-        return answers.offset_commit(codes, reply)
+        reasons = {
+            (topic, partition): self._why_refused(topic, partition, position.metadata, codes[topic, partition])
+            for topic, partition, position in event.offsets
+            if codes[topic, partition] is not ErrorCode.NONE
+        }
+        return answers.offset_commit(codes, reply, reasons)
 
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
         event = translate.offset_fetch(request, self._driver.next_id())
@@ -214,6 +219,20 @@ class GroupCoordinator:
 
     def _shard_of(self, group_id: str) -> int:
         return partition_for(group_id, self._shards)
+
+    def _why_refused(self, topic: str, partition: int, metadata: str, code: ErrorCode) -> str:
+        """Value, expectation and remedy for one partition of a commit; empty when the code says it all."""
+        if code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
+            return (
+                f"{topic}-{partition}: the metadata has {len(metadata)} characters, more than "
+                "offset.metadata.max.bytes allows; shorten it, or raise the limit"
+            )
+        if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return ""
+        count = self._partitions().get(topic, 0)
+        if not count:
+            return f"{topic}-{partition}: there is no topic {topic!r}; create it first"
+        return f"{topic}-{partition} does not exist; the partitions of {topic!r} are 0 to {count - 1}"
 
     def _log_spans(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         counts = self._partitions()

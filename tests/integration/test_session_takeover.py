@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.bench.takeover import takeover
 from coordinator.errors import ErrorCode
 from coordinator.server.app import Node
 from tests.integration.conftest import Run
 from tests.support.grpc_node import serving
+from tests.support.takeover import takeover
 
 pytestmark = pytest.mark.integration
 

@@ -27,6 +27,7 @@ COLUMNS = [
     Column("MESSAGES", "messages"),
 ]
 WHOLE = "all"
+NOT_COUNTED = {"messages": None, "duplicates": None}
 
 
 @click.group()
@@ -42,6 +43,7 @@ def lab() -> None:
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same figures.")
 @click.option("--only", multiple=True, metavar="GENERATION", help="Only this one; may be given more than once.")
 @click.option("--chapters", is_flag=True, help="Rolling restart, crash and scale-out one by one.")
+@click.option("--real", is_flag=True, help="A node and a process for each worker: about three minutes a generation.")
 @click.option("--chart", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.svg", help="Draw it, too.")
 @output_option
 def compare(
@@ -52,16 +54,28 @@ def compare(
     seed: int,
     only: Sequence[str],
     chapters: bool,
+    real: bool,
     chart: Path | None,
     style: str,
 ) -> int:
-    """Run a rolling restart, a crash and a scale-out under every generation, in virtual time."""
+    """Run a rolling restart, a crash and a scale-out under every generation, in virtual time.
+
+    With --real the course is shorter, and messages and duplicates are not counted.
+    """
+    from coordinator.bench.processes import BenchFailed
     from coordinator.lab.compare import Workload, compare
+    from coordinator.lab.real import compare_really
     from coordinator.lab.worker import Labour
 
     workload = Workload(members, partitions, joining, seed, Labour(work_ms=work_ms))
-    results = list(compare(workload, chosen(only)))
-    show([row for result in results for row in rows(result, chapters)], COLUMNS, style)
+    if real and chart is not None:
+        raise click.UsageError("--chart draws what virtual time counts; leave out --real or --chart")
+    try:
+        results = list((compare_really if real else compare)(workload, chosen(only)))
+    except BenchFailed as failure:
+        raise CommandError(str(failure)) from failure
+    found = [row for result in results for row in rows(result, chapters)]
+    show([row | NOT_COUNTED if real else row for row in found], COLUMNS, style)
     if chart is not None:
         draw_chart(results, chart)
     return Exit.OK

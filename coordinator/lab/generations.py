@@ -1,7 +1,7 @@
 """The generations of the protocol: one entry each. A new one is compared by adding its entry here."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from assignors.api import Snapshot
 from assignors.registry import resolve
@@ -44,6 +44,8 @@ class Generation:
     make: Callable[[Lab, str, int], Worker]
     """(lab, the worker's place, which incarnation)"""
     leaving: Leaving = Leaving.LEAVE
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What a real client is told, so that it does the same."""
     resources: bool = False
     """It shares named resources: each partition is a resource of its own."""
 
@@ -100,16 +102,59 @@ def planned(node: LabNode, asked: act.Plan) -> ev.Planned:
     return ev.Planned(asked.generation, shares, snapshot.to_json().encode(), node.topics)
 
 
+POLLED, PUSHED = {"group.membership": "poll"}, {"group.membership": "push"}
+CONSUMER = {"group.protocol": "consumer"}
+
+
+def strategy(name: str) -> dict[str, str]:
+    return {"partition.assignment.strategy": name}
+
+
 GENERATIONS = (
-    Generation("eager", "everybody lets go of everything, every time", classic("range")),
-    Generation("eager-sticky", "the same, but most come back to where they were", classic("sticky")),
     Generation(
-        "static", "eager; who restarts within its session is not missed", classic("range", static=True), Leaving.REMAIN
+        "eager",
+        "everybody lets go of everything, every time",
+        classic("range"),
+        properties=POLLED | strategy("range"),
     ),
-    Generation("cooperative", "only what moves is let go of, in two rounds", classic("cooperative-sticky")),
-    Generation("delayed", "cooperative; what a lost worker had waits for it", delayed, resources=True),
-    Generation("pushed", "cooperative, and called back by a stream", classic("cooperative-sticky", told=True)),
-    Generation("kip848", "the coordinator decides; members poll it", consumer(Worker)),
-    Generation("kip848-pushed", "the coordinator decides, and says so at once", consumer(ToldConsumer)),
+    Generation(
+        "eager-sticky",
+        "the same, but most come back to where they were",
+        classic("sticky"),
+        properties=POLLED | strategy("sticky"),
+    ),
+    Generation(
+        "static",
+        "eager; who restarts within its session is not missed",
+        classic("range", static=True),
+        Leaving.REMAIN,
+        properties=POLLED | strategy("range"),
+    ),
+    Generation(
+        "cooperative",
+        "only what moves is let go of, in two rounds",
+        classic("cooperative-sticky"),
+        properties=POLLED | strategy("cooperative-sticky"),
+    ),
+    Generation(
+        "delayed",
+        "cooperative; what a lost worker had waits for it",
+        delayed,
+        properties=POLLED | strategy("cooperative-sticky"),
+        resources=True,
+    ),
+    Generation(
+        "pushed",
+        "cooperative, and called back by a stream",
+        classic("cooperative-sticky", told=True),
+        properties=PUSHED | strategy("cooperative-sticky"),
+    ),
+    Generation("kip848", "the coordinator decides; members poll it", consumer(Worker), properties=POLLED | CONSUMER),
+    Generation(
+        "kip848-pushed",
+        "the coordinator decides, and says so at once",
+        consumer(ToldConsumer),
+        properties=PUSHED | CONSUMER,
+    ),
 )
 BY_NAME = {generation.name: generation for generation in GENERATIONS}

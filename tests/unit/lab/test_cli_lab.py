@@ -27,6 +27,11 @@ def test_an_unknown_generation_is_a_usage_error(capsys: pytest.CaptureFixture[st
     assert "'eagre' is no generation; known here: eager," in capsys.readouterr().err
 
 
+def test_real_processes_are_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FEW, "--real", "--chart", "chart.svg"]) == 2
+    assert "leave out --real or --chart" in capsys.readouterr().err
+
+
 def test_a_chart_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     assert main([*FEW, "--only", "eager", "--chart", str(tmp_path / "chart.unknown")]) == 1

@@ -1,0 +1,25 @@
+"""A comparison with real processes: the books balance, however long the machine takes."""
+
+import pytest
+
+from coordinator.lab import real
+from coordinator.lab.compare import Workload
+from coordinator.lab.generations import BY_NAME
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_real_course_ends_with_every_chapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (
+        ("START_S", 5.0),
+        ("CALM_S", 1.0),
+        ("RESTART_S", 0.5),
+        ("BETWEEN_RESTARTS_S", 1.5),
+        ("REPLACED_S", 0.5),
+    ):
+        monkeypatch.setattr(real, name, seconds)
+    workload = Workload(members=2, partitions=4, joining=1)
+    (result,) = real.compare_really(workload, [BY_NAME["pushed"]])
+    assert [chapter.name for chapter in result.chapters] == ["rolling restart", "crash", "scale-out"]
+    assert result.chapters[0].costs.rebalances >= workload.members
+    assert result.total.stops > 0

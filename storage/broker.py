@@ -34,7 +34,7 @@ from storage.files import Buffer, Files, RealFiles, remove_tree, replace_file
 from storage.loader import create_log, open_log
 from storage.log import Log
 from storage.log_state import Recovered
-from storage.periodic import Upkeep, forget_topics, write_checkpoints
+from storage.periodic import Upkeep, write_checkpoints
 from storage.producer_ids import ProducerIds
 from storage.segment import OpenSegments
 from storage.types import Appended, Fetched, Topic, TopicPartition
@@ -154,6 +154,7 @@ class Broker:
         if self.closed:
             return
         self.closed = True
+        self._upkeep.let_go(self._logs.values())
         clean = not self._broken
         for log in self._logs.values():
             try:
@@ -184,7 +185,10 @@ class Broker:
         self._upkeep.tick(list(self._logs.values()), now_ms, compacting=compacting)
 
     def compact(self, now_ms: int) -> TopicPartition | None:
-        """Compact the log that needs it most; which one that was. On any thread, though on one at a time."""
+        """Compact the log that needs it most; which one that was. On any thread.
+
+        `close` and `delete_topic` make it stop within a batch, with the log as it was.
+        """
         return self._upkeep.compact(list(self._logs.values()), now_ms)
 
     # -- topics -------------------------------------------------------------------------------------------
@@ -282,6 +286,7 @@ class Broker:
         try:
             self._save({**self._catalog, name: CatalogEntry.of(topic, deleting=True)})
             self._topics = {other: kept for other, kept in self._topics.items() if other != name}
+            self._upkeep.let_go([self._logs[tp] for tp in self._logs if tp[0] == name])
             for number in range(topic.partitions):
                 self._broken.pop((name, number), None)
                 self._upkeep.forget((name, number))
@@ -306,7 +311,7 @@ class Broker:
                     remove_tree(self._files, directory)
         if going:
             self._files.sync_dir(self.data_dir)
-            forget_topics(self._files, self.data_dir, {entry.name for entry in going})
+            self._upkeep.forget_topics({entry.name for entry in going})
             self._save({name: entry for name, entry in self._catalog.items() if not entry.deleting})
 
     def _save(self, catalog: dict[str, CatalogEntry]) -> None:

@@ -26,6 +26,10 @@ _WRITE_BYTES = 512 << 10
 logger = logging.getLogger("muster.storage")
 
 
+class _Stopped(Exception):
+    """The log is about to be closed or removed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dirty:
     """What a cleaning of the log would work on."""
@@ -70,8 +74,15 @@ def dirty_part(log: Log, first_dirty: int, now_ms: int) -> Dirty:
 def clean(dirty: Dirty, now_ms: int, memory_bytes: int) -> int:
     """Compact the log up to the end of its dirty part; the offset from which it is dirty now.
 
-    LogDamaged or OSError leave the log as it was.
+    LogDamaged or OSError leave the log as it was, and so does `Log.let_go`.
     """
+    try:
+        return _clean(dirty, now_ms, memory_bytes)
+    except _Stopped:
+        return dirty.first_offset
+
+
+def _clean(dirty: Dirty, now_ms: int, memory_bytes: int) -> int:
     log = dirty.log
     segments = [segment for segment in log.segments if segment.next_offset <= dirty.until and not segment.active]
     aborted = [entry for segment in log.segments for entry in segment.aborted]
@@ -89,7 +100,7 @@ def _build_map(
 ) -> OffsetMap:
     offsets = OffsetMap(memory_bytes)
     for segment in segments:
-        for batch in _batches(segment):
+        for batch in _batches(dirty.log, segment):
             if batch.control:
                 transactions.discard_marker(batch, marker_of(batch) if batch.count else None)
             elif not transactions.discard_data(batch) and batch.last_offset >= dirty.first_offset:
@@ -103,10 +114,12 @@ def _build_map(
     return offsets
 
 
-def _batches(segment: Segment) -> Iterator[BatchView]:
+def _batches(log: Log, segment: Segment) -> Iterator[BatchView]:
     reached = segment.base_offset
     try:
         for head in walk_headers(segment.file(), 0, segment.size):
+            if log.let_go:
+                raise _Stopped
             yield read_whole(segment, head)
             reached = head.last_offset + 1
     except BatchFault as fault:
@@ -139,7 +152,7 @@ def _clean_group(log: Log, group: list[Segment], rules: Cleaning, now_ms: int) -
     kept_before = len(rules.transactions.kept)
     writer = _Writer(cleaned)
     for segment in group:
-        for batch in _batches(segment):
+        for batch in _batches(log, segment):
             marker = marker_of(batch) if batch.control and batch.count else None
             verdict = rules.judge(batch, marker)
 
@@ -156,7 +169,7 @@ def _clean_group(log: Log, group: list[Segment], rules: Cleaning, now_ms: int) -
     before = group[-1].summary
     summary = cleaned.seal(before.snapshot_crc if before else 0, CLEANED)
     with log.reshaping:
-        if log.failure or not set(group) <= set(log.segments):
+        if log.failure or log.let_go or not set(group) <= set(log.segments):
             # Retention or a truncation came first. What was written goes with the next start, or the next round.
             logger.info("%s changed while it was compacted; nothing was swapped.", cleaned.path())
             return

@@ -80,6 +80,8 @@ class Log:
         # Held while the list of segments and what is written down of it change: by the appending thread for rolls
         # and removals, by whoever compacts for the swap.
         self.reshaping = threading.RLock()
+        # Whoever compacts is to stop: the log is about to be closed or removed.
+        self.let_go = False
         # Called when more can be read; possibly from the thread that flushes.
         self.listeners: list[Callable[[str, int], None]] = []
 

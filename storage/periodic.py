@@ -1,6 +1,7 @@
 """The work that a node does for its logs every now and then."""
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -29,20 +30,6 @@ def write_checkpoints(files: Files, data_dir: str, logs: Iterable[Log]) -> None:
     write_offsets(files, f"{data_dir}/{HIGH_WATERMARKS}", marks)
 
 
-def forget_topics(files: Files, data_dir: str, names: set[str]) -> None:
-    """Strike removed topics off the checkpoints: what was durable of them says nothing of a new one of that name."""
-    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS):
-        path = f"{data_dir}/{name}"
-        try:
-            known = read_offsets(files, path)
-        except DataDirectoryError as error:
-            logger.error("%s", error)
-            continue
-        kept = {tp: offset for tp, offset in known.items() if tp[0] not in names}
-        if len(kept) < len(known):
-            write_offsets(files, path, kept)
-
-
 class Upkeep:
     """Knows what was done when, and how far each log has been compacted."""
 
@@ -53,6 +40,10 @@ class Upkeep:
         self._last_done: dict[str, int] = {}
         self._uncleanable: set[TopicPartition] = set()
         self.cleaned: dict[TopicPartition, int] = {}
+        # Held while a log is compacted, and while the cleaner's checkpoint is written.
+        self._compacting = threading.Lock()
+        self._at_work: Log | None = None
+        self._writing_points = threading.Lock()
 
     def tick(self, logs: Sequence[Log], now_ms: int, *, compacting: bool) -> None:
         settings = self._settings
@@ -86,26 +77,63 @@ class Upkeep:
             logger.error("Upkeep of %s: %s", self._data_dir, error)
 
     def compact(self, logs: Sequence[Log], now_ms: int) -> TopicPartition | None:
-        """Compact the log that needs it most; which one that was."""
+        """Compact the log that needs it most; which one that was. One thread at a time; others wait."""
+        with self._compacting:
+            return self._compact(logs, now_ms)
+
+    def _compact(self, logs: Sequence[Log], now_ms: int) -> TopicPartition | None:
         parts = [
             dirty_part(log, self.cleaned.get(log.partition, 0), now_ms)
             for log in logs
-            if log.settings.compacted and log.failure is None and log.partition not in self._uncleanable
+            if log.settings.compacted
+            and log.failure is None
+            and not log.let_go
+            and log.partition not in self._uncleanable
         ]
         chosen = max((part for part in parts if part.due), key=lambda part: (part.overdue, part.ratio), default=None)
         if chosen is None:
             return None
         tp = chosen.log.partition
+        self._at_work = chosen.log
         try:
             self.cleaned[tp] = clean(chosen, now_ms, self._settings.cleaner_dedupe_buffer_size)
         except CorruptMessage:
             # Damage does not heal: the rest of the node's logs must not wait for it.
             self._uncleanable.add(tp)
             raise
-        write_offsets(self._files, f"{self._data_dir}/{CLEANER_POINTS}", self.cleaned)
+        finally:
+            self._at_work = None
+        with self._writing_points:
+            write_offsets(self._files, f"{self._data_dir}/{CLEANER_POINTS}", dict(self.cleaned))
         return tp
+
+    def let_go(self, logs: Iterable[Log]) -> None:
+        """Compact these logs no more; once this returns, nobody does."""
+        going = list(logs)
+        for log in going:
+            log.let_go = True
+        # Whoever begins with one of them after this look sees the flag before it changes anything.
+        if self._at_work in going:
+            with self._compacting:
+                return
 
     def forget(self, tp: TopicPartition) -> None:
         """The partition has been removed: one of the same name begins from nothing."""
         self.cleaned.pop(tp, None)
         self._uncleanable.discard(tp)
+
+    def forget_topics(self, names: set[str]) -> None:
+        """Strike removed topics off the checkpoints: what was durable of them says nothing of a new one's records."""
+        with self._writing_points:
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS):
+                self._strike_off(f"{self._data_dir}/{name}", names)
+
+    def _strike_off(self, path: str, names: set[str]) -> None:
+        try:
+            known = read_offsets(self._files, path)
+        except DataDirectoryError as error:
+            logger.error("%s", error)
+            return
+        kept = {tp: offset for tp, offset in known.items() if tp[0] not in names}
+        if len(kept) < len(known):
+            write_offsets(self._files, path, kept)

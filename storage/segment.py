@@ -7,6 +7,7 @@ Bytes that this process did not write itself are checked the first time they are
 
 import os
 import struct
+import threading
 from bisect import bisect_left
 from collections import OrderedDict
 
@@ -32,19 +33,23 @@ class OpenSegments:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._used: OrderedDict[Segment, None] = OrderedDict()
+        # Readers, the appending thread and whoever compacts open segments.
+        self._lock = threading.Lock()
 
     def touch(self, segment: "Segment") -> None:
-        self._used[segment] = None
-        self._used.move_to_end(segment)
-        if len(self._used) > self.limit:
-            for other in list(self._used):
-                if len(self._used) <= self.limit:
-                    break
-                if other is not segment and other.let_go():
-                    del self._used[other]
+        with self._lock:
+            self._used[segment] = None
+            self._used.move_to_end(segment)
+            if len(self._used) > self.limit:
+                for other in list(self._used):
+                    if len(self._used) <= self.limit:
+                        break
+                    if other is not segment and other.let_go():
+                        del self._used[other]
 
     def forget(self, segment: "Segment") -> None:
-        self._used.pop(segment, None)
+        with self._lock:
+            self._used.pop(segment, None)
 
 
 class Segment:

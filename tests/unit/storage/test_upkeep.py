@@ -1,5 +1,6 @@
 """Retention, compaction, the follower's side, and readers beside them."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -209,6 +210,81 @@ def test_a_damaged_log_is_left_as_it_is_and_does_not_hold_up_the_others() -> Non
             outcomes.append(error.file)
     assert sorted(map(str, outcomes)) == sorted([path, str(("other", 0)), "None"])
     assert disk.content(path) == bytes(changed)
+
+
+class Door:
+    """In place of the lock that a compaction holds; tells when a second one stands before it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.asked = 0
+        self.second = threading.Event()
+
+    def __enter__(self) -> None:
+        self.asked += 1
+        if self.asked == 2:
+            self.second.set()
+        self.lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.lock.release()
+
+
+@pytest.mark.parametrize("ending", ["close", "delete"])
+def test_a_compaction_under_way_lets_go_of_a_log_that_goes(ending: str) -> None:
+    disk = MemoryFiles()
+    broker = made(COMPACT, disk)
+    fill(broker, 60, keys=7)
+    before = latest(broker)
+    segments = [segment.path() for segment in broker.log("t", 0).segments]
+    door = Door()
+    broker._upkeep._compacting = door  # type: ignore[assignment]
+    begun = threading.Event()
+
+    def at_cleaned(operation: str, path: str) -> None:
+        if operation == "open" and path.endswith(".log.cleaned"):
+            begun.set()
+            assert door.second.wait(30)
+
+    disk.fault = at_cleaned
+    compaction = threading.Thread(target=broker.compact, args=(T0,), daemon=True)
+    compaction.start()
+    assert begun.wait(30)
+    if ending == "close":
+        broker.close()
+    else:
+        broker.delete_topic("t")
+    compaction.join(30)
+    assert not compaction.is_alive()
+    disk.fault = None
+    if ending == "delete":
+        assert not disk.exists("/data/t-0")
+        broker.create_topic("t", 1, COMPACT)
+        assert broker.end_offset("t", 0) == 0
+        return
+    again = open_broker(disk, **SMALL)
+    assert again.recovered() == {}
+    assert [segment.path() for segment in again.log("t", 0).segments] == segments
+    assert latest(again) == before
+    assert not any(name.endswith(".cleaned") for name in disk.names("/data/t-0"))
+
+
+def test_nobody_waits_for_the_compaction_of_another_log() -> None:
+    disk = MemoryFiles()
+    broker = made(COMPACT, disk)
+    broker.create_topic("other", 1)
+    fill(broker, 60, keys=7)
+    size = broker.log("t", 0).size
+
+    def at_cleaned(operation: str, path: str) -> None:
+        if operation == "open" and path.endswith(".log.cleaned"):
+            disk.fault = None
+            broker.delete_topic("other")
+
+    disk.fault = at_cleaned
+    assert broker.compact(T0) == ("t", 0)
+    assert "other" not in broker.topics()
+    assert broker.log("t", 0).size < size / 2
 
 
 # -- replicas -----------------------------------------------------------------------------------------------

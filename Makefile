@@ -58,6 +58,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	-$(BIN)/muster bench log
 	-$(BIN)/muster bench assignors
+	-$(BIN)/muster bench coordinator
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

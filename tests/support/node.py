@@ -1,6 +1,7 @@
 """A real node in a process of its own, for tests that stop, kill and restart it."""
 
 import json
+import os
 import select
 import signal
 import subprocess
@@ -35,7 +36,9 @@ class NodeProcess:
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         log = (self.data.parent / f"{self.data.name}.log").open("ab")
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        # Plugins of the tests are found by the node, too, as an operator's are by PYTHONPATH.
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
         log.close()
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], START_TIMEOUT_S)

@@ -18,8 +18,9 @@ from typing import Any, NoReturn
 import click
 
 from coordinator.cli.errors import Exit, complain
+from coordinator.cli.plugins import find_plugins_here
 
-MAX_LINE_CHARACTERS = 256 << 20
+MAX_LINE_BYTES = 256 << 20
 """A million partitions with racks and claims take about a tenth of this."""
 
 
@@ -33,15 +34,16 @@ MAX_LINE_CHARACTERS = 256 << 20
     metavar="SECONDS",
     help="Longest time for one problem.",
 )
-@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
-def assign(assignor: str | None, deadline: float, file: Iterable[str]) -> int:
+@click.argument("file", type=click.File("rb"), default="-")
+def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
     """Solve assignment problems: one JSON object per line in, {member: {topic: [partitions]}} out.
 
     Reads standard input, or FILE. NAME is a built-in assignor, a Kafka class name, the entry point of a plugin, or
-    package.module:Class.
+    package.module:Class, which may lie in the current directory.
     """
     from assignors.registry import resolve
 
+    find_plugins_here()
     chosen = resolve(assignor) if assignor is not None else None
     worst = Exit.OK
     for number, line in enumerate(file, start=1):
@@ -74,7 +76,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def answer_to(line: str, number: int, assignor: Any, deadline: float) -> tuple[Exit, str]:
+def answer_to(line: bytes, number: int, assignor: Any, deadline: float) -> tuple[Exit, str]:
     """The plan as JSON, or an empty answer and a complaint that names the line."""
     from assignors.api import AssignorError
     from assignors.problem import solve
@@ -98,11 +100,15 @@ def answer_to(line: str, number: int, assignor: Any, deadline: float) -> tuple[E
         return (Exit.FAILURE if bad_plan else Exit.USAGE), ""
 
 
-def parsed(line: str) -> dict[str, Any]:
-    if len(line) > MAX_LINE_CHARACTERS:
-        raise ValueError(f"{len(line)} characters, expected at most {MAX_LINE_CHARACTERS}; split the problem")
+def parsed(line: bytes) -> dict[str, Any]:
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"{len(line)} bytes, expected at most {MAX_LINE_BYTES}; split the problem")
     try:
-        problem = json.loads(line)
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 (byte {error.start + 1}: {error.reason}); expected JSON in UTF-8") from None
+    try:
+        problem = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"not JSON ({error}); expected one problem as a JSON object on one line") from error
     if not isinstance(problem, dict):

@@ -1,16 +1,18 @@
 """`muster consume`: values to standard output, one per line; what happens to the group to standard error."""
 
+import re
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.cli.options import client_options, properties
 from coordinator.cli.output import notice
-from coordinator.cli.signals import stop_on_signal
+from coordinator.cli.plugins import find_plugins_here
+from coordinator.cli.signals import interrupt_on_sigterm, stop_on_signal
 from coordinator.cli.words import plural
 
 if TYPE_CHECKING:
@@ -42,15 +44,19 @@ def consume(
     """Print a topic's values as they come, until Ctrl-C or SIGTERM, which leave the group in order."""
     from coordinator.client import Consumer
 
+    check_topic(topic, group)
+    find_plugins_here()
     given = properties(
         bootstrap,
         overrides,
         group_id=group,
         auto_offset_reset="earliest" if from_beginning else "latest",
     )
-    stopping = stop_on_signal()
+    interrupt_on_sigterm()
     with Consumer(given) as consumer:
-        begin(consumer, topic, group, bootstrap, from_beginning)
+        begin(consumer, topic, group, from_beginning, lambda: partition_count(bootstrap, overrides, topic))
+        # Only now is there something to finish first; a node that is away can be interrupted before.
+        stopping = stop_on_signal()
         printed = copy_values(consumer, stopping, max_messages, idle_timeout)
     notice(f"{plural(printed, 'message')} from {topic}")
 
@@ -75,21 +81,41 @@ def copy_values(
     return printed
 
 
-def begin(consumer: "Consumer", topic: str, group: str | None, bootstrap: str, from_beginning: bool) -> None:
-    """Subscribe as a member, or assign all partitions to oneself."""
+def begin(consumer: "Consumer", topic: str, group: str | None, from_beginning: bool, count: Callable[[], int]) -> None:
+    """Subscribe as a member, or assign all partitions to oneself; `count` finds out how many there are."""
     if group is not None:
         consumer.subscribe(topic, on_assign=tell, on_revoke=tell, on_lost=tell)
         return
-    from coordinator.client import Admin
-
-    with Admin({"bootstrap.servers": bootstrap}) as admin:
-        count = admin.describe_topic(topic).partitions
-    partitions = [(topic, number) for number in range(count)]
+    partitions = [(topic, number) for number in range(count())]
     consumer.assign(partitions)
     if from_beginning:
         consumer.seek_to_beginning(*partitions)
     else:
         consumer.seek_to_end(*partitions)
+
+
+def check_topic(topic: str, group: str | None) -> None:
+    """Raises UsageError for a pattern that is none, or that has no group to go with it."""
+    if not topic.startswith("^"):
+        return
+    if group is None:
+        raise click.UsageError(f"{topic!r} is a pattern; expected one topic, or --group with it")
+    try:
+        re.compile(topic)
+    except re.error as error:
+        raise click.UsageError(
+            f"{topic!r} is no regular expression ({error}); expected one such as '^orders-'"
+        ) from None
+
+
+def partition_count(bootstrap: str, overrides: dict[str, str], topic: str) -> int:
+    from coordinator.client import Admin
+    from coordinator.client.config import ClientConfig, dotted
+
+    every_client = {dotted(name) for name in ClientConfig.model_fields}
+    shared = {key: value for key, value in overrides.items() if key in every_client}
+    with Admin(properties(bootstrap, shared)) as admin:
+        return admin.describe_topic(topic).partitions
 
 
 def write(messages: Sequence["Message"]) -> None:

@@ -10,6 +10,8 @@ from enum import IntEnum
 
 import click
 
+from coordinator.cli.words import clipped
+
 
 class Exit(IntEnum):
     """What a command's exit status means, for every command."""
@@ -61,7 +63,7 @@ def guarded(command: Callable[[], object]) -> int:
 
 def complain(message: str) -> None:
     for line in message.splitlines():
-        click.echo(f"error: {line}", err=True)
+        click.echo(f"error: {clipped(line)}", err=True)
 
 
 def message_of(error: Exception) -> str:
@@ -70,6 +72,8 @@ def message_of(error: Exception) -> str:
         return f"{error.format_message().rstrip('.')}; see '{path} --help'"
     if isinstance(error, click.ClickException):
         return error.format_message()
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.object!r} is not UTF-8 text; expected names and settings in UTF-8"
     return str(error)
 
 
@@ -79,11 +83,17 @@ def exit_code_of(error: Exception) -> Exit | None:
         return error.code
     if isinstance(error, click.ClickException):
         return Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILURE
+    if isinstance(error, UnicodeEncodeError):
+        # Python hands over what was typed in other encodings with marks that no message can carry.
+        return Exit.USAGE
     return code_by_class(error)
 
 
-ASKED_WRONGLY = frozenset({24, 26, 37, 40, 42})
-"""Kafka's codes that blame what was asked for: group id, session timeout, partitions, config, request."""
+ASKED_WRONGLY = frozenset({24, 26, 37, 40, 42, 112, 128})
+"""Kafka's codes that blame what was asked for: group id, session timeout, partitions, config, request, assignor,
+pattern."""
+SUBSCRIBED_TO = 86
+"""Kafka's code for offsets that a member of the group still needs."""
 
 
 def code_by_class(error: Exception) -> Exit | None:
@@ -105,6 +115,8 @@ def code_by_class(error: Exception) -> Exit | None:
         return code_by_class(error.first)
     if isinstance(error, client.Refused) and error.code in ASKED_WRONGLY:
         return Exit.USAGE
+    if isinstance(error, client.Refused) and error.code == SUBSCRIBED_TO:
+        return Exit.CONFLICT
     if isinstance(error, DataDirectoryError) and error.holder is not None:
         return Exit.CONFLICT
     return next((code for classes, code in fates if isinstance(error, classes)), None)

@@ -31,7 +31,8 @@ COMMANDS = {
 
 EPILOG = """
 Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 unhealthy, 5 conflict. MUSTER_BOOTSTRAP names the node (HOST:PORT)
-that commands talk to; NO_COLOR turns colours off.
+that commands talk to; NO_COLOR turns colours off. Without an answer, commands that ask once give up after 10 s
+(--set default.api.timeout.ms=MS).
 """
 
 

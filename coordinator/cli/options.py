@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from coordinator.client import Admin
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
+ONE_SHOT_PATIENCE_MS = 10_000
+"""default.api.timeout.ms of commands that ask once: somebody sits in front of them."""
+INT_MAX = 2**31 - 1
+COUNT = click.IntRange(1, INT_MAX)
+"""A number that travels as an int32."""
 FORMATS = ("table", "wide", "json", "yaml", "csv")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -35,6 +40,16 @@ set_option = click.option(
     help="Set any property by its dotted name; may be repeated.",
 )
 
+client_set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="Set any client property by its dotted name, such as default.api.timeout.ms, how long to try "
+    f"({ONE_SHOT_PATIENCE_MS} where one answer is wanted); may be repeated.",
+)
+
 bootstrap_option = click.option(
     "--bootstrap",
     metavar="HOST:PORT",
@@ -56,17 +71,23 @@ output_option = click.option(
 
 def client_options(function: Function) -> Function:
     """--bootstrap and --set, as `bootstrap` and `overrides`."""
-    return bootstrap_option(set_option(function))
+    return bootstrap_option(client_set_option(function))
 
 
 def properties(bootstrap: str, overrides: dict[str, str], **defaults: object) -> dict[str, object]:
-    """A client's configuration: our defaults (snake_case), then --bootstrap, then --set, which wins."""
+    """A client's configuration: our defaults (snake_case), then --bootstrap, then --set, which wins.
+
+    From here on what clients have to say goes to standard error.
+    """
+    from coordinator.cli.notices import hear_clients
+
+    hear_clients()
     given: dict[str, object] = {name.replace("_", "."): value for name, value in defaults.items() if value is not None}
     return {"client.id": "muster-cli", **given, "bootstrap.servers": bootstrap, **overrides}
 
 
 def admin_of(bootstrap: str, overrides: dict[str, str]) -> "Admin":
-    """An admin client for a command's options; use it in a `with`."""
+    """An admin client for a command's options, which gives up soon; use it in a `with`."""
     from coordinator.client import Admin
 
-    return Admin(properties(bootstrap, overrides))
+    return Admin(properties(bootstrap, overrides, default_api_timeout_ms=ONE_SHOT_PATIENCE_MS))

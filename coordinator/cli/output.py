@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from coordinator.cli.words import clipped
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -115,4 +117,4 @@ def console(*, stderr: bool = False) -> "Console":
 
 def notice(text: str) -> None:
     """A line for people, on standard error."""
-    click.echo(text, err=True)
+    click.echo(clipped(text), err=True)

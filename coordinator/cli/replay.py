@@ -8,6 +8,7 @@ import click
 from coordinator.cli.errors import CommandError, Exit
 from coordinator.cli.options import admin_of, client_options, output_option
 from coordinator.cli.output import Column, notice, show
+from coordinator.cli.plugins import find_plugins_here
 
 if TYPE_CHECKING:
     from coordinator.cli.replayed import Replayed
@@ -41,6 +42,7 @@ def replay(
     """
     from coordinator.cli import replayed
 
+    find_plugins_here()
     if (group is None) == (file is None):
         raise click.UsageError("name a group with --group, or a FILE; expected exactly one of the two")
     if first is not None and last is not None and last < first:
@@ -72,12 +74,12 @@ def ledger_of(bootstrap: str, overrides: dict[str, str], group: str) -> list[dic
 
 def documents_in(file: IO[str] | None) -> object:
     assert file is not None, "one of the two is there, the command has checked"
-    text = file.read(MAX_FILE_CHARACTERS + 1)
-    if len(text) > MAX_FILE_CHARACTERS:
-        raise CommandError(f"{file.name} is too large", f"expected at most {MAX_FILE_CHARACTERS} characters")
     try:
+        text = file.read(MAX_FILE_CHARACTERS + 1)
+        if len(text) > MAX_FILE_CHARACTERS:
+            raise CommandError(f"{file.name} is too large", f"expected at most {MAX_FILE_CHARACTERS} characters")
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise CommandError(f"{file.name} is no JSON: {error}", code=Exit.USAGE) from None
 
 

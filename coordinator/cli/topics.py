@@ -2,7 +2,7 @@
 
 import click
 
-from coordinator.cli.options import admin_of, client_options, key_values, output_option
+from coordinator.cli.options import COUNT, admin_of, client_options, key_values, output_option
 from coordinator.cli.output import Column, notice, show, show_document
 from coordinator.cli.words import plural
 
@@ -25,7 +25,7 @@ def topics() -> None:
 @topics.command()
 @client_options
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), default=1, show_default=True, metavar="N")
+@click.option("--partitions", type=COUNT, default=1, show_default=True, metavar="N")
 @click.option(
     "--config",
     "configs",
@@ -96,7 +96,7 @@ def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) ->
 @topics.command("add-partitions")
 @client_options
 @click.argument("name")
-@click.argument("total", type=click.IntRange(min=1), metavar="N")
+@click.argument("total", type=COUNT, metavar="N")
 def add_partitions(bootstrap: str, overrides: dict[str, str], name: str, total: int) -> None:
     """Widen topic NAME to N partitions in all. Keys go to other partitions from then on."""
     with admin_of(bootstrap, overrides) as admin:

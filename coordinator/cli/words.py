@@ -6,6 +6,9 @@ from datetime import datetime
 
 MEMBER_ID = re.compile(r"^(?P<client>.*)-(?P<start>[0-9a-f]{4})[0-9a-f]{4}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """A client id or group instance id, and the UUID that the coordinator added."""
+MAX_WORD = 255
+"""Longer than any topic name and most paths."""
+KEPT_OF_A_WORD = 40
 
 
 def spans(numbers: Iterable[int]) -> str:
@@ -39,6 +42,19 @@ def duration(ms: float) -> str:
 def moment(epoch_ms: int) -> str:
     """Local time with milliseconds."""
     return datetime.fromtimestamp(epoch_ms / 1000).isoformat(" ", "milliseconds")
+
+
+def clipped(text: str) -> str:
+    """A line in which no word is endless: ids may have thousands of characters.
+
+    >>> clipped("no topic " + "x" * 1000)
+    'no topic xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...(1,000 characters)'
+    """
+    return re.sub(
+        rf"[^\s'\";:,]{{{MAX_WORD + 1},}}",
+        lambda long: f"{long[0][:KEPT_OF_A_WORD]}...({len(long[0]):,} characters)",
+        text,
+    )
 
 
 def plural(count: int, noun: str) -> str:

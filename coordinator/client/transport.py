@@ -35,7 +35,7 @@ TRANSIENT = frozenset(
 MAX_CHANNELS = 256
 QUIET_MS = 1_000
 """A call that goes on trying says so after this much silence; a node that restarts is often back before."""
-NEVER_CONNECTED = ("failed to connect", "DNS resolution failed")
+NEVER_CONNECTED = ("failed to connect", "DNS resolution failed", "errors resolving")
 """How gRPC begins its detail where no connection came about."""
 
 log = logging.getLogger("muster.client")

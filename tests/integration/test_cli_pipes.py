@@ -1,6 +1,7 @@
 """Commands as parts of pipelines: answers come as soon as they can."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,21 @@ def test_a_problem_is_answered_before_the_next_one_is_asked() -> None:
     assert process.returncode == 2
     assert err.startswith("error: line 2: not JSON")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_consumer_that_waits_for_a_node_says_so_and_can_be_stopped(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [MUSTER, "consume", "--topic", "t", "--bootstrap", "127.0.0.1:1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "looking up topic 't': 127.0.0.1:1 cannot be reached; trying again\n"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, err.strip()) == (130, "")
 
 
 def test_the_module_is_the_command() -> None:

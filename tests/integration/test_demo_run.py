@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -110,9 +109,8 @@ def test_an_interrupted_demo_takes_everything_with_it(number: signal.Signals, lo
         os.kill(int(node[1]), 0)
 
 
-def test_nothing_is_left_in_the_systems_own_temporary_directory(log: Path) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("muster-demo-*"))
-    process = start(Path(tempfile.gettempdir()), "--input", str(log), "--workers", "0")
+def test_a_demo_that_cannot_begin_leaves_nothing_behind(log: Path, own_temp: Path) -> None:
+    process = start(own_temp, "--input", str(log), "--assignor", "stiky")
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
-    assert set(Path(tempfile.gettempdir()).glob("muster-demo-*")) - before == set()
+    assert list(own_temp.iterdir()) == []

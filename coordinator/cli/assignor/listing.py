@@ -6,6 +6,7 @@ import click
 
 from coordinator.cli.options import output_option
 from coordinator.cli.output import Column, show, show_document
+from coordinator.cli.plugins import find_plugins_here
 
 COLUMNS = [
     Column("NAME", "name", style="cyan"),
@@ -36,6 +37,7 @@ def show_(style: str, name: str) -> None:
     """Tell what assignor NAME promises. NAME may be a Kafka class name or package.module:Class."""
     from assignors.catalog import show as entry_of
 
+    find_plugins_here()
     entry = entry_of(name)
     if style not in ("table", "wide"):
         show_document(asdict(entry), "yaml" if style == "yaml" else "json")

@@ -1,6 +1,5 @@
 """`muster assignor new` and `test`: for those who write one."""
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import click
 from coordinator.cli.errors import CommandError, Exit
 from coordinator.cli.options import output_option
 from coordinator.cli.output import notice, show_document
+from coordinator.cli.plugins import find_plugins_here
 
 
 @click.command()
@@ -49,8 +49,7 @@ def test(style: str, target: str) -> int:
     from assignors.compliance import examine
     from assignors.registry import resolve
 
-    # Somebody writing an assignor stands in its folder; nothing need be installed to try it.
-    sys.path.insert(0, "")
+    find_plugins_here()
     report = examine(resolve(target))
     if style in ("table", "wide"):
         click.echo(str(report))

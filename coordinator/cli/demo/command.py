@@ -10,6 +10,7 @@ import click
 
 from coordinator.cli.errors import Exit
 from coordinator.cli.output import notice
+from coordinator.cli.plugins import find_plugins_here
 
 
 @click.command()
@@ -52,6 +53,7 @@ def demo(
     from coordinator.cli.demo.lines import choose_source
     from coordinator.cli.signals import interrupt_on_sigterm
 
+    find_plugins_here()
     resolve_all(assignor)
     plan = Plan(choose_source(file, key_regex), workers, partitions, assignor, seconds)
     interrupt_on_sigterm()

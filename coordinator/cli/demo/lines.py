@@ -62,7 +62,7 @@ def choose_source(file: Path | None, key_regex: str | None) -> Source:
 def compiled(expression: str) -> re.Pattern[bytes]:
     """A regular expression over bytes. Raises CommandError."""
     try:
-        return re.compile(expression.encode())
+        return re.compile(expression.encode(errors="surrogateescape"))
     except re.error as error:
         raise CommandError(
             f"{expression!r} is no regular expression ({error})",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coordinator.cli.options import client_options, properties
+from coordinator.cli.plugins import find_plugins_here
 
 if TYPE_CHECKING:
     from coordinator.client import Consumer, Message
@@ -40,6 +41,7 @@ def demo_worker(
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
     stop_with_stdin()
+    find_plugins_here()
     given = properties(
         bootstrap,
         overrides,

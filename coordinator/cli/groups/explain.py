@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.groups.which import group_argument
-from coordinator.cli.options import admin_of, client_options, output_option
+from coordinator.cli.options import COUNT, admin_of, client_options, output_option
 from coordinator.cli.output import Column, console, notice, show, show_document
 from coordinator.cli.words import duration, moment
 
@@ -32,8 +32,8 @@ COLUMNS = [
 @click.command()
 @client_options
 @output_option
-@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="The last N rebalances.")
-@click.option("--generation", type=click.IntRange(min=1), help="Only the one that led to this generation.")
+@click.option("--limit", type=COUNT, default=10, show_default=True, help="The last N rebalances.")
+@click.option("--generation", type=COUNT, help="Only the one that led to this generation.")
 @click.option("--snapshots", is_flag=True, help="In json and yaml, with the assignor's input.")
 @group_argument
 def explain(
@@ -74,7 +74,7 @@ def explain(
 @click.command()
 @client_options
 @output_option
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The last N rebalances.")
+@click.option("--limit", type=COUNT, default=100, show_default=True, help="The last N rebalances.")
 @group_argument
 def history(bootstrap: str, overrides: dict[str, str], style: str, limit: int, group: str) -> None:
     """One line per rebalance of GROUP, oldest first."""

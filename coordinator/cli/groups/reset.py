@@ -156,6 +156,7 @@ def parse_time(text: str, now_ms: int) -> int:
     if re.fullmatch(r"\d{1,15}", text):
         return int(text)
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        # Below 0 the protocol has words of its own (-1 the end, -2 the beginning), and no record is that old.
+        return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"'@{text}' is no time; expected @2026-01-31T12:00, @EPOCH_MS or @-1h") from None

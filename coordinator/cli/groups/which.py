@@ -1,5 +1,6 @@
 """How commands are told of a group and of partitions."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -7,6 +8,8 @@ import click
 
 if TYPE_CHECKING:
     from coordinator.client import Admin
+
+PARTITION_NUMBER = re.compile(r"[0-9]{1,10}")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,10 +47,10 @@ def chosen_partitions(admin: "Admin", words: Iterable[str]) -> list[tuple[str, i
 
 def partition_numbers(word: str, listed: str, count: int) -> list[int]:
     numbers = []
-    for text in listed.split(","):
-        if not text.strip().isdecimal() or int(text) >= count:
+    for text in (part.strip() for part in listed.split(",")):
+        if not PARTITION_NUMBER.fullmatch(text) or int(text) >= count:
             raise click.UsageError(
-                f"{word!r} names partition {text.strip()!r}; expected numbers from 0 to {count - 1}, by commas"
+                f"{word!r} names partition {text!r}; expected numbers from 0 to {count - 1}, by commas"
             )
         numbers.append(int(text))
     return numbers

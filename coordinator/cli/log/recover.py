@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import click
 
+from coordinator.cli.log.where import existing_directory
 from coordinator.cli.options import output_option
 from coordinator.cli.output import Column, notice, show
 from coordinator.cli.words import plural
@@ -24,7 +25,7 @@ COLUMNS = [
 @output_option
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.argument("data", metavar="DIR")
+@click.argument("data", metavar="DIR", callback=existing_directory)
 def recover(style: str, dry_run: bool, yes: bool, data: str) -> None:
     """Cut each damaged partition below DIR off where its damage begins; what lies behind it is lost.
 

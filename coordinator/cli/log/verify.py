@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from coordinator.cli.errors import Exit
+from coordinator.cli.log.where import existing_directory
 from coordinator.cli.options import output_option
 from coordinator.cli.output import Column, console, notice, show
 from coordinator.cli.words import plural
@@ -20,7 +21,7 @@ COLUMNS = [
 
 @click.command()
 @output_option
-@click.argument("data", metavar="DIR")
+@click.argument("data", metavar="DIR", callback=existing_directory)
 def verify(style: str, data: str) -> int:
     """Check the catalog, the checkpoints and every batch below DIR. Exit code 1 when something is wrong.
 

@@ -8,6 +8,7 @@ import click
 from coordinator.cli.errors import CommandError, Exit, Unhealthy
 from coordinator.cli.options import admin_of, client_options, key_values, output_option
 from coordinator.cli.output import Column, notice, show, show_document
+from coordinator.cli.plugins import find_plugins_here
 from coordinator.cli.simulate.inputs import change_of, read_file, read_group
 from coordinator.cli.words import plural
 
@@ -62,6 +63,7 @@ def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path |
     FILE holds a snapshot as the ledger keeps it (groups explain -o json --snapshots) or a problem as `muster assign`
     reads it.
     """
+    find_plugins_here()
     if (file is None) == (asked["group"] is None):
         raise click.UsageError("name either --group or FILE")
     if asked["entry"] and not asked["group"]:

@@ -16,8 +16,8 @@ def read_file(file: Path) -> "Snapshot":
     from assignors.api import Snapshot
     from assignors.problem import snapshot_of
 
-    text = file.read_text(encoding="utf-8")
     try:
+        text = file.read_text(encoding="utf-8")
         raw = json.loads(text)
         # The ledger's members carry `owned` as an object, the problems of `muster assign` as pairs.
         return snapshot_of(raw) if is_problem(raw) else Snapshot.from_json(text)
@@ -71,7 +71,9 @@ def parsed(value: str) -> Any:
 
 def read_lags(file: Path) -> dict[str, list[int]]:
     try:
-        return {str(topic): [int(lag) for lag in row] for topic, row in json.loads(file.read_text()).items()}
+        return {
+            str(topic): [int(lag) for lag in row] for topic, row in json.loads(file.read_text(encoding="utf-8")).items()
+        }
     except (ValueError, TypeError, AttributeError) as error:
         expected = "expected JSON {topic: [lag of partition 0, 1, ...]}"
         raise CommandError(f"{file}: {error}", expected, code=Exit.USAGE) from error

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,9 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def assign(
-    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str
+    text: str | bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str
 ) -> tuple[int, list[str], str]:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode() if isinstance(text, str) else text)))
     code = main(["assign", *options])
     out, err = capsys.readouterr()
     return code, out.splitlines(), err
@@ -87,6 +88,35 @@ def test_a_bad_line_is_named_and_answered_with_an_empty_line_while_the_others_ar
     assert [json.loads(answer) if answer else None for answer in lines] == [PLAN, None, PLAN]
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_line_that_is_not_utf_8_is_named_and_the_next_one_is_answered(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, lines, err = assign(b"\xff\xfe\n" + GOOD.encode() + b"\r\n", monkeypatch, capsys)
+    assert code == Exit.USAGE
+    assert lines[0] == ""
+    assert json.loads(lines[1]) == PLAN
+    assert err == "error: line 1: not UTF-8 (byte 1: invalid start byte); expected JSON in UTF-8\n"
+
+
+def test_a_problem_that_names_no_assignor_class_is_as_wrong_as_one_that_names_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, lines, err = assign(GOOD.replace("range", "json:JSONDecoder"), monkeypatch, capsys)
+    assert (code, lines) == (Exit.USAGE, [""])
+    assert "line 1: assignor 'json:JSONDecoder'" in err
+
+
+def test_a_plugin_is_found_in_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plugin_beside_me.py").write_text(PLUGINS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*filter(None, sys.path)])
+    code, _, err = assign(GOOD, monkeypatch, capsys, "--assignor", "plugin_beside_me:Raises")
+    assert code == Exit.FAILURE
+    assert "out of cheese" in err
 
 
 @pytest.mark.parametrize(

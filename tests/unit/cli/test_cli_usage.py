@@ -2,18 +2,26 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from unittest import mock
 
 import click
 import pytest
 
+from coordinator.cli import options
 from coordinator.cli.errors import CommandError, Exit, Unhealthy, exit_code_of, guarded
 from coordinator.cli.lazy import LazyGroup
 from coordinator.cli.main import cli, main
 from coordinator.client import errors as client
+from coordinator.client.aio.admin import AdminConfig
+from coordinator.client.config import load
 from storage.errors import DataDirectoryError, StorageError
 
 HEAVY = {"grpc", "pydantic", "numpy", "rich", "yaml", "structlog", "asyncio", "google.protobuf", "uvloop", "storage"}
+
+
+HUGE = "99999999999999999999"
+LONG = "g" * 5_000
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -62,7 +70,7 @@ def test_every_lazy_command_can_be_imported_and_has_a_help_text() -> None:
         (["groups", "explian", "g"], "there is no command 'muster groups explian'; did you mean 'explain'?"),
         (["topics", "create"], "Missing argument 'NAME'"),
         (["topics", "create", "t", "--partitons", "3"], "--partitions"),
-        (["topics", "create", "t", "--partitions", "0"], "0 is not in the range x>=1"),
+        (["topics", "create", "t", "--partitions", "0"], "0 is not in the range 1<=x<=2147483647"),
         (["topics", "list", "-o", "xml"], "'xml' is not one of 'table', 'wide', 'json', 'yaml', 'csv'"),
         (["topics", "list", "--set", "acks"], "'acks' is no setting; expected key=value"),
         (["groups", "describe"], "no group is named; expected GROUP"),
@@ -77,6 +85,19 @@ def test_every_lazy_command_can_be_imported_and_has_a_help_text() -> None:
         (["demo", "--input", "/nonexistent/lines"], "cannot read /nonexistent/lines: No such file"),
         (["demo", "--key-regex", "("], "'(' is no regular expression"),
         (["produce", "--topic", "t", "/nonexistent/lines"], "No such file or directory"),
+        (["topics", "create", "t", "--partitions", HUGE], "is not in the range 1<=x<=2147483647"),
+        (["topics", "add-partitions", "t", HUGE], "is not in the range 1<=x<=2147483647"),
+        (["groups", "explain", "g", "--limit", HUGE], "is not in the range 1<=x<=2147483647"),
+        (["groups", "explain", "g", "--generation", HUGE], "is not in the range 1<=x<=2147483647"),
+        (["groups", "history", "g", "--limit", HUGE], "is not in the range 1<=x<=2147483647"),
+        (["consume", "--topic", "^("], "'^(' is a pattern; expected one topic, or --group with it"),
+        (["consume", "--topic", "^(", "--group", "g"], "'^(' is no regular expression (missing )"),
+        (["assign", "--assignor", "json:JSONDecoder"], "is no assignor: it needs a name, a protocol"),
+        (["assign", "--assignor", "nope:Nope"], "or set PYTHONPATH to the directory that holds it"),
+        (["groups", "describe", LONG], "the group id 'gggggggggggggggggggg...' has 5,000 characters; expected at most"),
+        (["groups", "delete", "g", LONG], "the group id 'gggggggggggggggggggg...' has 5,000 characters"),
+        (["consume", "--topic", "t", "--group", LONG], "the group id 'gggggggggggggggggggg...' has 5,000"),
+        (["topics", "create", "\udcff"], "is not UTF-8 text"),
     ],
 )
 def test_wrong_usage_is_one_line_with_a_remedy_and_exit_code_2(
@@ -101,6 +122,15 @@ def test_wrong_usage_is_one_line_with_a_remedy_and_exit_code_2(
         (["serve", "--config", "/nonexistent/file"], "cannot read the settings in /nonexistent/file"),
         (["topics", "list", "--set", "clientid=x"], "client.id"),
         (["topics", "list", "--bootstrap", "nowhere"], "'nowhere' is not HOST:PORT"),
+        (["topics", "list", "--set", "foo=1"], "'foo' is not a property of an admin client"),
+        (
+            ["consume", "--topic", "t", "--group", "g", "--set", "group.protocol=zookeeper"],
+            "group.protocol='zookeeper': expected one of classic, consumer",
+        ),
+        (
+            ["consume", "--topic", "t", "--group", "g", "--set", "partition.assignment.strategy=quux"],
+            "name one of these, install its plugin, or name a class as package.module:Class",
+        ),
         (["consume", "--topic", "t", "--set", "auto.offset.reset=middle"], "auto.offset.reset"),
     ],
 )
@@ -132,6 +162,8 @@ def test_a_settings_file_is_named_with_the_line_of_the_mistake(
         (client.GroupNotFound(69, "GROUP_ID_NOT_FOUND", "x"), Exit.NOT_FOUND),
         (client.TopicExists(36, "TOPIC_ALREADY_EXISTS", "x"), Exit.CONFLICT),
         (client.GroupNotEmpty(68, "NON_EMPTY_GROUP", "x"), Exit.CONFLICT),
+        (client.Refused(86, "GROUP_SUBSCRIBED_TO_TOPIC", "x"), Exit.CONFLICT),
+        (client.Refused(112, "UNSUPPORTED_ASSIGNOR", "x"), Exit.USAGE),
         (client.Unreachable("127.0.0.1:1", 5, "asking"), Exit.UNHEALTHY),
         (client.MessageTooLarge(10, "MESSAGE_TOO_LARGE", "x"), Exit.FAILURE),
         (client.Refused(26, "INVALID_SESSION_TIMEOUT", "x"), Exit.USAGE),
@@ -176,6 +208,33 @@ def test_an_unreachable_node_is_named_and_exits_with_4(capsys: pytest.CaptureFix
     assert code == Exit.UNHEALTHY
     assert "listing topics: no answer from 127.0.0.1:1" in err
     assert "muster serve" in err
+
+
+def test_whoever_waits_for_a_node_is_told_before_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("coordinator.client.transport.QUIET_MS", 0)
+    _, _, err = run(capsys, "topics", "list", "--bootstrap", "127.0.0.1:1", "--set", "default.api.timeout.ms=200")
+    told, failed = err.splitlines()
+    assert told == "listing topics: 127.0.0.1:1 cannot be reached; trying again"
+    assert failed.startswith("error: ")
+
+
+def test_commands_that_ask_once_give_up_sooner_than_the_library_unless_told_otherwise() -> None:
+    def patience(properties: Mapping[str, object]) -> object:
+        return load(AdminConfig, properties, {}).default_api_timeout_ms
+
+    with mock.patch("coordinator.client.Admin", patience):
+        assert options.admin_of("127.0.0.1:1", {}) == options.ONE_SHOT_PATIENCE_MS
+        assert options.admin_of("127.0.0.1:1", {"default.api.timeout.ms": "300"}) == 300
+    assert patience({}) == 60_000
+
+
+@pytest.mark.parametrize("command", ["verify", "recover"])
+def test_a_data_directory_that_is_not_there_is_not_found(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "log", command, "/nonexistent/data")
+    assert (code, out) == (Exit.NOT_FOUND, "")
+    assert err.startswith("error: there is no directory /nonexistent/data; expected a node's data directory")
 
 
 def test_the_environment_names_the_node(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

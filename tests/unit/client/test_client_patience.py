@@ -89,6 +89,7 @@ def test_a_short_silence_is_not_worth_a_word(nobody: str, caplog: pytest.LogCapt
             f"asking: {ADDRESS} cannot be reached",
         ),
         (grpc.StatusCode.UNAVAILABLE, "DNS resolution failed for nowhere", f"asking: {ADDRESS} cannot be reached"),
+        (grpc.StatusCode.UNAVAILABLE, "errors resolving nowhere:1: []", f"asking: {ADDRESS} cannot be reached"),
         (grpc.StatusCode.UNAVAILABLE, "Socket closed", f"asking: the connection to {ADDRESS} broke"),
         (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", f"asking: no answer from {ADDRESS} for 70 ms"),
         (grpc.StatusCode.CANCELLED, "", f"asking: {ADDRESS} gave the call up"),

@@ -1,0 +1,60 @@
+"""What `muster produce` sends of a line, and which lines it names when some did not arrive."""
+
+import pytest
+
+from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.produce import MAX_NAMED, Sending
+from coordinator.client.errors import BufferFull, MessageTooLarge, Unreachable
+
+TOO_LARGE = MessageTooLarge(10, "MESSAGE_TOO_LARGE", "a record of 9 bytes")
+GONE = Unreachable("127.0.0.1:1", 500, "producing records")
+
+
+def complaint(sending: Sending) -> tuple[list[str], int]:
+    with pytest.raises(CommandError) as raised:
+        sending.check()
+    return str(raised.value).splitlines(), raised.value.code
+
+
+def test_lines_that_all_arrived_are_no_reason_to_complain() -> None:
+    sending = Sending()
+    for number in (1, 2, 3):
+        sending.settled(number, None, None)
+    sending.check()
+    assert sending.arrived == 3
+
+
+def test_lines_that_the_node_refused_are_named_with_the_first_reason() -> None:
+    sending = Sending()
+    for number in range(1, 10):
+        sending.settled(number, TOO_LARGE if number in (2, 5, 6, 7) else None, None)
+    told, code = complaint(sending)
+    first = "MESSAGE_TOO_LARGE: a record of 9 bytes"
+    assert told == [f"lines 2,5-7 did not arrive; the first because: {first}; 5 lines arrived"]
+    assert code == Exit.FAILURE
+
+
+def test_the_exit_code_is_that_of_the_first_reason() -> None:
+    sending = Sending()
+    sending.settled(1, GONE, None)
+    told, code = complaint(sending)
+    assert told[0].startswith("line 1 did not arrive; the first because: producing records: no answer from")
+    assert code == Exit.UNHEALTHY
+
+
+def test_more_lines_than_anybody_reads_are_counted() -> None:
+    sending = Sending()
+    for number in range(1, 3 * MAX_NAMED, 2):
+        sending.settled(number, GONE, None)
+    told, _ = complaint(sending)
+    assert told[0].startswith("1,500 lines, from line 1 on, did not arrive")
+    assert len(sending.lost_lines) == MAX_NAMED
+
+
+def test_a_line_that_could_not_be_sent_says_where_to_go_on() -> None:
+    sending = Sending()
+    sending.settled(1, None, None)
+    sending.number, sending.end = 2, BufferFull("no room")
+    assert complaint(sending)[0] == [
+        "line 2: no room; nothing from there on was sent: mend it and go on with line 2; 1 line arrived"
+    ]

@@ -322,7 +322,10 @@ class Log:
         until = stable if committed else high
         if offset >= until:
             return Fetched(b"", high, start, stable)
-        data = segments.read(offset, until, max_bytes, min_one)
+        try:
+            data = segments.read(offset, until, max_bytes, min_one)
+        except OSError as error:
+            raise self._unreadable(error) from error
         aborted = self._aborted(segments, offset, until) if committed else ()
         return Fetched(data, high, start, stable, aborted)
 
@@ -346,6 +349,15 @@ class Log:
         if timestamp == EARLIEST:
             return self.start_offset, -1
         segments, start, until = self.segment_list, self.start_offset, self.high_watermark
-        if timestamp == MAX_TIMESTAMP:
-            return segments.largest_timestamp(start, until)
-        return segments.search(timestamp, start, until)
+        try:
+            if timestamp == MAX_TIMESTAMP:
+                return segments.largest_timestamp(start, until)
+            return segments.search(timestamp, start, until)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> StorageError:
+        return StorageError(
+            f"Could not read {error.filename or self.directory}: {error.strerror or error}. Nothing is known to be "
+            "lost; mend what the system complains of, then fetch again."
+        )

@@ -186,6 +186,25 @@ def test_after_a_failed_fsync_nothing_more_is_believed() -> None:
     assert broker.high_watermark("t", 0) == 0
 
 
+def test_a_disk_that_cannot_be_read_is_said_and_the_log_goes_on() -> None:
+    disk = MemoryFiles()
+    broker = made(disk, log__flush__interval__messages=1000)
+    broker.append("t", 0, batch(b"a"), T0)
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "read":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    disk.fault = fault
+    with pytest.raises(errors.StorageError, match=r"000\.log: Input/output error.*fetch again"):
+        broker.fetch("t", 0, 0, 100)
+    with pytest.raises(errors.StorageError, match="Input/output error"):
+        broker.list_offset("t", 0, T0)
+    disk.fault = None
+    broker.append("t", 0, batch(b"b"), T0)
+    assert values(read_all(broker.log("t", 0))) == [b"a", b"b"]
+
+
 def test_lookup_by_time_finds_the_first_record_young_enough() -> None:
     broker = made(log__segment__bytes=400, log__index__interval__bytes=0)
     stamps = [10, 20, 15, 40, 40, 5, 90, 60, 100, 100, 95, 120]

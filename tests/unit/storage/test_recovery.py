@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage.batch import read_batches
+from storage.batch import encode_batch, read_batches
 from storage.errors import LogDamaged, StorageError
 from storage.log import Log
 from tests.fakes.memory_files import MemoryFiles
@@ -148,6 +148,8 @@ def tails() -> Iterator[bytes]:
     for length in (0, -1, 2**31 - 1, 48):
         yield good[:8] + length.to_bytes(4, "big", signed=True) + good[12:]
     yield bytes(range(256)) * 3
+    # Offsets that a segment cannot hold.
+    yield encode_batch([], base_offset=5, last_offset_delta=2**31 - 1)
 
 
 @pytest.mark.parametrize("tail", list(tails()))

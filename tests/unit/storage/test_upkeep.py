@@ -71,6 +71,33 @@ def test_a_timestamp_from_the_future_keeps_nothing_for_ever() -> None:
     assert retain(broker.log("t", 0), policies(), T0 + 1500) == 2
 
 
+def test_records_without_a_timestamp_are_as_old_as_their_file() -> None:
+    disk = MemoryFiles()
+    broker = made({"retention.ms": "1000"}, disk)
+    for number in range(20):
+        disk.now_ms = T0 + 100 * number
+        broker.append("t", 0, batch(b"%d" % number, at=-1), disk.now_ms)
+    broker.flush()
+    log = broker.log("t", 0)
+    written_last = [log.files.modified_ms(segment.path()) for segment in log.segments]
+    assert len(written_last) > 3
+    assert retain(log, policies(), written_last[1] + 1001) == 2
+    assert [log.files.modified_ms(segment.path()) for segment in log.segments] == written_last[2:]
+
+
+def test_a_clock_that_goes_back_takes_nothing_before_its_time() -> None:
+    broker = made({"retention.ms": "1000"})
+    for number in range(20):
+        broker.append("t", 0, batch(b"%d" % number, at=T0 - 400 * number), T0)
+    broker.flush()
+    log = broker.log("t", 0)
+    youngest = [segment.max_timestamp for segment in log.segments]
+    assert youngest == sorted(youngest, reverse=True)
+    # The oldest segment has the youngest records: while it stays, all stay.
+    assert retain(log, policies(), youngest[0] + 1000) == 0
+    assert retain(log, policies(), youngest[0] + 1001) == len(youngest)
+
+
 def test_deleted_records_take_their_segments_along_even_where_all_is_kept() -> None:
     broker = made({"cleanup.policy": "compact"})
     fill(broker, 20, keys=20)

@@ -18,6 +18,7 @@ Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
 DELAYED = "delayed"
 REMOTE = "remote"
+TARGET = "target"
 REPRODUCED = "same"
 DIFFERS = "differs"
 FALLBACK = "fallback"
@@ -148,6 +149,9 @@ def decided_again(snapshot: Snapshot, entry: Recorded) -> Shares:
 
         decision = decide_again(snapshot)
         return {worker: {resource: [0] for resource in share} for worker, share in decision.shares.items()}
+    if entry.source == TARGET:
+        # A KIP-848 target is the whole plan; members find their way to it one by one.
+        return run(resolve(word), snapshot, withhold=False).to_dict()
     if entry.source == REMOTE:
         # The coordinator goes by what members say they hold, whichever way its assignor hands over.
         return withheld(snapshot, run(resolve(word), snapshot, withhold=False)).to_dict()

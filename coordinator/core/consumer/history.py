@@ -30,6 +30,9 @@ from coordinator.core.records import RebalanceDecided, RebalanceForgotten, Rebal
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
 
+TARGET = "target"
+"""Where the ledger's snapshot comes from when the coordinator made a target of it."""
+
 
 def by_member(cause: Cause, member: ConsumerMember, what: str, reason: str = "") -> Trigger:
     """A trigger whose culprit is a member."""
@@ -47,6 +50,7 @@ def by_member(cause: Cause, member: ConsumerMember, what: str, reason: str = "")
 def begin(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
     """The epoch is about to be raised. One that got no target yet ends here and leaves its own entry."""
     close_handover(group, step)
+    restored(group, step)
     progress = group.progress
     unfinished = progress.rebalance
     if unfinished is not None:
@@ -147,7 +151,7 @@ def decided(group: ConsumerGroup, before: Plan, snapshot: Snapshot, step: Step) 
 
 def restored(group: ConsumerGroup, step: Step) -> None:
     """The process may have died between an epoch and its target: what set it off is forgotten, the epoch is not."""
-    if not group.members or group.epoch <= group.target_epoch:
+    if group.progress.rebalance is not None or not group.members or group.epoch <= group.target_epoch:
         return
     ledger = step.state.ledgers.get(group.id)
     group.progress.rebalance = RebalanceInProgress(
@@ -240,7 +244,8 @@ def write(
         members=member_plans(group, step) if outcome is Outcome.COMPLETED else (),
         moves=moves,
         snapshot_json=text,
-        snapshot_source=source,
+        # The input of the target itself, not a reconstruction: a replay must come to the same plan.
+        snapshot_source=TARGET if text else source,
         also=tuple(rebalance.also),
     )
     step.keep(RebalanceDecided(group.id, entry))

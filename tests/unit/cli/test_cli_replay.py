@@ -123,6 +123,14 @@ def test_a_plan_of_the_coordinator_holds_back_what_members_still_have(
     assert (code, rows[0]["plan"]) == (Exit.OK, "same")
 
 
+def test_a_target_is_the_whole_plan(capsys: pytest.CaptureFixture[str], ledger: Path) -> None:
+    members = [Member("a", ("t",), {"t": [0, 1, 2, 3]}, 1), Member("b", ("t",), {}, 1)]
+    snapshot = Snapshot({"t": 4}, members, assignor="uniform")
+    plan = {"a": {"t": [0, 1]}, "b": {"t": [2, 3]}}
+    code, rows, _ = replay(capsys, ledger, [entry(1, snapshot, plan, snapshot_source="target")])
+    assert (code, rows[0]["plan"]) == (Exit.OK, "same")
+
+
 def test_a_range_of_numbers_is_replayed_against_the_plan_before_it(
     capsys: pytest.CaptureFixture[str], ledger: Path
 ) -> None:

@@ -289,9 +289,7 @@ def decode_batch(batch: BatchView) -> list[Record]:
         raise CorruptMessage(f"{_where(batch)} claims {batch.count} records, expected zero or more.")
     if batch.count == 0:
         return []
-    codec = batch.codec
-    body = batch.data[HEADER_SIZE:]
-    data = bytes(body) if codec == "none" else decompress(codec, body)
+    data = record_bytes(batch)
     try:
         records, at = _decode(data, batch)
     except IndexError:
@@ -299,6 +297,13 @@ def decode_batch(batch: BatchView) -> list[Record]:
     if at != len(data):
         raise CorruptMessage(f"{_where(batch)} has {len(data) - at} bytes behind its {batch.count} records.")
     return records
+
+
+def record_bytes(batch: BatchView) -> bytes:
+    """What lies behind the header, decompressed."""
+    codec = batch.codec
+    body = batch.data[HEADER_SIZE:]
+    return bytes(body) if codec == "none" else decompress(codec, body)
 
 
 def _where(batch: BatchView) -> str:

@@ -1,20 +1,33 @@
 """What lies in a log file, batch by batch, as plain dicts ready for JSON. Reads only."""
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
-from storage.batch import CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, BatchView, view_at
+from storage.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_AT,
+    BatchView,
+    decode_batch,
+    record_bytes,
+    view_at,
+)
 from storage.compression import CODECS
 from storage.control import ABORT, COMMIT
-from storage.errors import StorageError
+from storage.errors import CorruptMessage, StorageError
 from storage.files import File, Files, RealFiles
 from storage.legacy import read_message, unwrap
 from storage.types import Record
+from storage.varint import read_varint
 
 # Longer keys and values are shown by length, digest and beginning.
 _WHOLE_BYTES = 4096
-_HEAD_BYTES = 64
+_HEAD_BYTES = 32
 _CONTROL_TYPES = (
     "ABORT",
     "COMMIT",
@@ -98,15 +111,54 @@ def _batch_row(batch: BatchView, records: bool) -> Row:
     else:
         row["compression_error"] = f"codec {codec} is unknown"
     try:
-        found = batch.records()
-        if records:
-            row["records"] = [_record_row(record, batch) for record in found]
+        found = decode_batch(batch)
     except StorageError as error:
+        found = _before_the_error(batch) if records else []
         row["records_error"] = str(error)
+    if records:
+        row["records"] = [
+            _record_row(record, size, batch)
+            for record, size in zip(found, _record_sizes(batch, len(found)), strict=True)
+        ]
     return row
 
 
-def _record_row(record: Record, batch: BatchView) -> Row:
+def _before_the_error(batch: BatchView) -> list[Record]:
+    """The records in front of the one that cannot be read."""
+    try:
+        data = record_bytes(batch)
+    except StorageError:
+        return []
+    plain = batch._replace(attributes=batch.attributes & ~CODEC_MASK)
+
+    def leading(count: int) -> list[Record] | None:
+        size = sum(_record_sizes(batch, count)) if count else 0
+        try:
+            return decode_batch(plain._replace(count=count, data=memoryview(bytes(HEADER_SIZE) + data[:size])))
+        except StorageError:
+            return None
+
+    # No record is smaller than seven bytes, whatever number the header claims.
+    most = min(batch.count, len(data) // 7)
+    good = bisect_left(range(1, most + 1), 1, key=lambda count: int(leading(count) is None))
+    return leading(good) or []
+
+
+def _record_sizes(batch: BatchView, count: int) -> Iterator[int]:
+    """The bytes of the first `count` records, their length fields included."""
+    if not count:
+        return
+    data, at = record_bytes(batch), 0
+    for _ in range(count):
+        try:
+            length, start = read_varint(data, at)
+        except (IndexError, CorruptMessage):
+            return
+        yield start + length - at
+        at = start + max(length, 0)
+
+
+def _record_row(record: Record, size: int, batch: BatchView) -> Row:
     sequence = -1
     if batch.base_sequence >= 0:
         sequence = (batch.base_sequence + record.offset - batch.base_offset) & 0x7FFFFFFF
@@ -114,6 +166,7 @@ def _record_row(record: Record, batch: BatchView) -> Row:
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
         "sequence": sequence,
+        "size": size,
         "key": as_text(record.key),
         "value": as_text(record.value),
         "headers": [[name, as_text(value)] for name, value in record.headers],
@@ -131,15 +184,28 @@ def _legacy_row(data: memoryview, position: int, records: bool) -> Row:
     if message is None:
         return {"position": position, "error": "a message ends too early"}
     offset, size, magic, attributes, timestamp, _, _ = message
+    codec = attributes & CODEC_MASK
+    stamped = "LogAppendTime" if attributes & LOG_APPEND_TIME_BIT else "CreateTime"
     row: Row = {
         "position": position,
         "size": size,
         "magic": magic,
+        "crc": int.from_bytes(data[12:16], "big"),
         "crc_ok": True,
         "last_offset": offset,
         "next_offset": offset + 1,
-        "compression": CODECS[attributes & CODEC_MASK] if attributes & CODEC_MASK < len(CODECS) else "unknown",
+        "partition_leader_epoch": -1,
+        "compression": CODECS[codec] if codec < len(CODECS) else "unknown",
+        "timestamp_type": stamped if magic else "NoTimestampType",
         "max_timestamp": timestamp,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        "last_sequence": -1,
+        "transactional": False,
+        "control": False,
+        "delete_horizon_ms": None,
+        "count": None,
     }
     try:
         found = unwrap(message)
@@ -147,11 +213,21 @@ def _legacy_row(data: memoryview, position: int, records: bool) -> Row:
         return {**row, "records_error": str(error)}
     row["base_offset"] = found[0].offset
     if records:
-        row["records"] = [
-            {"offset": r.offset, "timestamp": r.timestamp_ms, "key": as_text(r.key), "value": as_text(r.value)}
-            for r in found
-        ]
+        row["records"] = [_legacy_record_row(record, magic) for record in found]
     return row
+
+
+def _legacy_record_row(record: Record, magic: int) -> Row:
+    head = 34 if magic else 26
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "sequence": -1,
+        "size": head + len(record.key or b"") + len(record.value or b""),
+        "key": as_text(record.key),
+        "value": as_text(record.value),
+        "headers": [],
+    }
 
 
 def as_text(value: bytes | None) -> Any:

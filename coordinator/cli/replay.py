@@ -103,7 +103,7 @@ def row(entry: "Replayed") -> dict[str, Any]:
         "number": entry.recorded.number,
         "generation": entry.recorded.generation,
         "cause": entry.recorded.cause,
-        "assignor": entry.recorded.assignor,
+        "assignor": entry.recorded.decided_by,
         "plan": entry.verdict,
         "moves": entry.then.moves,
         "spread": entry.then.spread,

@@ -38,6 +38,11 @@ class Recorded:
     shares: Shares
     snapshot: Snapshot | None
 
+    @property
+    def decided_by(self) -> str:
+        """The assignor; a coordinator that was asked to plan may use another than the members' protocol is called."""
+        return (self.snapshot.assignor if self.snapshot is not None else "") or self.assignor
+
 
 @dataclass(frozen=True, slots=True)
 class Measure:
@@ -143,7 +148,7 @@ def compared(entry: Recorded) -> tuple[str, str]:
 
 def decided_again(snapshot: Snapshot, entry: Recorded) -> Shares:
     """The plan for a snapshot by the assignor that made it. ValueError when there is none to be had."""
-    word = snapshot.assignor or entry.assignor
+    word = entry.decided_by
     if word == DELAYED:
         from coordinator.member.connect_member import decide_again
 

@@ -21,6 +21,8 @@ INDENT = 11
 """Columns before what is said: two, the longest label, one."""
 
 OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow"}
+REMOTE = "remote"
+"""The source of a snapshot from which the coordinator itself made a classic group's plan."""
 PHASE_WORDS = {"join": "last to join", "plan": "planned by", "settle": "last to sync"}
 
 
@@ -125,20 +127,26 @@ def phase_text(phase: ledger_pb2.RebalancePhase, names: Names) -> Text:
 
 def assignor_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
     """Its name; when it failed also why, and what the group got instead. Needs the entry's snapshot to know."""
-    yield Text(entry.protocol_name)
-    options = options_of(entry)
+    snapshot = snapshot_of(entry)
+    named = snapshot.get("assignor")
+    # The protocol is what the members agreed on; a coordinator that was asked to plan may use another assignor.
+    remote = entry.snapshot_source == REMOTE and isinstance(named, str) and named
+    yield Text(f"{named} (on the coordinator)" if remote else entry.protocol_name)
+    options = snapshot.get("options")
+    if not isinstance(options, dict):
+        return
     if "fallback" in options:
         yield Text(f"FAILED: {options.get('reason', 'no reason is known')}", style="bold red")
         yield Text(f"the group got this plan instead: {options['fallback']}", style="red")
 
 
-def options_of(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
-    """The snapshot's options; clients in other languages may hand in anything."""
+def snapshot_of(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
+    """The assignor's input, where it is known; clients in other languages may hand in anything."""
     try:
-        options = json.loads(entry.snapshot_json or "{}").get("options")
-    except (ValueError, AttributeError):
+        snapshot = json.loads(entry.snapshot_json or "{}")
+    except ValueError:
         return {}
-    return options if isinstance(options, dict) else {}
+    return snapshot if isinstance(snapshot, dict) else {}
 
 
 def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:

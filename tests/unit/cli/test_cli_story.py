@@ -70,6 +70,13 @@ def test_a_terminal_gets_long_lines_wrapped_below_their_beginning() -> None:
     assert lines[wrapped].startswith(" " * INDENT + "(planned")
 
 
+def test_an_assignor_that_ran_on_the_coordinator_is_named_and_not_the_members_protocol() -> None:
+    found = entry()
+    found.snapshot_source = "remote"
+    found.snapshot_json = '{"assignor": "uniform"}'
+    assert "assignor uniform (on the coordinator)" in story(found)
+
+
 def test_full_names_are_shown_when_asked_for() -> None:
     assert f"by {KILLED} at 10.0.0.2" in story(entry(), full=True)
 

@@ -77,10 +77,19 @@ class Draft:
     revoked: Loads = field(default_factory=dict)
     delay_ms: int = 0
 
-    def revoke(self, given_up: Mapping[str, Collection[str]]) -> None:
+    def revoke(self, given_up: Mapping[str, Collection[str]]) -> frozenset[str]:
+        """Take away what workers hold. Returns what was only meant for them in this round: nobody has to let go of it.
+
+        A worker sees only the loss of what it holds, and joins again because of that alone.
+        """
+        spare: set[str] = set()
         for worker, resources in given_up.items():
-            self.revoked.setdefault(worker, set()).update(resources)
+            held = set(resources).intersection(self.asked.held[worker])
+            if held:
+                self.revoked.setdefault(worker, set()).update(held)
+            spare.update(set(resources) - held)
             self.loads[worker] -= set(resources)
+        return frozenset(spare)
 
     def reset_delay(self) -> None:
         self.delay_ms = 0
@@ -104,9 +113,9 @@ def plan_round(state: LeaderState, asked: Round, now_ms: int, max_delay_ms: int)
     draft.revoke({worker: gone.intersection(held) for worker, held in asked.held.items() if gone.intersection(held)})
 
     released = handle_lost(draft, lost)
-    even_out(draft)
+    spare = even_out(draft)
     for kind in asked.kinds:
-        give_out(sorted(kind & (created | released)), draft.loads, kind, asked.takes)
+        give_out(sorted(kind & (created | released | spare)), draft.loads, kind, asked.takes)
     return decided(draft, lost)
 
 
@@ -176,28 +185,35 @@ def keep_waiting(draft: Draft) -> None:
         draft.wait(min(state.scheduled_at_ms - draft.now_ms, draft.max_delay_ms))
 
 
-def even_out(draft: Draft) -> None:
-    """Take from those who have too much, but not in two rounds running, and not while somebody is waited for."""
+def even_out(draft: Draft) -> frozenset[str]:
+    """Take from those who have too much, but not in two rounds running, and not while somebody is waited for.
+
+    Returns what was meant for them and is free again.
+    """
     if draft.delay_ms:
         draft.state = replace(draft.state, revoked_before=False)
-        return
+        return frozenset()
     too_much: dict[str, set[str]] = {}
     for kind in draft.asked.kinds:
         for worker, resources in surplus(kind, draft.loads, draft.asked.takes).items():
             too_much.setdefault(worker, set()).update(resources)
     if not too_much:
         draft.state = replace(draft.state, revoked_before=False, revocations=0)
-    elif not draft.state.revoked_before:
-        draft.revoke(too_much)
-        draft.state = replace(draft.state, revoked_before=True)
-    else:
-        revocations = draft.state.revocations + 1
-        draft.state = replace(draft.state, revocations=revocations)
-        backoff_ms = min(BACKOFF_FACTOR ** min(revocations, BACKOFF_STEPS), draft.max_delay_ms)
-        if backoff_ms:
-            draft.wait(backoff_ms)
-        else:
-            draft.revoke(too_much)
+        return frozenset()
+    if not draft.state.revoked_before:
+        draft.state = replace(draft.state, revoked_before=holds_any(draft.asked, too_much))
+        return draft.revoke(too_much)
+    revocations = draft.state.revocations + 1
+    draft.state = replace(draft.state, revocations=revocations)
+    backoff_ms = min(BACKOFF_FACTOR ** min(revocations, BACKOFF_STEPS), draft.max_delay_ms)
+    if backoff_ms:
+        draft.wait(backoff_ms)
+        return frozenset()
+    return draft.revoke(too_much)
+
+
+def holds_any(asked: Round, resources: Mapping[str, Collection[str]]) -> bool:
+    return any(not set(some).isdisjoint(asked.held[worker]) for worker, some in resources.items())
 
 
 def decided(draft: Draft, lost: frozenset[str]) -> Decision:

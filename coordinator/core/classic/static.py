@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import assert_never
 
-from coordinator.core.classic import history, remote
+from coordinator.core.classic import delay, history, remote
 from coordinator.core.classic.checks import suitable_protocols
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
@@ -70,12 +70,17 @@ def covers_topics(group: ClassicGroup, step: Step) -> bool:
     Whoever comes back is not told on which partition counts the plan was made. If topics grew, or became its own,
     while it was away, nobody would notice later. Nor would it ask for the round that gives out what a cooperative plan
     withheld for its sake: it has nothing left to let go of.
+
+    No catalog knows the resources of a delayed group (KIP-415): each is one partition. While its delay runs, some are
+    meant to be without an owner, and whoever is there asks again when it is over.
     """
+    kept = delay.kept_delay(group.id, step)
+    unlisted = 1 if kept is not None and delay.left_ms(kept, step.now_ms) is None else 0
     planned: Counter[str] = Counter()
     for member in group.members.values():
         planned.update({topic: len(partitions) for topic, partitions in assignment_of(member.assignment).items()})
     wanted = subscribed_topics(group) or ()
-    return all(step.state.partitions.get(topic, 0) <= planned[topic] for topic in wanted)
+    return all(step.state.partitions.get(topic, unlisted) <= planned[topic] for topic in wanted)
 
 
 def rename(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> Member:

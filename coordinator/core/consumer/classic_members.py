@@ -77,6 +77,13 @@ def suitable(group: ConsumerGroup, request: JoinGroup, step: Step) -> Subscripti
         raise inconsistent(f"the subscription cannot be read: {error}") from error
     if request.member_id in group.members:
         known_state(group.members[request.member_id], owned_by(said, step))
+    elif request.member_id and said.owned:
+        # It was thrown out and has not heard of it: what it claims may be somebody else's by now.
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"group {group.id!r} has no member {request.member_id!r} that could own partitions; "
+            f"give them up and join with an empty member id",
+        )
     return said
 
 

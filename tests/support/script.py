@@ -106,7 +106,8 @@ class Stage(ConsumerStage):
         self.timers.clear()
         self.requests.clear()
         if words:
-            yield from self.step(events.TopicsChanged({topic: int(count) for topic, count in pairs(words).items()}))
+            counts = {topic: int(count) for topic, count in pairs(words).items()}
+            yield from self.step(events.TopicsChanged(counts, ids=self.topic_ids(list(counts))))
         yield from self.step(events.Loaded()) or ["ok"]
 
     def do_unload(self, _words: list[str], _lines: list[str]) -> Iterator[str]:

@@ -12,9 +12,10 @@ from crc32c import crc32c
 
 from storage.compression import codec_name, codec_number, compress, decompress
 from storage.errors import CorruptMessage, InvalidRecord
+from storage.headers import decode_headers, encode_headers
 from storage.legacy import legacy_records
 from storage.types import Record
-from storage.varint import SMALL, read_unsigned, read_varint, varint
+from storage.varint import SMALL, read_unsigned, varint
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
@@ -179,7 +180,7 @@ def _encode_records(records: Sequence[NewRecord], deltas: Sequence[int], base_ti
         head = small[stamp << 1] if 0 <= stamp < limit else varint(stamp)
         head += small[delta << 1] if 0 <= delta < limit else varint(delta)
         head += b"\x01" if key is None else varint(len(key)) + key
-        tail = _encode_headers(headers) if headers else b"\x00"
+        tail = encode_headers(headers) if headers else b"\x00"
         if value is None:
             head += b"\x01"
             length = len(head) + len(tail) + 1
@@ -193,15 +194,6 @@ def _encode_records(records: Sequence[NewRecord], deltas: Sequence[int], base_ti
         if value:
             add(value)
         add(tail)
-    return b"".join(parts)
-
-
-def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    parts = [varint(len(headers))]
-    for name, value in headers:
-        raw = name.encode()
-        parts += (varint(len(raw)), raw)
-        parts += (b"\x01",) if value is None else (varint(len(value)), value)
     return b"".join(parts)
 
 
@@ -387,24 +379,3 @@ def _decode(data: bytes, batch: BatchView) -> tuple[list[Record], int]:  # noqa:
             raise CorruptMessage(f"{_where(batch)} has a record whose length is off by {end - at} bytes.")
         add(new(kind, (base_offset + ((delta >> 1) ^ -(delta & 1)), timestamp, key, value, headers)))
     return out, at
-
-
-def decode_headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    """The headers at `at` of a record that ends at `end`, and where they end."""
-    count, at = read_varint(data, at)
-    # Each header takes two bytes at least, so a larger count is a lie.
-    if not 0 <= count <= end - at:
-        raise CorruptMessage(f"A record claims {count} headers in {end - at} bytes.")
-    headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        size, at = read_varint(data, at)
-        if not 0 <= size <= end - at:
-            raise CorruptMessage(f"A header's name claims {size} bytes where {end - at} are left.")
-        name = data[at : at + size].decode(errors="replace")
-        at += size
-        size, at = read_varint(data, at)
-        if size > end - at:
-            raise CorruptMessage(f"A header's value claims {size} bytes where {end - at} are left.")
-        headers.append((name, data[at : at + size] if size >= 0 else None))
-        at += max(size, 0)
-    return tuple(headers), at

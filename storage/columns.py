@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from storage.batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, BatchView, decode_headers
+from storage.batch import HEADER_SIZE, LOG_APPEND_TIME_BIT, BatchView
 from storage.compression import decompress
 from storage.errors import CorruptMessage
+from storage.headers import decode_headers
 from storage.types import Headers
 from storage.varint import read_unsigned
 

@@ -14,9 +14,11 @@ from storage.errors import LogDamaged
 from storage.files import Files
 from storage.log import Log
 from storage.log_state import LogState, Recovered
+from storage.open_segments import OpenSegments
 from storage.producer_loading import load_producers
+from storage.reshape import refill
 from storage.scan import BatchFault, walk_headers
-from storage.segment import OpenSegments, Segment, refill
+from storage.segment import Segment
 from storage.summaries import Summary, load_epochs, load_summaries, save_summaries
 from storage.swap import finish_swaps
 from storage.types import TopicPartition

@@ -22,10 +22,11 @@ from storage.errors import (
 )
 from storage.files import Buffer, Files
 from storage.log_state import LogState
+from storage.open_segments import OpenSegments
 from storage.producer_state import KnownBatch, Marker
 from storage.reading import EARLIEST, LATEST, MAX_TIMESTAMP, SegmentList
 from storage.scan import Head
-from storage.segment import OpenSegments, Segment
+from storage.segment import Segment
 from storage.short_way import ShortWay
 from storage.stamp import Stamped, stamp
 from storage.summaries import save_epochs

@@ -8,7 +8,8 @@ from storage.errors import StorageError
 from storage.producer_loading import load_producers
 from storage.producer_state import ProducerState
 from storage.reading import SegmentList
-from storage.segment import Segment, refill
+from storage.scan import BatchFault, Order, walk_checked
+from storage.segment import Segment
 from storage.stamp import Stamped
 from storage.summaries import save_summaries
 
@@ -103,3 +104,16 @@ def write_failed(log: "Log", active: Segment, error: OSError) -> StorageError:
     except OSError:
         log.failure = refusal
     return refusal
+
+
+def refill(segment: Segment, size: int) -> BatchFault | None:
+    """Note every intact batch of the segment; the fault that ended the walk, if one did."""
+    segment.restart()
+    order = Order(segment.base_offset, segment.base_offset, segment.gaps)
+    try:
+        for head in walk_checked(segment.file(), 0, size, order):
+            segment.note(head.last_offset, head.max_timestamp, head.size)
+            segment.producers |= head.producer_id >= 0
+    except BatchFault as fault:
+        return fault
+    return None

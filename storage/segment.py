@@ -7,9 +7,7 @@ Bytes that this process did not write itself are checked the first time they are
 
 import os
 import struct
-import threading
 from bisect import bisect_left
-from collections import OrderedDict
 
 from crc32c import crc32c
 
@@ -17,7 +15,8 @@ from storage.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
 from storage.errors import LogDamaged
 from storage.files import Buffer, File, Files, read_file
 from storage.index import OffsetIndex, TimeIndex
-from storage.scan import BatchFault, Head, Order, check_view, head_fault, head_of, walk_checked, walk_headers
+from storage.open_segments import OpenSegments
+from storage.scan import BatchFault, Head, Order, check_view, head_fault, head_of, walk_headers
 from storage.summaries import Summary
 from storage.txn_index import AbortedEntry, pack_aborted
 
@@ -25,31 +24,6 @@ from storage.txn_index import AbortedEntry, pack_aborted
 _LOCATE_BYTES = 4096
 # Of `HEADER` what says where a batch lies: base offset, length, magic, last offset delta.
 _unpack_head = struct.Struct(">qi4xb6xi").unpack_from
-
-
-class OpenSegments:
-    """Which segments hold an open file or loaded indexes; the longest unused ones let go first."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._used: OrderedDict[Segment, None] = OrderedDict()
-        # Readers, the appending thread and whoever compacts open segments.
-        self._lock = threading.Lock()
-
-    def touch(self, segment: "Segment") -> None:
-        with self._lock:
-            self._used[segment] = None
-            self._used.move_to_end(segment)
-            if len(self._used) > self.limit:
-                for other in list(self._used):
-                    if len(self._used) <= self.limit:
-                        break
-                    if other is not segment and other.let_go():
-                        del self._used[other]
-
-    def forget(self, segment: "Segment") -> None:
-        with self._lock:
-            self._used.pop(segment, None)
 
 
 class Segment:
@@ -162,8 +136,7 @@ class Segment:
             self.max_timestamp_offset = last_offset
         if not position:
             self.first_timestamp = max_timestamp
-        # Readers do not wait. They ask for the size, then for the next offset, so the offset moves first and no bytes
-        # are taken for lower offsets than theirs; what the index names lies within the size by then.
+        # Readers ask for the size, then for the next offset: the offset moves first. What the index names comes last.
         self.next_offset = next_offset = last_offset + 1
         end = position + size
         if self.verified_to == position:
@@ -425,16 +398,3 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
     'd/00000000000000000007.log'
     """
     return os.path.join(directory, f"{base_offset:020d}{suffix}")
-
-
-def refill(segment: Segment, size: int) -> BatchFault | None:
-    """Note every intact batch of the segment; the fault that ended the walk, if one did."""
-    segment.restart()
-    order = Order(segment.base_offset, segment.base_offset, segment.gaps)
-    try:
-        for head in walk_checked(segment.file(), 0, size, order):
-            segment.note(head.last_offset, head.max_timestamp, head.size)
-            segment.producers |= head.producer_id >= 0
-    except BatchFault as fault:
-        return fault
-    return None

@@ -20,14 +20,10 @@ from storage.errors import (
 from storage.group_commit import GroupCommit
 from storage.parking import Parking
 from storage.rpc.v1 import broker_service_pb2 as pb
+from storage.shape import MalformedRequest, bounded, each_once
 from storage.types import Fetched, TopicPartition
 
-MAX_PARTITIONS_PER_REQUEST = 10_000
 READ_COMMITTED = 1
-
-
-class MalformedRequest(Exception):
-    """The request breaks its own shape; the text says how, and what was expected."""
 
 
 def _code(error: StorageError) -> Any:
@@ -71,7 +67,7 @@ class BrokerService:
     # -- topics -------------------------------------------------------------------------------------------
 
     async def metadata(self, request: pb.MetadataRequest, call: object) -> pb.MetadataResponse:
-        _bounded("topics", len(request.topics))
+        bounded("topics", len(request.topics))
         host, port = self._advertised()
         topics = self._broker.topics()
         names = list(request.topics)
@@ -107,8 +103,8 @@ class BrokerService:
             return -1
 
     async def create_topics(self, request: pb.CreateTopicsRequest, call: object) -> pb.CreateTopicsResponse:
-        _bounded("topics", len(request.topics))
-        _each_once("topic", [topic.name for topic in request.topics])
+        bounded("topics", len(request.topics))
+        each_once("topic", [topic.name for topic in request.topics])
         results = [self._create_topic(topic, request.validate_only) for topic in request.topics]
         return pb.CreateTopicsResponse(topics=results)
 
@@ -127,7 +123,7 @@ class BrokerService:
         return pb.TopicResult(name=topic.name, topic_id=topic.id, num_partitions=topic.partitions)
 
     async def delete_topics(self, request: pb.DeleteTopicsRequest, call: object) -> pb.DeleteTopicsResponse:
-        _bounded("topics", len(request.topic_names))
+        bounded("topics", len(request.topic_names))
         results = []
         for name in request.topic_names:
             code, message = pb.ERROR_CODE_NONE, ""
@@ -141,8 +137,8 @@ class BrokerService:
         return pb.DeleteTopicsResponse(topics=results)
 
     async def create_partitions(self, request: pb.CreatePartitionsRequest, call: object) -> pb.CreatePartitionsResponse:
-        _bounded("topics", len(request.topics))
-        _each_once("topic", [topic.name for topic in request.topics])
+        bounded("topics", len(request.topics))
+        each_once("topic", [topic.name for topic in request.topics])
         results = []
         for wanted in request.topics:
             code, message = pb.ERROR_CODE_NONE, ""
@@ -159,7 +155,7 @@ class BrokerService:
         return pb.CreatePartitionsResponse(results=results)
 
     async def describe_configs(self, request: pb.DescribeConfigsRequest, call: object) -> pb.DescribeConfigsResponse:
-        _bounded("topics", len(request.topics))
+        bounded("topics", len(request.topics))
         if not request.topics:
             return pb.DescribeConfigsResponse(
                 results=[pb.DescribedConfigs(configs=list(_entries(self._broker.settings)))]
@@ -178,8 +174,8 @@ class BrokerService:
 
     async def produce(self, request: pb.ProduceRequest, call: object) -> pb.ProduceResponse:
         """Append all, then wait for durability together: one flush serves many produces."""
-        _bounded("partitions", sum(len(topic.partition_data) for topic in request.topic_data))
-        _each_once(
+        bounded("partitions", sum(len(topic.partition_data) for topic in request.topic_data))
+        each_once(
             "partition", [(topic.name, data.index) for topic in request.topic_data for data in topic.partition_data]
         )
         if request.timeout_ms < 0:
@@ -266,8 +262,8 @@ class BrokerService:
     async def _long_poll(
         self, wanted: list[tuple[str, int, int, int]], request: pb.FetchRequest | pb.MultiFetchRequest
     ) -> list[pb.FetchPartitionResult]:
-        _bounded("partitions", len(wanted))
-        _each_once("partition", [part[:2] for part in wanted])
+        bounded("partitions", len(wanted))
+        each_once("partition", [part[:2] for part in wanted])
         for name in ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level"):
             if getattr(request, name) < 0:
                 raise MalformedRequest(f"{name} is {getattr(request, name)}; expected 0 or more.")
@@ -311,7 +307,7 @@ class BrokerService:
     # -- offsets ------------------------------------------------------------------------------------------
 
     async def list_offsets(self, request: pb.ListOffsetsRequest, call: object) -> pb.ListOffsetsResponse:
-        _bounded("partitions", sum(len(topic.partitions) for topic in request.topics))
+        bounded("partitions", sum(len(topic.partitions) for topic in request.topics))
         response = pb.ListOffsetsResponse()
         for topic in request.topics:
             answer = response.topics.add(name=topic.name)
@@ -327,7 +323,7 @@ class BrokerService:
         return response
 
     async def delete_records(self, request: pb.DeleteRecordsRequest, call: object) -> pb.DeleteRecordsResponse:
-        _bounded("partitions", sum(len(topic.partitions) for topic in request.topics))
+        bounded("partitions", sum(len(topic.partitions) for topic in request.topics))
         response = pb.DeleteRecordsResponse()
         for topic in request.topics:
             answer = response.topics.add(name=topic.name)
@@ -388,16 +384,3 @@ def _entries(settings: LogSettings | TopicSettings, given: set[str] | None = Non
         value = getattr(settings, name)
         standard = alias not in given if given is not None else value == field.default
         yield pb.ConfigEntry(name=alias, value=str(value), is_default=standard, documentation=field.description or "")
-
-
-def _bounded(what: str, count: int) -> None:
-    if count > MAX_PARTITIONS_PER_REQUEST:
-        raise MalformedRequest(
-            f"The request names {count} {what}; at most {MAX_PARTITIONS_PER_REQUEST} are taken. Split it."
-        )
-
-
-def _each_once(what: str, names: list[str] | list[tuple[str, int]]) -> None:
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)  # type: ignore[arg-type]
-        raise MalformedRequest(f"The request names {what} {twice} twice; expected each once.")

@@ -27,7 +27,7 @@ from storage.broker import Broker
 from storage.errors import StorageError
 from storage.rpc.v1 import broker_service_pb2
 from storage.service import BrokerService
-from storage.service import MalformedRequest as MalformedStorageRequest
+from storage.shape import MalformedRequest as MalformedStorageRequest
 
 GROUP_SERVICE = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
 BROKER_SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["Broker"]

@@ -10,7 +10,8 @@ from storage.batch import decode_records
 from storage.broker import Broker
 from storage.group_commit import GroupCommit
 from storage.rpc.v1 import broker_service_pb2 as pb
-from storage.service import BrokerService, MalformedRequest
+from storage.service import BrokerService
+from storage.shape import MalformedRequest
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

@@ -1,0 +1,33 @@
+"""A limit on open files: segments let go of theirs in turn."""
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storage.segment import Segment
+
+
+class OpenSegments:
+    """Which segments hold an open file or loaded indexes; the longest unused ones let go first."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._used: OrderedDict[Segment, None] = OrderedDict()
+        # Readers, the appending thread and whoever compacts open segments.
+        self._lock = threading.Lock()
+
+    def touch(self, segment: "Segment") -> None:
+        with self._lock:
+            self._used[segment] = None
+            self._used.move_to_end(segment)
+            if len(self._used) > self.limit:
+                for other in list(self._used):
+                    if len(self._used) <= self.limit:
+                        break
+                    if other is not segment and other.let_go():
+                        del self._used[other]
+
+    def forget(self, segment: "Segment") -> None:
+        with self._lock:
+            self._used.pop(segment, None)

@@ -38,6 +38,8 @@ class Application:
 
     def start(self) -> None:
         every_ms = self.process.habits.commit_every_ms
+        if not self.process.habits.commits:
+            return
         self.world.after(self.world.between(1, every_ms), self._commit_now_and_then)
 
     def end(self) -> None:
@@ -133,7 +135,7 @@ class Application:
             self._last_identity = identity
         elif kind == "late":
             identity = self._last_identity
-        if not partitions or identity[1] == NO_GENERATION:
+        if not partitions or identity[1] == NO_GENERATION or not self.process.habits.commits:
             return
         self._commits += 1
         tag = f"{self.process.name}/{self._commits}"  # tells this commit from every other
@@ -146,8 +148,13 @@ class Application:
         request = OffsetCommit(
             0, settings.group_id, identity[0], settings.group_instance_id, identity[1], tuple(offsets)
         )
-        self.process.ask(request, lambda answer: self._committed(answer, kind))
+        self.process.ask(request, lambda answer: self._committed(answer, kind, identity))
 
-    def _committed(self, answer: Answer, kind: str) -> None:
-        if isinstance(answer, OffsetCommitReply):
-            self.world.census[f"commits ({kind}): {answer.code.name}"] += 1
+    def _committed(self, answer: Answer, kind: str, identity: tuple[str, int]) -> None:
+        if not isinstance(answer, OffsetCommitReply):
+            return
+        self.world.census[f"commits ({kind}): {answer.code.name}"] += 1
+        self.world.census["commits taken in part"] += bool(answer.partitions)
+        member = self.process.member
+        if answer.code and kind != "late" and (member.member_id, member.generation) == identity:
+            self.process.tell(ev.CommitRefused(answer.code, answer.message, identity[1]))

@@ -1,8 +1,10 @@
 """Counts the interesting things, so that a run can show that they really happened."""
 
+from coordinator.core.consumer.group import MemberState
+from coordinator.core.consumer.records import CurrentStored, GroupEpochStored
 from coordinator.core.effects import Effects, JoinReply
-from coordinator.core.events import Event, JoinGroup, LeaveGroup, OffsetCommit, SyncGroup, TimerFired
-from coordinator.core.records import GroupDeleted, GroupStored
+from coordinator.core.events import Event, JoinGroup, LeaveGroup, OffsetCommit, Planned, SyncGroup, TimerFired
+from coordinator.core.records import DelayStored, GroupDeleted, GroupStored
 from coordinator.core.shard import Shard
 from coordinator.core.types import GroupState
 from coordinator.errors import ErrorCode
@@ -13,13 +15,15 @@ from tests.sim.world import World
 
 
 class Census(Checker):
-    """No invariant of its own; `WANTED` is what fifty seeds must have met."""
+    """No invariant of its own; `WANTED` is what two hundred seeds must have met."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.members = 0
         self.state: GroupState | None = None
         self.knew: set[str] = set()
+        self.kinds: dict[str, bool] = {}
+        """group -> whether it is a KIP-848 group"""
 
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         group = core.groups.get(group_of(event))
@@ -30,6 +34,7 @@ class Census(Checker):
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         group = core.groups.get(group_of(event))
         count = self.world.census
+        self._count_consumers(core, event, effects)
         if isinstance(event, TimerFired) and event.key[0] == "session" and group and len(group.members) < self.members:
             count[f"sessions expired while {self.state.value if self.state else 'gone'}"] += 1
         if isinstance(event, JoinGroup) and not event.member_id and event.group_instance_id in self.knew:
@@ -47,9 +52,31 @@ class Census(Checker):
             for _, reply in effects.replies
         )
 
+    def _count_consumers(self, core: Shard, event: Event, effects: Effects) -> None:
+        count = self.world.census
+        for record in effects.records:
+            if isinstance(record, CurrentStored):
+                count[f"KIP-848 members become {MemberState(record.state).name}"] += 1
+            elif isinstance(record, GroupEpochStored | GroupStored):
+                consumer = isinstance(record, GroupEpochStored)
+                if self.kinds.setdefault(record.group_id, consumer) != consumer:
+                    self.kinds[record.group_id] = consumer
+                    members = self.node.live_shard(self.node.shard_index(record.group_id)) is core and len(
+                        (core.consumer_groups if consumer else core.groups)[record.group_id].members
+                    )
+                    count[f"groups {'upgraded' if consumer else 'downgraded'}{' with members' if members else ''}"] += 1
+            elif isinstance(record, DelayStored) and record.until_ms is not None:
+                count["delays kept"] += 1
+        if isinstance(event, TimerFired) and event.key[0] in ("rebalance", "rejoin", "fetch") and effects.records:
+            count[f"KIP-848 {event.key[0]} timeouts"] += 1
+        if isinstance(event, Planned) and not effects.records:
+            count["plans of the coordinator that were of no use"] += 1
+        if isinstance(event, JoinGroup) and group_of(event) in core.consumer_groups:
+            count["classic members that join a KIP-848 group"] += bool(effects.records)
+
     def acted(self, process: Process, action: act.Action) -> None:
         if isinstance(action, act.Revoke | act.Lost | act.Assign):
-            kind = "cooperative" if process.cooperative else "eager"
+            kind = "KIP-848" if process.consumer else "cooperative" if process.cooperative else "eager"
             self.world.census[f"callbacks {type(action).__name__} ({kind})"] += 1
 
 
@@ -92,4 +119,30 @@ WANTED = (
     "members with a twin",
     "requests that came after their call was over",
     "groups deleted",
+    "KIP-848 members become UNREVOKED",
+    "KIP-848 members become UNRELEASED",
+    "KIP-848 rebalance timeouts",
+    "KIP-848 rejoin timeouts",
+    "KIP-848 fetch timeouts",
+    "ConsumerHeartbeat: FENCED_MEMBER_EPOCH",
+    "ConsumerHeartbeat: UNRELEASED_INSTANCE_ID",
+    "callbacks Lost (KIP-848)",
+    "commits refused: STALE_MEMBER_EPOCH",
+    "commits taken in part",
+    "groups upgraded with members",
+    "groups downgraded with members",
+    "classic members that join a KIP-848 group",
+    "plans put off",
+    "plans of the coordinator that were of no use",
+    "plans that failed at once",
+    "work that failed",
+    "work that overran its deadline",
+    "rebalance cause ASSIGNOR_FAILED",
+    "delayed plans that wait",
+    "rebalance cause DELAY_OVER",
+    "pushes",
+    "heartbeats that crossed a push",
+    "session streams broken",
+    "heartbeats taken past the queue",
+    "processes with a clock of their own",
 )

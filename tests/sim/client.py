@@ -1,31 +1,27 @@
-"""One process with one member: the real `ClassicMember` with an application, on the virtual clock."""
+"""One process with one member: the real machine of its protocol and an application, on the virtual clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from coordinator.core import effects, events
-from coordinator.core.types import MemberIdentity, Protocol
+from coordinator.core import events
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.classic import ClassicMember, State
-from coordinator.member.subscription import Subscriber
-from coordinator.member.types import GroupMember, Leaving, MemberSettings
+from coordinator.member.classic import State
+from coordinator.member.types import Leaving, MemberSettings
 from tests.sim.application import Application
+from tests.sim.clock import Clock
+from tests.sim.faults import REQUEST_TIMEOUT_MS
 from tests.sim.network import Answer, Call, Network
-from tests.sim.planner import Planner
+from tests.sim.part import Machine, Part
+from tests.sim.session import Session
 from tests.sim.watch import Watch
-from tests.sim.world import World
 
-REQUEST_TIMEOUT_MS = 8_000
-JOIN_GRACE_MS = 5_000
-"""A join may take the whole rebalance timeout, and a little more."""
 METADATA_MS = 5_000
 """How often a member looks at the partition counts."""
 MAX_SPINS = 20
 """How often a member may be woken at one and the same time; one that thaws has some catching up to do."""
 
-MakeMember = Callable[[MemberSettings, Subscriber], ClassicMember]
+MakePart = Callable[["Process"], Part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +36,10 @@ class Habits:
     late_commits: float = 0.0
     """How often a commit leaves with an identity that may be over by then."""
     plan_ms: int = 100
+    commits: bool = True
+    """Workers that share named resources have nothing to commit."""
+    pushed: bool = False
+    """It opens a session stream."""
 
 
 class Process:
@@ -47,26 +47,25 @@ class Process:
 
     def __init__(
         self,
-        world: World,
-        network: Network,
         watch: Watch,
+        network: Network,
+        clock: Clock,
         name: str,
         settings: MemberSettings,
-        subscriber: Subscriber,
         habits: Habits,
-        make_member: MakeMember = ClassicMember,
+        make_part: MakePart,
     ) -> None:
-        self.world = world
+        self.world = network.world
         self.network = network
         self.watch = watch
+        self.clock = clock
         self.name = name
         self.settings = settings
         self.habits = habits
-        self.subscriber = subscriber
-        self.member = make_member(settings, subscriber)
         self.alive = True
+        self.part = make_part(self)
         self.app = Application(self)
-        self.planner = Planner(self)
+        self.session = Session(self) if habits.pushed else None
         self._calls: dict[int, Call] = {}
         self._others: list[Call] = []
         self._backlog: list[Callable[[], None]] = []
@@ -77,13 +76,22 @@ class Process:
         """When it was last woken, and how often at that time."""
 
     @property
+    def member(self) -> Machine:
+        return self.part.member
+
+    @property
+    def consumer(self) -> bool:
+        return self.part.consumer
+
+    @property
     def cooperative(self) -> bool:
-        return self.subscriber.protocol.value == "cooperative"
+        return self.part.cooperative
 
     def start(self) -> None:
         self.tell(ev.Start())
         self.app.start()
-        self._look_at_topics()
+        if not self.part.named:
+            self._look_at_topics()
 
     # What happens to it
 
@@ -123,9 +131,10 @@ class Process:
             self.world.after(interval_ms, lambda: self.later(lambda: self._poll_expired(stall)))
         self.world.after(for_ms, lambda: self.later(lambda: self._polls_again(stall)))
 
-    def subscribe(self, topics: tuple[str, ...]) -> None:
+    def subscribe(self, topics: tuple[str, ...], regex: str = "") -> None:
         self.world.census["subscriptions changed"] += 1
-        self.tell(ev.SubscriptionChanged(topics))
+        self.part.regex = regex
+        self.tell(ev.SubscriptionChanged(topics, regex))
 
     def _poll_expired(self, stall: int) -> None:
         if stall == self._stalls and self.app.stalled:
@@ -139,35 +148,35 @@ class Process:
 
     # The machine
 
-    def tell(self, event: ev.Event) -> None:
+    def tell(self, event: ev.Event | ev.ConsumerEvent) -> None:
         """Step the member and perform what it asks for, in order."""
         if not self.alive:
             return
         self.watch.told(self, event)
-        for action in self.member.step(event, self.world.now_ms):
+        for action in self.member.step(event, self.clock.now_ms):
             self.watch.acted(self, action)
             if self.alive:
                 self._perform(action)
+        if self.session is not None and self.alive:
+            self.session.look()
 
     def _perform(self, action: act.Action) -> None:
         match action:
             case act.FindCoordinator():
                 self._find(action.token)
-            case act.SendJoin():
-                timeout_ms = self.settings.rebalance_timeout_ms + JOIN_GRACE_MS
-                self._ask(action.token, self._join(action), timeout_ms, join_answered)
-            case act.SendSync():
-                timeout_ms = self.settings.rebalance_timeout_ms + JOIN_GRACE_MS
-                self._ask(action.token, self._sync(action), timeout_ms, sync_answered)
-            case act.SendHeartbeat():
-                self._ask(action.token, self._heartbeat(action), REQUEST_TIMEOUT_MS, heartbeat_answered)
-            case act.SendLeave():
-                self.ask(self._leave(action), lambda _: None)
+            case act.SendHeartbeat() | act.SendConsumerHeartbeat() if self.session is not None and self.session.is_open:
+                self.session.heartbeat(action)
+            case act.SendJoin() | act.SendSync() | act.SendHeartbeat() | act.SendConsumerHeartbeat():
+                self._ask(action.token, action)
+            case act.SendLeave() | act.LeaveConsumerGroup():
+                self.ask(self.part.farewell(action), lambda _: None)
             case act.Abandon():
                 if call := self._calls.pop(action.token, None):
                     self.network.abandon(call)
+                elif self.session is not None:
+                    self.session.abandon(action.token)
             case act.Plan():
-                self.planner.plan(action)
+                self.part.planner.plan(action)
             case act.Revoke() | act.Lost() | act.Assign():
                 self.app.call_back(action)
             case act.WakeAt():
@@ -180,7 +189,7 @@ class Process:
 
     def _wake_at(self, at_ms: int) -> None:
         self._wake_at_ms = at_ms
-        self.world.at(at_ms, lambda: self.later(lambda: self._tick(at_ms)))
+        self.world.at(self.clock.world_ms(at_ms), lambda: self.later(lambda: self._tick(at_ms)))
 
     def _tick(self, at_ms: int) -> None:
         if at_ms == self._wake_at_ms:
@@ -214,6 +223,8 @@ class Process:
         self.alive = False
         self.app.end()
         self.watch.gone(self)
+        if self.session is not None:
+            self.session.end()
         for call in [*self._calls.values(), *self._others]:
             self.network.abandon(call)
 
@@ -233,15 +244,15 @@ class Process:
         hear = self._hear(on_answer)
         self._others.append(self.network.call(self.name, request, REQUEST_TIMEOUT_MS, hear))
 
-    def _ask(
-        self, token: int, request: events.Request, timeout_ms: int, translate: Callable[[int, Any], ev.Event]
-    ) -> None:
+    def _ask(self, token: int, action: act.Action) -> None:
+        question = self.part.question(action)
+
         def answered(answer: Answer) -> None:
             self._calls.pop(token, None)
             failed = ev.RequestFailed(token, retriable=True, detail="no answer")
-            self.tell(failed if answer is None else translate(token, answer))
+            self.tell(failed if answer is None else question.translate(token, answer))
 
-        self._calls[token] = self.network.call(self.name, request, timeout_ms, self._hear(answered))
+        self._calls[token] = self.network.call(self.name, question.request, question.timeout_ms, self._hear(answered))
 
     def _hear(self, on_answer: Callable[[Answer], None]) -> Callable[[Answer], None]:
         return lambda answer: self.later(lambda: on_answer(answer))
@@ -256,44 +267,6 @@ class Process:
 
         self.world.after(self.network.delay_ms() + self.network.delay_ms(), found)
 
-    def _join(self, action: act.SendJoin) -> events.JoinGroup:
-        settings = self.settings
-        return events.JoinGroup(
-            request_id=0,
-            group_id=settings.group_id,
-            member_id=action.member_id,
-            group_instance_id=settings.group_instance_id,
-            client_id=self.name,
-            client_host="host",
-            session_timeout_ms=settings.session_timeout_ms,
-            rebalance_timeout_ms=settings.rebalance_timeout_ms,
-            protocol_type=settings.protocol_type,
-            protocols=tuple(Protocol(offer.name, offer.metadata) for offer in action.protocols),
-            fresh_id="",
-            reason=action.reason,
-        )
-
-    def _sync(self, action: act.SendSync) -> events.SyncGroup:
-        return events.SyncGroup(
-            request_id=0,
-            group_id=self.settings.group_id,
-            member_id=action.member_id,
-            group_instance_id=self.settings.group_instance_id,
-            generation=action.generation,
-            protocol_type=self.settings.protocol_type,
-            protocol_name=action.protocol_name,
-            assignments=action.assignments,
-            snapshot=action.snapshot,
-        )
-
-    def _heartbeat(self, action: act.SendHeartbeat) -> events.Heartbeat:
-        instance_id = self.settings.group_instance_id
-        return events.Heartbeat(0, self.settings.group_id, action.member_id, instance_id, action.generation)
-
-    def _leave(self, action: act.SendLeave) -> events.LeaveGroup:
-        who = MemberIdentity(action.member_id, self.settings.group_instance_id, action.reason)
-        return events.LeaveGroup(0, self.settings.group_id, (who,))
-
     def __repr__(self) -> str:
         return f"{self.name} ({self.member.member_id or 'no member id'}, {self.member.state.name})"
 
@@ -301,29 +274,3 @@ class Process:
 def settled(process: Process) -> bool:
     """Its member has its share and its application has heard of it."""
     return process.member.state is State.STABLE and process.app.idle
-
-
-def join_answered(token: int, reply: effects.JoinReply) -> ev.JoinAnswered:
-    return ev.JoinAnswered(
-        token=token,
-        code=reply.code,
-        message=reply.message,
-        generation=reply.generation,
-        protocol_type=reply.protocol_type,
-        protocol_name=reply.protocol_name,
-        leader=reply.leader,
-        skip_assignment=reply.skip_assignment,
-        member_id=reply.member_id,
-        members=tuple(GroupMember(m.member_id, m.group_instance_id, m.metadata) for m in reply.members),
-        cause=reply.cause,
-        cause_detail=reply.cause_detail,
-        rebalance_number=reply.rebalance_number,
-    )
-
-
-def sync_answered(token: int, reply: effects.SyncReply) -> ev.SyncAnswered:
-    return ev.SyncAnswered(token, reply.code, reply.message, reply.assignment)
-
-
-def heartbeat_answered(token: int, reply: effects.HeartbeatReply) -> ev.HeartbeatAnswered:
-    return ev.HeartbeatAnswered(token, reply.code, reply.message)

@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from random import Random
 
+REQUEST_TIMEOUT_MS = 8_000
+JOIN_GRACE_MS = 5_000
+"""How much longer than the rebalance timeout a member waits for the answer to its join."""
+
 
 @dataclass(frozen=True, slots=True)
 class Faults:
@@ -33,8 +37,14 @@ class Faults:
     """A member's process crashes, closes, is replaced, or a new one comes."""
     topics_every_ms: int = 0
     operator_every_ms: int = 0
+    migrate_every_ms: int = 0
+    """A place in a group on the move gets a process of the other protocol."""
     bad_leader: float = 0.0
     """A leader that is slow to plan, or cannot at first."""
+    slow_work: float = 0.0
+    """What the coordinator has computed off its loop takes seconds, or overruns its deadline."""
+    failed_work: float = 0.0
+    """An assignor of the coordinator, or a topic pattern, fails."""
 
 
 CALM = Faults()
@@ -69,4 +79,7 @@ def draw(rng: Random) -> Faults:
         topics_every_ms=often(0.4, 20_000, 100_000),
         operator_every_ms=often(0.6, 5_000, 60_000),
         bad_leader=rate(0.4, 0.3),
+        slow_work=rate(0.4, 0.3),
+        failed_work=rate(0.3, 0.3),
+        migrate_every_ms=often(0.7, 8_000, 60_000),
     )

@@ -3,11 +3,24 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from coordinator.core.consumer import reconcile
+from coordinator.core.consumer.group import ConsumerGroup
+from coordinator.core.consumer.group import ConsumerMember as MemberOfGroup
+from coordinator.core.consumer.records import (
+    CurrentStored,
+    Epochs,
+    GroupEpochStored,
+    Shares,
+    TargetEpochStored,
+    TopicId,
+)
 from coordinator.core.effects import Effects, HeartbeatReply
-from coordinator.core.events import Event, OffsetCommit, SyncGroup
+from coordinator.core.events import ConsumerHeartbeat, Event, OffsetCommit, SyncGroup
 from coordinator.core.records import GroupStored, OffsetStored, RebalanceDecided, Record
 from coordinator.core.shard import Shard
 from coordinator.member.classic import ClassicMember
+from coordinator.member.consumer import ConsumerMember
+from coordinator.member.consumer_report import Report
 from coordinator.member.cooperative import Cooperative
 from coordinator.member.handover import Change
 from coordinator.member.subscription import Subscriber
@@ -109,3 +122,63 @@ def clumsy_member(settings: MemberSettings, subscriber: Subscriber) -> ClassicMe
     if isinstance(subscriber.handover, Cooperative):
         subscriber.handover = Clumsy()
     return ClassicMember(settings, subscriber)
+
+
+class GreedyShard(Shard):
+    """Gives KIP-848 members what others still hold."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        honest, reconcile.available = reconcile.available, everything_new
+        try:
+            return super().step(event, now_ms)
+        finally:
+            reconcile.available = honest
+
+
+def everything_new(
+    _group: ConsumerGroup, _member: MemberOfGroup, target: Shares, keep: Epochs
+) -> tuple[dict[TopicId, frozenset[int]], bool]:
+    return {topic: frozenset(partitions - keep.get(topic, {}).keys()) for topic, partitions in target.items()}, False
+
+
+class ImpatientShard(Shard):
+    """Takes every heartbeat of a KIP-848 member for a sign that it has let go."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        if isinstance(event, ConsumerHeartbeat) and event.member_epoch > 0:
+            event = replace(event, owned={})
+        return super().step(event, now_ms)
+
+
+class HurriedMember(ConsumerMember):
+    """Says that it has let go before its application has."""
+
+    def _report(self) -> Report:
+        return Report(self._wish, tuple(sorted(self.owned)))
+
+
+class EpochBlindShard(Shard):
+    """Takes a commit of a KIP-848 member under any epoch."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        group = self.consumer_groups.get(event.group_id) if isinstance(event, OffsetCommit) else None
+        if isinstance(event, OffsetCommit) and group is not None and event.member_id in group.members:
+            event = replace(event, generation=group.members[event.member_id].epoch)
+        return super().step(event, now_ms)
+
+
+class StuckShard(Shard):
+    """Reads older epochs from the log than those that were written."""
+
+    def apply(self, record: Record) -> None:
+        if isinstance(record, GroupEpochStored | TargetEpochStored):
+            record = replace(record, epoch=min(record.epoch, 3))
+        super().apply(record)
+
+
+class AbsentMindedEngine(Engine):
+    """Forgets to write down what KIP-848 members have."""
+
+    def _take(self, slot: Slot, effects: Effects) -> None:
+        effects.records = [record for record in effects.records if not isinstance(record, CurrentStored)]
+        super()._take(slot, effects)

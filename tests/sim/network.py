@@ -1,8 +1,11 @@
 """Calls between processes and the node: lost, late, doubled, overtaken, and cut off.
 
 A call is over for its caller when it is answered, times out, is abandoned, or its connection breaks. What is under way
-then may still arrive, as a commit of a dead process may; only a JoinGroup dies with its call: it speaks for what the
-caller owned when it was sent, and HTTP/2 resets the stream of a call that is over before the same process's next one.
+then may still arrive, as a commit of a dead process may; only a JoinGroup and a KIP-848 heartbeat die with their call:
+they speak for what the caller owned when they were sent, and HTTP/2 resets the stream of a call that is over before the
+same process's next one. Nor is such a heartbeat doubled: nobody but its sender repeats it, and he asks anew.
+
+Session streams keep their order. The first message that is lost breaks one for good; each end finds out later.
 """
 
 from collections.abc import Callable
@@ -10,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coordinator.core.effects import Reply
-from coordinator.core.events import JoinGroup, Request
+from coordinator.core.events import ConsumerHeartbeat, JoinGroup, Request
 from tests.sim.faults import CALM, Faults
 from tests.sim.world import World
 
@@ -48,7 +51,8 @@ class Network:
         """Send a request; `on_answer` hears once, unless the call is abandoned before."""
         call = Call(caller, request, on_answer)
         self.world.after(timeout_ms, lambda: self.timed_out(call))
-        copies = 2 if self.world.chance(self.faults.duplicate) else 1
+        doubled = not isinstance(request, ConsumerHeartbeat) and self.world.chance(self.faults.duplicate)
+        copies = 2 if doubled else 1
         for _ in range(copies):
             if self.lost(caller):
                 self.world.census["messages lost"] += 1
@@ -58,7 +62,7 @@ class Network:
         return call
 
     def arrive(self, call: Call) -> None:
-        if call.over and isinstance(call.request, JoinGroup):
+        if call.over and dies_with_its_call(call.request):
             return
         if call.over:
             self.world.census["requests that came after their call was over"] += 1
@@ -115,3 +119,8 @@ class Network:
     def heal(self) -> None:
         self.faults = CALM
         self.cut_off.clear()
+
+
+def dies_with_its_call(request: Request) -> bool:
+    """Not so a farewell: whoever sends one does not wait for the answer."""
+    return isinstance(request, JoinGroup) or (isinstance(request, ConsumerHeartbeat) and request.member_epoch >= 0)

@@ -4,19 +4,32 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from coordinator.core.effects import Effects, GroupChanged, Reply
-from coordinator.core.events import Event, Forget, JoinGroup, Loaded, OffsetCommit, TopicsChanged, Unload
+from coordinator.core.effects import Effects, GroupChanged, HeartbeatReply, Reply
+from coordinator.core.events import (
+    ConsumerHeartbeat,
+    Event,
+    Forget,
+    Heartbeat,
+    JoinGroup,
+    Loaded,
+    OffsetCommit,
+    TopicsChanged,
+    Unload,
+)
 from coordinator.core.records import Record
 from coordinator.core.shard import Shard
-from coordinator.core.types import Limits, RequestId
+from coordinator.core.types import Limits, RequestId, TimerKey
 from coordinator.runtime.engine import Engine, FlushJob, Released
 from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.router import partition_for
 from coordinator.runtime.slot import Core, ShardStatus
 from tests.sim.crashing_log import CrashingLog
 from tests.sim.network import Call, Network
+from tests.sim.node_session import Sessions
 from tests.sim.watch import Watch
+from tests.sim.work import Workbench
 from tests.sim.world import World
+from tests.support.consumer_stage import topic_id
 
 MakeShard = Callable[[Limits, int], Shard]
 MakeEngine = Callable[..., Engine]
@@ -30,17 +43,34 @@ class WatchedShard:
         self.node = node
         self.alive = False
         """Only after Loaded is the state what it will be."""
+        self._early: list[Record] | None = None
+        """What was decided on the way there."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
         index, watch = self.shard.index, self.node.watch
-        if self.alive:
+        if not self.alive:
+            return self._wake(event, now_ms)
+        watch.before_step(index, self.shard, event)
+        effects = self.shard.step(event, now_ms)
+        watch.stepped(index, self.shard, event, effects)
+        return effects
+
+    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> tuple[TimerKey, int] | None:
+        return self.shard.beat(group_id, member_id, generation, now_ms)
+
+    def _wake(self, event: Event, now_ms: int) -> Effects:
+        """The topics, then Loaded: to the checkers they are one step."""
+        index, watch = self.shard.index, self.node.watch
+        if self._early is None:
+            self._early = []
+            watch.replayed(index, self.shard)
             watch.before_step(index, self.shard, event)
         effects = self.shard.step(event, now_ms)
+        self._early += effects.records
         if isinstance(event, Loaded):
             self.alive = True
             watch.loaded(index, self.shard)
-        if self.alive:
-            watch.stepped(index, self.shard, event, effects)
+            watch.stepped(index, self.shard, event, replace(effects, records=self._early))
         return effects
 
     def apply(self, record: Record) -> None:
@@ -60,6 +90,7 @@ class Node:
         topics: dict[str, int],
         make_shard: MakeShard = Shard,
         make_engine: MakeEngine = Engine,
+        off_loop: float = 0.0,
     ) -> None:
         self.world = world
         self.network = network
@@ -74,6 +105,10 @@ class Node:
         self.engine: Engine
         self.calls: dict[RequestId, tuple[Call, Any]] = {}
         """Requests that wait for an answer, as the edge of the node knows them."""
+        self.own: dict[RequestId, tuple[Callable[[Reply], None], Any]] = {}
+        """Those that the edge asks by itself, for its session streams."""
+        self.sessions = Sessions(self)
+        self.workbench = Workbench(self, off_loop)
         self._requests = 0
         self._fresh: dict[tuple[str, str], int] = {}
         self._paused_until_ms = 0
@@ -92,7 +127,7 @@ class Node:
             self.world.census["logs compacted"] += 1
             self.log.compact()
         self.engine = self.make_engine(self.log, self.log.shards, self.limits, self._shard, on_bug=self._bug)
-        self.engine.submit_all(TopicsChanged(dict(self.topics)))
+        self.engine.submit_all(self._catalog())
         life = self.life
         self.world.after(self.world.between(0, 2_000), lambda: self._load(life))
 
@@ -115,7 +150,9 @@ class Node:
         if power:
             self.log.lose_unflushed()
         calls, self.calls = self.calls, {}
+        self.own.clear()
         self.watch.crashed()
+        self.sessions.crashed()
         for call, _ in calls.values():
             self.network.reset(call)
         self.world.trace(f"node dies{' with its machine' if power else ''}")
@@ -145,8 +182,11 @@ class Node:
     def change_topics(self) -> None:
         """The catalog has changed; the node hears of it at once."""
         if self.up:
-            self.engine.submit_all(TopicsChanged(dict(self.topics)))
-            self._turn_soon()
+            self.engine.submit_all(self._catalog())
+            self.wake()
+
+    def _catalog(self) -> TopicsChanged:
+        return TopicsChanged(dict(self.topics), ids={topic: topic_id(topic) for topic in self.topics})
 
     # Requests
 
@@ -156,15 +196,41 @@ class Node:
         request = replace(call.request, request_id=self._requests)
         if isinstance(request, JoinGroup):
             request = replace(request, fresh_id=self._fresh_id(request))
-        self.calls[request.request_id] = (call, request)
-        call.at_node.append(request.request_id)
         self.world.trace(f"in  #{request.request_id} {call.caller} {describe(request)}")
         self.watch.received(request)
-        shard = self.shard_index(request.group_id)
-        taken = self.engine.submit(shard, request)
-        assert taken, "the simulation never fills the inbox"
+        if isinstance(request, Heartbeat) and self._beat(request):
+            self.world.census["heartbeats taken past the queue"] += 1
+            self.watch.released(request, HeartbeatReply())
+            self.network.reply(call, HeartbeatReply())
+            return
+        self.calls[request.request_id] = (call, request)
+        call.at_node.append(request.request_id)
+        self._submit(request)
         self._release()
-        self._turn_soon()
+        self.wake()
+
+    def ask(self, request: Any, on_reply: Callable[[Reply], None]) -> RequestId:
+        """A request of the edge itself. `on_reply` is called in a later turn, never before this returns."""
+        self._requests += 1
+        request_id = self._requests
+        request = replace(request, request_id=request_id)
+        self.own[request_id] = (on_reply, request)
+        self.world.trace(f"in  #{request_id} session {describe(request)}")
+        self.watch.received(request)
+        self._submit(request)
+        self.wake()
+        return request_id
+
+    def _submit(self, request: Any) -> None:
+        taken = self.engine.submit(self.shard_index(request.group_id), request)
+        assert taken, "the simulation never fills the inbox"
+
+    def _beat(self, request: Heartbeat) -> bool:
+        """As the edge does where nothing is due and nothing waits."""
+        shard, now_ms = self.shard_index(request.group_id), self.world.now_ms
+        if request.group_instance_id is not None or self._turn_at_ms == now_ms or now_ms < self._paused_until_ms:
+            return False
+        return self.engine.beat(shard, request.group_id, request.member_id, request.generation, now_ms)
 
     def _fresh_id(self, request: JoinGroup) -> str:
         """Counted, not drawn: a story that repeats the events gets the same ids."""
@@ -176,17 +242,26 @@ class Node:
         """Nobody waits for this call any more."""
         for request_id in call.at_node:
             _, request = self.calls.pop(request_id, (None, None))
-            if request is None:
-                continue
-            self.world.trace(f"forget #{request_id}")
-            self.watch.forgotten(request)
-            shard = self.shard_index(request.group_id)
-            self.engine.submit(shard, Forget(request.group_id, request_id))
-            self._turn_soon()
+            if request is not None:
+                self._forget(request)
+
+    def forget_request(self, request_id: RequestId) -> None:
+        """The edge does not want the answer any more. One that is there already finds nobody."""
+        self._release()
+        _, request = self.own.pop(request_id, (None, None))
+        if request is not None:
+            self._forget(request)
+
+    def _forget(self, request: Any) -> None:
+        self.world.trace(f"forget #{request.request_id}")
+        self.watch.forgotten(request)
+        self.engine.submit(self.shard_index(request.group_id), Forget(request.group_id, request.request_id))
+        self.wake()
 
     # Turns and flushes
 
-    def _turn_soon(self) -> None:
+    def wake(self) -> None:
+        """A turn is due soon."""
         self._turn_by(self.world.now_ms + self.world.between(0, 3))
 
     def _turn_by(self, at_ms: int) -> None:
@@ -211,7 +286,7 @@ class Node:
         self._start_flush()
         self._release()
         if self.engine.pending:
-            self._turn_soon()
+            self.wake()
         deadline_ms = self.engine.next_deadline_ms
         if deadline_ms is not None:
             self._turn_by(max(deadline_ms, self.world.now_ms + 1))
@@ -243,8 +318,16 @@ class Node:
             self._answer(request_id, reply)
         for notice in released.notices:
             self._notice(notice)
+        for work in released.work:
+            self.workbench.take(work)
 
     def _answer(self, request_id: RequestId, reply: Reply) -> None:
+        own, request = self.own.pop(request_id, (None, None))
+        if own is not None:
+            self.world.trace(f"out #{request_id} {type(reply).__name__} {reply.code.name}")
+            self.watch.released(request, reply)
+            own(reply)
+            return
         asked = self.calls.pop(request_id, None)
         if asked is None:
             self.world.violated("node", f"request #{request_id} is answered, but nobody waits for it")
@@ -274,7 +357,9 @@ class Node:
         return [shard for index in range(self.log.shards) if (shard := self.live_shard(index)) is not None]
 
     def _shard(self, limits: Limits, index: int) -> Core:
-        return WatchedShard(self.make_shard(limits, index), self)
+        shard = self.make_shard(limits, index)
+        shard.state.planner = self.workbench.plan
+        return WatchedShard(shard, self)
 
     def _bug(self, line: str, error: Exception) -> None:
         self.world.violated("engine", f"a bug stopped a shard: {error!r} at {line}")
@@ -284,5 +369,10 @@ def describe(request: Any) -> str:
     """One request for the trace, as far as it matters there."""
     member = getattr(request, "member_id", "")
     generation = getattr(request, "generation", "")
-    offsets = request.offsets if isinstance(request, OffsetCommit) else ""
-    return f"{type(request).__name__} {request.group_id} {member} {generation} {offsets}".rstrip()
+    request = getattr(request, "heartbeat", request)
+    more: object = request.offsets if isinstance(request, OffsetCommit) else ""
+    if isinstance(request, ConsumerHeartbeat):
+        member, generation = request.member_id, request.member_epoch
+        owned = None if request.owned is None else [(t[:4], sorted(p)) for t, p in sorted(request.owned.items())]
+        more = f"topics={request.topic_names} regex={request.topic_regex} owned={owned}"
+    return f"{type(request).__name__} {request.group_id} {member} {generation} {more}".rstrip()

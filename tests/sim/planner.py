@@ -1,4 +1,4 @@
-"""The leader's part: run a real assignor on what the members said, as a client does."""
+"""The leader's part: run a real assignor, or the rules of KIP-415, on what the members said, as a client does."""
 
 from typing import TYPE_CHECKING
 
@@ -8,14 +8,16 @@ from assignors.run import run
 from assignors.user_data import encode_assignment, member_from_subscription
 from coordinator.member import actions as act
 from coordinator.member import events as ev
+from coordinator.member.connect_member import DELAYED, DelayedLeader
 
 if TYPE_CHECKING:
     from tests.sim.client import Process
 
 
 class Planner:
-    def __init__(self, process: "Process") -> None:
+    def __init__(self, process: "Process", delayed: DelayedLeader | None = None) -> None:
         self.process = process
+        self.delayed = delayed
 
     def plan(self, action: act.Plan) -> None:
         """Planning takes its time; now and then the catalog cannot be reached at first."""
@@ -34,11 +36,22 @@ class Planner:
         world.after(delay_ms, lambda: process.later(lambda: self._planned(action, counts)))
 
     def _planned(self, action: act.Plan, counts: dict[str, int]) -> None:
+        if self.delayed is None or action.protocol_name != DELAYED:
+            self._run_assignor(action, counts)
+            return
+        planned = self.delayed.plan(action, self.process.clock.now_ms)
+        self.process.watch.planned_delayed(self.process, planned)
+        self.process.world.census["delayed plans that wait"] += planned.scheduled_delay_ms > 0
+        self.process.tell(planned)
+
+    def _run_assignor(self, action: act.Plan, counts: dict[str, int]) -> None:
         members = [
             member_from_subscription(m.member_id, m.group_instance_id, m.metadata, action.protocol_name)
             for m in action.members
         ]
         wanted = {topic for member in members for topic in member.topics}
+        if self.delayed is not None:
+            counts = dict.fromkeys(wanted, 1)
         topics = {topic: counts[topic] for topic in sorted(wanted) if topic in counts}
         snapshot = Snapshot(topics=topics, members=members, assignor=action.protocol_name)
         assignor = resolve(action.protocol_name)

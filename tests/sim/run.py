@@ -4,20 +4,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 
-from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.consumer.group import ConsumerGroupState
 from coordinator.core.shard import Shard
 from coordinator.core.types import GroupState, Limits
 from coordinator.member.classic import ClassicMember
+from coordinator.member.consumer import ConsumerMember
 from coordinator.runtime.engine import Engine
 from tests.sim.census import Census
 from tests.sim.checkers import ALL
-from tests.sim.client import JOIN_GRACE_MS, METADATA_MS, REQUEST_TIMEOUT_MS, MakeMember, Process, settled
+from tests.sim.classic_part import MakeClassic
+from tests.sim.client import METADATA_MS, Process, settled
+from tests.sim.consumer_part import MakeConsumer
 from tests.sim.crashing_log import CrashingLog
-from tests.sim.faults import Faults, draw
+from tests.sim.faults import JOIN_GRACE_MS, REQUEST_TIMEOUT_MS, Faults, draw
 from tests.sim.network import KEEPALIVE_MS, Network
 from tests.sim.node import MakeEngine, MakeShard, Node
 from tests.sim.watch import Checker, Watch
+from tests.sim.work import DEADLINE_MS
 from tests.sim.workload import RESTART_MS, Workload
 from tests.sim.world import World
 
@@ -35,7 +40,8 @@ class Parts:
     shard: MakeShard = Shard
     engine: MakeEngine = Engine
     log: MakeLog = CrashingLog
-    member: MakeMember = ClassicMember
+    member: MakeClassic = ClassicMember
+    consumer: MakeConsumer = ConsumerMember
     checkers: Sequence[type[Checker]] = ALL
 
 
@@ -64,18 +70,17 @@ class Simulation:
         self.checkers = [Census(self.world), *(checker(self.world) for checker in parts.checkers)]
         self.watch = Watch(self.checkers)
         self.network = Network(self.world)
-        self.limits = Limits(
-            initial_rebalance_delay_ms=rng.choice((0, 1_000, 3_000)),
-            new_member_join_timeout_ms=rng.choice((30_000, 300_000)),
-            max_group_size=rng.choice((3, 1_000, 1_000, 1_000)),
-            ledger_max_entries=rng.choice((2, 100)),
-            offsets_retention_check_ms=rng.choice((20_000, 600_000)),
-        )
+        self.limits = draw_limits(rng)
         log = parts.log(self.world, rng.choice((1, 2)), self.watch)
         topics: dict[str, int] = {}
-        self.node = Node(self.world, self.network, log, self.watch, self.limits, topics, parts.shard, parts.engine)
+        off_loop = rng.choice((0.0, 0.5, 1.0))
+        self.node = Node(
+            self.world, self.network, log, self.watch, self.limits, topics, parts.shard, parts.engine, off_loop
+        )
         self.network.node = self.node
-        self.workload = Workload(self.world, self.network, self.node, self.watch, self.faults, parts.member)
+        self.workload = Workload(
+            self.world, self.network, self.node, self.watch, self.faults, parts.member, parts.consumer
+        )
         for checker in self.checkers:
             checker.node, checker.processes = self.node, self.workload.processes
 
@@ -104,14 +109,21 @@ class Simulation:
     def bound_ms(self) -> int:
         """How long the worst leftovers of the faults may take, one after the other."""
         places = self.workload.places
-        session_ms = max(place.session_timeout_ms for place in places)
+        limits = self.limits
+        session_ms = max(limits.consumer_session_timeout_ms, *(place.session_timeout_ms for place in places))
         rebalance_ms = max(place.rebalance_timeout_ms for place in places)
+        delayed = any(place.generation == "delayed" for place in places)
         leftovers = RESTART_MS + KEEPALIVE_MS + self.faults.slow_ms + 2 * rebalance_ms + METADATA_MS
         # The ghost of a dead newcomer is parked until its new-member timeout, a pending id until its session ends.
         ghosts = self.limits.new_member_join_timeout_ms + session_ms
         # Three rebalances: one that a ghost or a late call spoils, one that withholds, one that gives out.
         rounds = 3 * (self.limits.initial_rebalance_delay_ms + 2 * (rebalance_ms + JOIN_GRACE_MS) + session_ms)
-        return leftovers + ghosts + rounds + 3 * REQUEST_TIMEOUT_MS
+        # KIP-848: a plan of the past overruns its deadline; then targets, each reached by a few heartbeats.
+        plans = DEADLINE_MS + 3 * (limits.consumer_assignment_interval_ms + DEADLINE_MS)
+        handovers = 6 * limits.consumer_heartbeat_interval_ms + session_ms + rebalance_ms
+        # KIP-415: one delay for those who are lost, and one between two rounds that even out.
+        delays = 2 * max(place.max_delay_ms for place in places if place.generation == "delayed") if delayed else 0
+        return leftovers + ghosts + rounds + 3 * REQUEST_TIMEOUT_MS + plans + handovers + delays
 
     def quiet(self) -> bool:
         return not self.unrest()
@@ -134,30 +146,51 @@ class Simulation:
         members join again (coordinator.md 1.7), and whoever does not offer that one is refused.
         """
         wanted = [place for place in self.workload.places if place.group_id == group_id and place.wanted]
-        return len(wanted) > self.limits.max_group_size or len({place.assignors for place in wanted}) > 1
+        if len(wanted) > self.limits.max_group_size:
+            return True
+        if any(place.moves for place in wanted):
+            return self.limits.consumer_migration_policy != "bidirectional"
+        return len({place.assignors for place in wanted}) > 1
 
     def group_unrest(self, group_id: str) -> str:
         shard = self.node.shard_of(group_id)
         if shard is None:
             return f"{group_id} has no coordinator"
-        group = shard.groups.get(group_id)
+        group = shard.consumer_groups.get(group_id) or shard.groups.get(group_id)
         members = [p for p in self.workload.running if p.settings.group_id == group_id and settled(p)]
         if not members and not (group and group.members):
             return ""
-        if group is None or group.state is not GroupState.STABLE:
+        if group is None or group.state not in (GroupState.STABLE, ConsumerGroupState.STABLE):
             return f"{group_id} is {group.state.value if group else 'gone'}"
-        return self.share_unrest(group, members)
+        return self.share_unrest(group_id, {*group.members}, members)
 
-    def share_unrest(self, group: ClassicGroup, members: list[Process]) -> str:
-        known = {process.member.member_id for process in members}
-        if ghosts := sorted(set(group.members) - known):
-            return f"{group.id} still has {', '.join(ghosts)}"
-        topics = sorted({topic for process in members for topic in process.member.topics})
-        wanted = {(topic, number) for topic in topics for number in range(self.node.topics[topic])}
+    def share_unrest(self, group_id: str, known: set[str], members: list[Process]) -> str:
+        if ghosts := sorted(known - {process.member.member_id for process in members}):
+            return f"{group_id} still has {', '.join(ghosts)}"
+        wanted = {tp for process in members for tp in process.part.reads(self.node.topics)}
         held = {tp for process in members for tp in process.app.holding}
         if held != wanted:
-            return f"{group.id} reads {sorted(held)}, not {sorted(wanted)}"
+            return f"{group_id} reads {sorted(held)}, not {sorted(wanted)}"
         return ""
+
+
+def draw_limits(rng: Random) -> Limits:
+    """The node's settings: short times, and now and then a tight limit."""
+    size = rng.choice((3, 1_000, 1_000, 1_000))
+    session_ms = rng.choice((6_000, 10_000, 15_000))
+    return Limits(
+        initial_rebalance_delay_ms=rng.choice((0, 1_000, 3_000)),
+        new_member_join_timeout_ms=rng.choice((30_000, 300_000)),
+        max_group_size=size,
+        ledger_max_entries=rng.choice((2, 100)),
+        offsets_retention_check_ms=rng.choice((20_000, 600_000)),
+        consumer_session_timeout_ms=session_ms,
+        consumer_heartbeat_interval_ms=session_ms // 3,
+        consumer_max_group_size=size,
+        consumer_assignment_interval_ms=rng.choice((0, 1_000, 5_000)),
+        consumer_regex_refresh_ms=rng.choice((20_000, 600_000)),
+        consumer_migration_policy=rng.choice(("bidirectional",) * 5 + ("upgrade", "downgrade", "disabled")),
+    )
 
 
 def run_seed(seed: int, parts: Parts | None = None, *, keep_trace: bool = False) -> Result:

@@ -12,6 +12,7 @@ from coordinator.core import events
 from coordinator.core.effects import Effects
 from coordinator.core.plan import assignment_of
 from coordinator.core.shard import Shard
+from tests.sim.checkers.epochs import named
 from tests.sim.run import Simulation
 from tests.sim.watch import Checker
 from tests.sim.world import START_MS, World
@@ -53,7 +54,10 @@ def commands(happened: list[tuple[int, events.Event]], simulation: Simulation) -
     limits = simulation.limits
     yield [
         f"limits initial_rebalance_delay_ms={limits.initial_rebalance_delay_ms} "
-        f"new_member_join_timeout_ms={limits.new_member_join_timeout_ms} max_group_size={limits.max_group_size}"
+        f"new_member_join_timeout_ms={limits.new_member_join_timeout_ms} max_group_size={limits.max_group_size} "
+        f"consumer_session_timeout_ms={limits.consumer_session_timeout_ms} "
+        f"consumer_max_group_size={limits.consumer_max_group_size} "
+        f"consumer_assignment_interval_ms={limits.consumer_assignment_interval_ms}"
     ]
     now_ms, loads = START_MS, 0
     for at_ms, event in happened:
@@ -80,6 +84,12 @@ def said(event: events.Event) -> list[str]:
             return [f"sync {who(event)} protocol={event.protocol_name}", *plan]
         case events.Heartbeat():
             return [f"heartbeat {who(event)}"]
+        case events.ConsumerHeartbeat():
+            return [beat(event)]
+        case events.SessionHeartbeat():
+            return [beat(event.heartbeat)]
+        case events.Planned():
+            return planned(event)
         case events.OffsetCommit() if event.member_id:
             offsets = " ".join(f"{topic}-{number}={value.offset}" for topic, number, value in event.offsets)
             return [f"commit {who(event)} {offsets}"]
@@ -103,6 +113,30 @@ def join(event: events.JoinGroup) -> str:
         f"protocols={','.join(protocol.name for protocol in event.protocols)} "
         f"topics={','.join(subscription.topics)} owned={owned}"
     )
+
+
+def beat(event: events.ConsumerHeartbeat) -> str:
+    """What it does not say stays unsaid: a story has no word for that, so the word is left out."""
+    owned = None if event.owned is None else ",".join(f"{topic}-{number}" for topic, number in named(event.owned))
+    words = {
+        "instance": event.group_instance_id,
+        "timeout": None if event.rebalance_timeout_ms < 0 else str(event.rebalance_timeout_ms),
+        "topics": None if event.topic_names is None else ",".join(event.topic_names),
+        "regex": event.topic_regex,
+        "assignor": event.server_assignor,
+        "owned": owned,
+    }
+    said = [f"{word}={value}" for word, value in words.items() if value is not None]
+    return f"beat {event.group_id} {event.member_id} epoch={event.member_epoch} {' '.join(said)}".rstrip()
+
+
+def planned(event: events.Planned) -> list[str]:
+    error = "" if event.plan is not None else f" {event.error}"
+    plan = [
+        f"{member}: " + " ".join(f"{topic}-{number}" for topic, numbers in share.items() for number in numbers)
+        for member, share in (event.plan or {}).items()
+    ]
+    return [f"planned {event.group_id} {event.epoch}{error}", *plan]
 
 
 def who(event: events.SyncGroup | events.Heartbeat | events.OffsetCommit) -> str:

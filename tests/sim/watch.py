@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from assignors.api import Assignment, Assignor, Snapshot
 from coordinator.core.effects import Effects, Reply
 from coordinator.core.events import Event, Request
+from coordinator.core.plan import Plan, PlanRequest
 from coordinator.core.shard import Shard
 from coordinator.member import actions as act
 from coordinator.member import events as ev
@@ -36,7 +37,12 @@ class Checker:
 
     def appended(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue]) -> None: ...
 
+    def replayed(self, shard: int, core: Shard) -> None:
+        """The log has been read and nothing else has happened."""
+
     def loaded(self, shard: int, core: Shard) -> None: ...
+
+    def computed(self, request: PlanRequest, plan: Plan) -> None: ...
 
     def crashed(self) -> None: ...
 
@@ -48,11 +54,14 @@ class Checker:
 
     # The members' side
 
-    def told(self, process: "Process", event: ev.Event) -> None: ...
+    def told(self, process: "Process", event: ev.Event | ev.ConsumerEvent) -> None: ...
 
     def acted(self, process: "Process", action: act.Action) -> None: ...
 
     def planned(self, process: "Process", assignor: Assignor, snapshot: Snapshot, plan: Assignment) -> None: ...
+
+    def planned_delayed(self, process: "Process", planned: ev.Planned) -> None:
+        """The leader of a delayed group has made its plan."""
 
     def gone(self, process: "Process") -> None: ...
 
@@ -89,6 +98,18 @@ class Watch:
         for checker in self.checkers:
             checker.crashed()
 
+    def replayed(self, shard: int, core: Shard) -> None:
+        for checker in self.checkers:
+            checker.replayed(shard, core)
+
+    def computed(self, request: PlanRequest, plan: Plan) -> None:
+        for checker in self.checkers:
+            checker.computed(request, plan)
+
+    def planned_delayed(self, process: "Process", planned: ev.Planned) -> None:
+        for checker in self.checkers:
+            checker.planned_delayed(process, planned)
+
     def received(self, request: Request) -> None:
         for checker in self.checkers:
             checker.received(request)
@@ -101,7 +122,7 @@ class Watch:
         for checker in self.checkers:
             checker.forgotten(request)
 
-    def told(self, process: "Process", event: ev.Event) -> None:
+    def told(self, process: "Process", event: ev.Event | ev.ConsumerEvent) -> None:
         for checker in self.checkers:
             checker.told(process, event)
 

@@ -5,15 +5,29 @@ from dataclasses import dataclass, field
 
 from assignors.api import Assignor
 from assignors.registry import resolve
-from coordinator.core.events import DeleteGroup, DescribeGroup, ExplainGroup, LeaveGroup, OffsetCommit, OffsetFetch
+from coordinator.core.events import (
+    DeleteGroup,
+    DescribeConsumerGroup,
+    DescribeGroup,
+    ExplainGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetFetch,
+)
 from coordinator.core.types import CommittedOffset, MemberIdentity
 from coordinator.member.classic import ClassicMember
+from coordinator.member.connect_member import DelayedLeader, DelayedSubscriber
+from coordinator.member.consumer import ConsumerMember, Wish
 from coordinator.member.subscription import Subscriber
 from coordinator.member.types import Leaving, MemberSettings
-from tests.sim.client import Habits, MakeMember, Process
+from tests.sim.classic_part import ClassicPart, MakeClassic
+from tests.sim.client import Habits, Process
+from tests.sim.clock import draw as draw_clock
+from tests.sim.consumer_part import ConsumerPart, MakeConsumer
 from tests.sim.faults import Faults
 from tests.sim.network import Network
 from tests.sim.node import Node
+from tests.sim.part import Part
 from tests.sim.watch import Watch
 from tests.sim.world import World
 
@@ -33,6 +47,13 @@ RESTART_MS = 15_000
 """A supervisor brings a process back within this time."""
 
 
+GENERATIONS = ("classic", "classic", "classic", "delayed", "consumer", "consumer", "consumer", "moving", "moving")
+"""Of a group's members: `moving` ones are on their way from the classic protocol to KIP-848, or back."""
+
+ALL_TOPICS = "t.*"
+SERVER_ASSIGNORS = ("", "", "uniform", "range")
+
+
 @dataclass(slots=True)
 class Place:
     """A member's place in the deployment; processes come and go in it."""
@@ -45,6 +66,14 @@ class Place:
     habits: Habits
     session_timeout_ms: int
     rebalance_timeout_ms: int
+    generation: str = "classic"
+    """What its members are: classic, delayed, or consumer (KIP-848)."""
+    moves: bool = False
+    """The next process in it may be of the other generation."""
+    regex: str = ""
+    server_assignor: str = ""
+    max_delay_ms: int = 0
+    keeps_delay: bool = True
     process: Process | None = None
     incarnations: int = 0
     wanted: bool = True
@@ -59,7 +88,8 @@ class Workload:
     node: Node
     watch: Watch
     faults: Faults
-    make_member: MakeMember = ClassicMember
+    make_classic: MakeClassic = ClassicMember
+    make_consumer: MakeConsumer = ConsumerMember
     processes: list[Process] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     calm: bool = False
@@ -75,30 +105,40 @@ class Workload:
 
     def _draw_group(self, group_id: str) -> None:
         world, rng = self.world, self.world.rng
-        kind = rng.choice(KINDS)
-        upgrading = kind == ("cooperative-sticky", "range")
+        generation = rng.choice(GENERATIONS)
+        kind = ("cooperative-sticky",) if generation == "delayed" else rng.choice(KINDS)
+        upgrading = kind == ("cooperative-sticky", "range") and generation == "classic"
         static_share = rng.choice((0.0, 0.0, 0.5, 1.0))
         same_topics = rng.random() < 0.7
+        pushed_share = rng.choice((0.0, 0.5, 1.0))
         session_ms = rng.choice((6_000, 10_000, 15_000))
         rebalance_ms = rng.choice((8_000, 20_000, 40_000))
+        max_delay_ms, keeps_delay = rng.choice((0, 2_000, 10_000, 30_000)), rng.random() < 0.7
         everything = tuple(sorted(self.node.topics))
+        if generation == "delayed":
+            everything = tuple(f"{group_id}r{number}" for number in range(world.between(1, 8)))
         for number in range(world.between(1, 6)):
             name = f"{group_id}m{number}"
             some = tuple(sorted(rng.sample(everything, world.between(1, len(everything)))))
-            self.places.append(
-                Place(
-                    name=name,
-                    group_id=group_id,
-                    instance_id=f"i-{name}" if rng.random() < static_share else None,
-                    topics=everything if same_topics else some,
-                    assignors=("range",) if upgrading and rng.random() < 0.3 else kind,
-                    habits=self._draw_habits(),
-                    session_timeout_ms=session_ms,
-                    rebalance_timeout_ms=rebalance_ms,
-                )
+            place = Place(
+                name=name,
+                group_id=group_id,
+                instance_id=f"i-{name}" if rng.random() < static_share else None,
+                topics=everything if same_topics or generation == "delayed" else some,
+                assignors=("range",) if upgrading and rng.random() < 0.3 else kind,
+                habits=self._draw_habits(commits=generation != "delayed", pushed=rng.random() < pushed_share),
+                session_timeout_ms=session_ms,
+                rebalance_timeout_ms=rebalance_ms,
+                generation=rng.choice(("classic", "consumer")) if generation == "moving" else generation,
+                moves=generation == "moving",
+                regex=ALL_TOPICS if rng.random() < 0.2 else "",
+                server_assignor=rng.choice(SERVER_ASSIGNORS),
+                max_delay_ms=max_delay_ms,
+                keeps_delay=keeps_delay,
             )
+            self.places.append(place)
 
-    def _draw_habits(self) -> Habits:
+    def _draw_habits(self, *, commits: bool, pushed: bool) -> Habits:
         rng = self.world.rng
         return Habits(
             commit_every_ms=rng.choice((500, 2_000, 5_000)),
@@ -106,6 +146,8 @@ class Workload:
             slow_callback=rng.choice((0.0, 0.0, 0.1)),
             late_commits=rng.choice((0.0, 0.2)),
             plan_ms=rng.choice((0, 100, 3_000)),
+            commits=commits,
+            pushed=pushed,
         )
 
     def start(self) -> None:
@@ -123,6 +165,7 @@ class Workload:
             (faults.churn_every_ms, self._churn),
             (faults.topics_every_ms, self._change_topics),
             (faults.operator_every_ms, self._operate),
+            (faults.migrate_every_ms, self._migrate),
         ):
             if every_ms:
                 self._now_and_then(every_ms, disturbance)
@@ -145,30 +188,42 @@ class Workload:
         if not place.wanted or (running is not None and running.alive):
             return
         place.incarnations += 1
+        # A KIP-848 member's session is the group's affair.
+        consumer = place.generation == "consumer"
+        session_ms = self.node.limits.consumer_session_timeout_ms if consumer else place.session_timeout_ms
         settings = MemberSettings(
             group_id=place.group_id,
             client_id=f"{place.name}.{place.incarnations}",
             group_instance_id=place.instance_id,
-            session_timeout_ms=place.session_timeout_ms,
+            session_timeout_ms=session_ms,
             rebalance_timeout_ms=place.rebalance_timeout_ms,
-            heartbeat_interval_ms=place.session_timeout_ms // 3,
+            heartbeat_interval_ms=session_ms // 3,
         )
-        assignors: list[Assignor] = [resolve(name) for name in place.assignors]
-        subscriber = Subscriber(place.topics, assignors)
         process = Process(
-            self.world,
-            self.network,
             self.watch,
+            self.network,
+            draw_clock(self.world),
             settings.client_id,
             settings,
-            subscriber,
             place.habits,
-            self.make_member,
+            lambda process: self._part(place, process),
         )
         place.process = process
         self.processes.append(process)
         self.world.trace(f"{process.name} starts")
         process.start()
+
+    def _part(self, place: Place, process: Process) -> Part:
+        assignors: list[Assignor] = [resolve(name) for name in place.assignors]
+        match place.generation:
+            case "consumer":
+                wish = Wish(() if place.regex else place.topics, place.regex, place.server_assignor)
+                return ConsumerPart(process, wish, self.make_consumer)
+            case "delayed":
+                leader = DelayedLeader(place.max_delay_ms, place.keeps_delay)
+                return ClassicPart(process, DelayedSubscriber(place.topics, assignors), self.make_classic, leader)
+            case _:
+                return ClassicPart(process, Subscriber(place.topics, assignors), self.make_classic)
 
     def supervise(self) -> None:
         """Bring back who has ended, as a supervisor would; forget the dead."""
@@ -230,9 +285,27 @@ class Workload:
             place.wanted = self.world.chance(0.7)
             process.close(self.world.rng.choice(list(Leaving)))
         elif what < 0.9:
-            topics = sorted(self.node.topics)
-            place.topics = tuple(sorted(self.world.rng.sample(topics, self.world.between(1, len(topics)))))
-            process.subscribe(place.topics)
+            self._resubscribe(place, process)
+
+    def _resubscribe(self, place: Place, process: Process) -> None:
+        if place.generation == "delayed":
+            return
+        topics = sorted(self.node.topics)
+        place.topics = tuple(sorted(self.world.rng.sample(topics, self.world.between(1, len(topics)))))
+        if process.consumer:
+            place.regex = ALL_TOPICS if self.world.chance(0.2) else ""
+        process.subscribe(() if process.consumer and place.regex else place.topics, place.regex)
+
+    def _migrate(self) -> None:
+        """One step of a rolling upgrade, or of one that is taken back."""
+        places = [place for place in self.places if place.moves]
+        if not places:
+            return
+        place = self.world.rng.choice(places)
+        place.generation = "classic" if place.generation == "consumer" else "consumer"
+        self.world.census["places that changed their protocol"] += 1
+        if place.process is not None and place.process.alive:
+            place.process.close(self.world.rng.choice(list(Leaving)))
 
     def _change_topics(self) -> None:
         topic = self.world.rng.choice(sorted(self.node.topics))
@@ -250,6 +323,7 @@ class Workload:
         request = self.world.rng.choice(
             (
                 DescribeGroup(0, group_id),
+                DescribeConsumerGroup(0, group_id),
                 ExplainGroup(0, group_id),
                 OffsetFetch(0, group_id, None),
                 OffsetCommit(0, group_id, "", None, -1, (offset,)),

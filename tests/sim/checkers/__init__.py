@@ -5,6 +5,7 @@ from tests.sim.checkers.commits import CommitsAreFencedAndKept
 from tests.sim.checkers.cooperative import CooperativeGivesNothingBack
 from tests.sim.checkers.decisions import DecisionsAreExplained
 from tests.sim.checkers.durability import RepliesSurviveCrashes
+from tests.sim.checkers.epochs import EpochsAreExplained
 from tests.sim.checkers.generations import GenerationsNeverGoBack
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.replay import ReplayEqualsLive
@@ -18,4 +19,5 @@ ALL = (
     EachRequestIsAnsweredOnce,
     CooperativeGivesNothingBack,
     DecisionsAreExplained,
+    EpochsAreExplained,
 )

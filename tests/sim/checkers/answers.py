@@ -1,7 +1,7 @@
 """6. Each request is answered once, or its connection failed."""
 
-from coordinator.core.effects import Reply
-from coordinator.core.events import Request
+from coordinator.core.effects import Effects, Reply
+from coordinator.core.events import Event, Request
 from coordinator.core.shard import Shard
 from tests.sim.watch import Checker
 from tests.sim.world import World
@@ -17,6 +17,12 @@ class EachRequestIsAnsweredOnce(Checker):
 
     def received(self, request: Request) -> None:
         self.waiting[request.request_id] = (request, self.world.now_ms)
+
+    def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
+        """What was parked and is answered now may still have to wait for a flush."""
+        for request_id, _ in effects.replies:
+            if request_id in self.waiting:
+                self.waiting[request_id] = (self.waiting[request_id][0], self.world.now_ms)
 
     def released(self, request: Request, reply: Reply) -> None:
         if self.waiting.pop(request.request_id, None) is None:
@@ -40,4 +46,5 @@ class EachRequestIsAnsweredOnce(Checker):
 def parked_in(shard: Shard) -> list[int]:
     members = [member for group in shard.groups.values() for member in group.members.values()]
     requests = [request for member in members for request in (member.join_request, member.sync_request)]
-    return [request for request in requests if request is not None]
+    listens = [listen.request_id for group in shard.state.listeners.values() for listen in group.values()]
+    return [*listens, *(request for request in requests if request is not None)]

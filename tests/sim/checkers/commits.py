@@ -3,15 +3,20 @@
 Every commit carries a tag of its own as metadata, so that what is stored can be told apart whatever order it came in.
 """
 
+from collections.abc import Callable
+
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.consumer.group import ConsumerGroup
 from coordinator.core.effects import Effects, OffsetCommitReply, Reply
 from coordinator.core.events import Event, OffsetCommit, Request
-from coordinator.core.records import GroupDeleted, OffsetDeleted, OffsetStored
+from coordinator.core.records import OffsetDeleted, OffsetStored
 from coordinator.core.shard import Shard
 from coordinator.core.types import GroupState
 from tests.sim.watch import Checker
 from tests.sim.world import World
+from tests.support.consumer_stage import topic_id
 
+MayLand = Callable[[str, int], bool]
 Place = tuple[str, str, int]
 
 
@@ -26,11 +31,16 @@ class CommitsAreFencedAndKept(Checker):
         """The last commit of each place before it was deleted. One whose answer comes later may be gone."""
         self.by_request: dict[int, list[tuple[Place, int]]] = {}
         self.count = 0
-        self.may_land = True
+        self.may_land: MayLand = anything
 
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         if isinstance(event, OffsetCommit):
-            self.may_land = may_commit(core.groups.get(event.group_id), event)
+            consumer_group = core.consumer_groups.get(event.group_id)
+            if consumer_group is not None:
+                self.may_land = may_commit_to_consumers(consumer_group, event)
+            else:
+                allowed = may_commit(core.groups.get(event.group_id), event)
+                self.may_land = anything if allowed else nothing
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         for record in effects.records:
@@ -41,15 +51,13 @@ class CommitsAreFencedAndKept(Checker):
                     place = (record.group_id, record.topic, record.partition)
                     self.floors.pop(place, None)
                     self.buried[place] = self.count
-                case GroupDeleted():
-                    self.floors = {place: at for place, at in self.floors.items() if place[0] != record.group_id}
 
     def _stored(self, event: Event, record: OffsetStored) -> None:
         assert isinstance(event, OffsetCommit)
-        if not self.may_land:
+        if not self.may_land(record.topic, record.partition):
             self.fail(
-                f"a commit of {event.member_id or 'nobody'} in generation {event.generation} landed in "
-                f"{event.group_id}, though it may not speak for the group"
+                f"a commit of {event.member_id or 'nobody'} in generation {event.generation} to "
+                f"{record.topic}-{record.partition} landed in {event.group_id}, though it may not speak for that"
             )
         self.count += 1
         place = (record.group_id, record.topic, record.partition)
@@ -70,8 +78,7 @@ class CommitsAreFencedAndKept(Checker):
         for (group_id, topic, partition), floor in sorted(self.floors.items()):
             if self.node.shard_index(group_id) != shard:
                 continue
-            group = core.groups.get(group_id)
-            stored = group.offsets.get((topic, partition)) if group else None
+            stored = core.state.offsets.get(group_id, {}).get((topic, partition))
             tags = self.decided[group_id, topic, partition]
             kept = {tag for at, tag in tags.items() if at >= floor}
             if stored is None or stored.metadata not in kept:
@@ -92,3 +99,31 @@ def may_commit(group: ClassicGroup | None, commit: OffsetCommit) -> bool:
         return False
     fenced = commit.group_instance_id is not None and group.static.get(commit.group_instance_id) != member.id
     return not fenced and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
+
+
+def may_commit_to_consumers(group: ConsumerGroup, commit: OffsetCommit) -> MayLand:
+    """Under the member's own epoch anything; under an older one only what it has had ever since (KIP-1251)."""
+    if commit.generation < 0 and not group.members:
+        return anything
+    member = group.members.get(commit.member_id)
+    if member is None or commit.generation > member.epoch:
+        return nothing
+    if commit.generation == member.epoch:
+        return anything
+
+    def had_since(topic: str, partition: int) -> bool:
+        name = topic_id(topic)
+        since = [
+            held[name][partition] for held in (member.assigned, member.revoking) if partition in held.get(name, ())
+        ]
+        return bool(since) and max(since) <= commit.generation
+
+    return had_since
+
+
+def anything(_topic: str, _partition: int) -> bool:
+    return True
+
+
+def nothing(_topic: str, _partition: int) -> bool:
+    return False

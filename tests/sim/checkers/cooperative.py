@@ -1,9 +1,12 @@
 """7. Cooperative never revokes what it gives back in the same round.
 
-A round is one generation as its member sees it: what is revoked because of a share is not in that share.
+A round is one generation as its member sees it: what is revoked because of a share is not in that share. A KIP-848
+member that changes its subscription gives up topics under its old epoch, and may have them back when it changes again;
+such members do not count.
 """
 
 from coordinator.member import actions as act
+from coordinator.member import events as ev
 from coordinator.member.types import TopicPartition
 from tests.sim.client import Process
 from tests.sim.watch import Checker
@@ -15,14 +18,21 @@ class CooperativeGivesNothingBack(Checker):
         super().__init__(world)
         self.revoked: dict[str, tuple[int, frozenset[TopicPartition]]] = {}
         """process -> (generation, what it was told to let go of in it)"""
+        self.changed: set[str] = set()
+
+    def told(self, process: Process, event: ev.Event | ev.ConsumerEvent) -> None:
+        if isinstance(event, ev.SubscriptionChanged) and process.consumer:
+            self.changed.add(process.name)
 
     def acted(self, process: Process, action: act.Action) -> None:
-        if not process.cooperative:
+        if not process.cooperative or process.name in self.changed:
             return
         match action:
             case act.Revoke():
                 self.revoked[process.name] = (process.member.generation, frozenset(action.partitions))
                 self.world.census["cooperative revocations"] += 1
+            case act.Lost():
+                self.revoked.pop(process.name, None)
             case act.Assign():
                 generation, revoked = self.revoked.pop(process.name, (-1, frozenset()))
                 again = sorted(revoked.intersection(action.partitions))

@@ -1,18 +1,26 @@
 """1. No partition is owned twice within one generation, and never twice at once by members that are not fenced.
 
-Within a generation: the shares that SyncGroup answers hand out do not overlap, whatever crashes lie between them.
+Within a generation or epoch: the shares that answers hand out do not overlap, whatever crashes lie between them.
 
 At once: an application holds a partition from its Assign callback until the callback that takes it away has ended.
-It counts for as long as the group would still listen to it: its member id is in the group, and was told to join the
-group's current generation, or was on record when the group was loaded and none has followed. Nobody can stop a member
-that was thrown out, or whose group went on without it, from reading on until it hears of it; that is what fencing its
-commits is for (checker 5). A static member that comes back after a generation without it holds its old share until it
-has a new one; from then on it counts again.
+It counts for as long as the group would still listen to it. In a classic group: its member id is in the group, and was
+told to join the group's current generation, or was on record when the group was loaded and none has followed. In a
+KIP-848 group: its member id is in the group, and it has not said that it goes away for a while (epoch -2).
+
+Nobody can stop a member that was thrown out, or whose group went on without it, from reading on until it hears of it;
+that is what fencing its commits is for (checker 5). A static member that comes back after a generation without it holds
+its old share until it has a new one; from then on it counts again.
+
+A KIP-848 group itself never keeps a partition for two members, a revocation that is not acknowledged included.
 """
 
+from collections.abc import Mapping, Sequence
+
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.effects import Effects, JoinReply, Reply, SyncReply
-from coordinator.core.events import Event, Request, SyncGroup
+from coordinator.core.consumer.group import AWAY, ConsumerGroup, cells
+from coordinator.core.consumer.records import CurrentStored, GroupEpochDeleted
+from coordinator.core.effects import ConsumerHeartbeatReply, Effects, JoinReply, PushReply, Reply, SyncReply
+from coordinator.core.events import ConsumerHeartbeat, Event, Listen, Request, SessionHeartbeat, SyncGroup
 from coordinator.core.plan import assignment_of
 from coordinator.core.records import GroupDeleted
 from coordinator.core.shard import Shard
@@ -47,9 +55,19 @@ class NothingIsOwnedTwice(Checker):
                 self.generations[group.id] = group.generation
                 self._leave_behind(group)
         for record in effects.records:
-            if isinstance(record, GroupDeleted):
+            if isinstance(record, GroupDeleted | GroupEpochDeleted) and not exists(core, record.group_id):
                 # The next group of this name counts its generations from the start.
                 self.given = {key: owners for key, owners in self.given.items() if key[0] != record.group_id}
+        for group_id in sorted({record.group_id for record in effects.records if isinstance(record, CurrentStored)}):
+            if consumer_group := core.consumer_groups.get(group_id):
+                self._kept_once(consumer_group)
+
+    def _kept_once(self, group: ConsumerGroup) -> None:
+        keepers: dict[tuple[bytes, int], str] = {}
+        for member in group.members.values():
+            for cell in cells(member.holds):
+                if (other := keepers.setdefault(cell, member.id)) != member.id:
+                    self.fail(f"{group.id} keeps {cell} for {other} and for {member.id}")
 
     def _note_join(self, core: Shard, reply: JoinReply) -> None:
         group = next((g for g in core.groups.values() if reply.member_id in g.members), None)
@@ -71,18 +89,25 @@ class NothingIsOwnedTwice(Checker):
             self.generations[group.id] = group.generation
 
     def released(self, request: Request, reply: Reply) -> None:
-        if not isinstance(request, SyncGroup) or not isinstance(reply, SyncReply) or reply.code:
+        if isinstance(request, SyncGroup) and isinstance(reply, SyncReply) and not reply.code:
+            share = assignment_of(reply.assignment)
+            who = request.group_instance_id or request.member_id
+            self._give(request.group_id, request.generation, who, share)
+        told = reply.consumer if isinstance(reply, PushReply) else reply
+        if not isinstance(told, ConsumerHeartbeatReply) or told.code or told.assignment is None:
             return
-        who = request.group_instance_id or request.member_id
-        owners = self.given.setdefault((request.group_id, request.generation), {})
-        for topic, partitions in assignment_of(reply.assignment).items():
+        asked = request.heartbeat if isinstance(request, SessionHeartbeat) else request
+        assert isinstance(asked, ConsumerHeartbeat | Listen)
+        named = {told.names[topic]: tuple(partitions) for topic, partitions in told.assignment.items()}
+        self._give(asked.group_id, told.member_epoch, asked.group_instance_id or asked.member_id, named)
+
+    def _give(self, group_id: str, generation: int, who: str, share: Mapping[str, Sequence[int]]) -> None:
+        owners = self.given.setdefault((group_id, generation), {})
+        for topic, partitions in share.items():
             for partition in partitions:
                 owner = owners.setdefault((topic, partition), who)
                 if owner != who:
-                    self.fail(
-                        f"{topic}-{partition} of {request.group_id} was given to {owner} and to {who} "
-                        f"in generation {request.generation}"
-                    )
+                    self.fail(f"{topic}-{partition} of {group_id} was given to {owner} and to {who} in {generation}")
 
     def acted(self, process: Process, action: act.Action) -> None:
         if isinstance(action, act.Assign):
@@ -104,8 +129,16 @@ class NothingIsOwnedTwice(Checker):
 
     def _listened_to(self, process: Process) -> bool:
         core = self.node.shard_of(process.settings.group_id)
+        consumer_group = core.consumer_groups.get(process.settings.group_id) if core else None
+        if consumer_group is not None:
+            known = consumer_group.members.get(process.member.member_id)
+            return known is not None and known.epoch != AWAY and process.name not in self.astray
         group = core.groups.get(process.settings.group_id) if core else None
         member = process.member
         if group is None or member.member_id not in group.members or process.name in self.astray:
             return False
         return self.joined.get(group.id, {}).get(member.member_id) == group.generation
+
+
+def exists(core: Shard, group_id: str) -> bool:
+    return group_id in core.groups or group_id in core.consumer_groups

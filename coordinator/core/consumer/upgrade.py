@@ -1,19 +1,24 @@
 """A classic group becomes a KIP-848 group when the first member of that protocol joins (coordinator.md 5.8)."""
 
+from dataclasses import dataclass
+
 from assignors.user_data import Subscription, parse_subscription
 from coordinator.core.classic import history as classic_history
 from coordinator.core.classic.checks import not_dead
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.consumer import target
-from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, MemberState
+from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, MemberState, cells
 from coordinator.core.consumer.records import (
     ClassicSide,
     ConsumerMemberStored,
     CurrentStored,
+    Epochs,
     GroupEpochStored,
+    Shares,
     TargetEpochStored,
     TargetStored,
+    TopicId,
 )
 from coordinator.core.effects import refused_join, refused_sync
 from coordinator.core.events import ConsumerHeartbeat
@@ -26,6 +31,15 @@ from coordinator.errors import CoordinatorError, ErrorCode
 UPGRADES = ("upgrade", "bidirectional")
 
 
+@dataclass(frozen=True, slots=True)
+class Had:
+    """A classic member as it was: its subscription, its share of the last plan, and what it has yet to let go of."""
+
+    said: Subscription
+    share: Shares
+    withheld: Shares
+
+
 def upgraded(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> ConsumerGroup:
     """The group in its new form; its members live on as members that speak the classic protocol."""
     not_dead(group)
@@ -34,8 +48,12 @@ def upgraded(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> Con
     epoch = max(group.generation, FIRST_EPOCH)
     step.keep(GroupDeleted(group.id))
     step.keep(GroupEpochStored(group.id, epoch))
+    shares = {member.id: target.by_id(assignment_of(member.assignment), step) for member in group.members.values()}
+    given = {cell for share in shares.values() for cell in cells(share)}
     for member in group.members.values():
-        take_along(group, member, subscriptions[member.id], epoch, step)
+        said = subscriptions[member.id]
+        had = Had(said, shares[member.id], not_let_go(said, given, step))
+        take_along(group, member, had, epoch, step)
     step.keep(TargetEpochStored(group.id, epoch, 0))
     return step.state.consumer_groups[group.id]
 
@@ -84,25 +102,40 @@ def let_everyone_go(group: ClassicGroup, step: Step) -> None:
         group.become(GroupState.DEAD, step.now_ms)
 
 
-def take_along(group: ClassicGroup, member: Member, said: Subscription, epoch: int, step: Step) -> None:
-    share = target.by_id(assignment_of(member.assignment), step)
+def not_let_go(said: Subscription, given: set[tuple[TopicId, int]], step: Step) -> Shares:
+    """What a member owned when it joined and nobody was given: a cooperative plan withheld it until its owner lets go.
+
+    The owner says so by the join it owes; until then it may still work on it. `given` learns of it.
+    """
+    owned = target.by_id({topic: tuple(partitions) for topic, partitions in (said.owned or {}).items()}, step)
+    held = {topic: frozenset(p for p in partitions if (topic, p) not in given) for topic, partitions in owned.items()}
+    given.update(cells(held))
+    return {topic: partitions for topic, partitions in held.items() if partitions}
+
+
+def take_along(group: ClassicGroup, member: Member, had: Had, epoch: int, step: Step) -> None:
     step.keep(
         ConsumerMemberStored(
             group_id=group.id,
             member_id=member.id,
             instance_id=member.group_instance_id,
-            rack_id=said.rack,
+            rack_id=had.said.rack,
             client_id=member.client_id,
             client_host=member.client_host,
-            topic_names=tuple(sorted(said.topics)),
+            topic_names=tuple(sorted(had.said.topics)),
             topic_regex=None,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=None,
             classic=ClassicSide(member.session_timeout_ms, member.protocols),
         )
     )
-    step.keep(TargetStored(group.id, member.id, share))
-    held = {topic: dict.fromkeys(sorted(partitions), epoch) for topic, partitions in share.items()}
-    step.keep(CurrentStored(group.id, member.id, epoch, epoch, MemberState.STABLE, held, {}))
+    step.keep(TargetStored(group.id, member.id, had.share))
+    state = MemberState.UNREVOKED if had.withheld else MemberState.STABLE
+    assigned, revoking = at_epoch(had.share, epoch), at_epoch(had.withheld, epoch)
+    step.keep(CurrentStored(group.id, member.id, epoch, epoch, state, assigned, revoking))
     step.arm(("session", group.id, member.id), member.session_timeout_ms)
     step.state.consumer_groups[group.id].progress.last_seen_ms[member.id] = member.last_seen_ms
+
+
+def at_epoch(share: Shares, epoch: int) -> Epochs:
+    return {topic: dict.fromkeys(sorted(partitions), epoch) for topic, partitions in share.items()}

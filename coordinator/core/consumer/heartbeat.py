@@ -59,6 +59,10 @@ def stay(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
         known_state(member, request.owned)
     triggers = introduce(group, request, step)
     group = step.state.consumer_groups[request.group_id]
+    if joining and not triggers and upgrade.left_topics_out(group, step):
+        triggers = [
+            Trigger(Cause.PARTITIONS_CHANGED, "the last plan of the classic group does not reach all partitions")
+        ]
     member = group.members[request.member_id]
     had = shares(member.assigned)
     if triggers:

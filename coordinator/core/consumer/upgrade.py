@@ -1,5 +1,6 @@
 """A classic group becomes a KIP-848 group when the first member of that protocol joins (coordinator.md 5.8)."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from assignors.user_data import Subscription, parse_subscription
@@ -56,6 +57,21 @@ def upgraded(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> Con
         take_along(group, member, had, epoch, step)
     step.keep(TargetEpochStored(group.id, epoch, 0))
     return step.state.consumer_groups[group.id]
+
+
+def left_topics_out(group: ConsumerGroup, step: Step) -> bool:
+    """Whether the plan that came from the classic group misses partitions that are read.
+
+    Topics may have grown since it was made, unnoticed by a leader; nothing else would call for a new target before they
+    change again. An epoch that was raised here knows its topics.
+    """
+    if group.metadata_hash or group.epoch > group.target_epoch:
+        return False
+    planned: Counter[TopicId] = Counter()
+    for share in group.targets.values():
+        planned.update({topic: len(partitions) for topic, partitions in share.items()})
+    ids, counts = step.state.topic_ids, step.state.partitions
+    return any(counts.get(name, 0) > planned[ids[name]] for name in group.subscribed_topics() & ids.keys())
 
 
 def may_upgrade(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> dict[str, Subscription]:

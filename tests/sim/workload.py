@@ -312,6 +312,7 @@ class Workload:
         if self.node.topics[topic] < MAX_PARTITIONS:
             self.world.census["partitions added"] += 1
             self.node.topics[topic] += self.world.between(1, 3)
+            self.world.trace(f"{topic} has {self.node.topics[topic]} partitions")
             self.node.change_topics()
 
     def _operate(self) -> None:

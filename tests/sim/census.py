@@ -58,13 +58,7 @@ class Census(Checker):
             if isinstance(record, CurrentStored):
                 count[f"KIP-848 members become {MemberState(record.state).name}"] += 1
             elif isinstance(record, GroupEpochStored | GroupStored):
-                consumer = isinstance(record, GroupEpochStored)
-                if self.kinds.setdefault(record.group_id, consumer) != consumer:
-                    self.kinds[record.group_id] = consumer
-                    members = self.node.live_shard(self.node.shard_index(record.group_id)) is core and len(
-                        (core.consumer_groups if consumer else core.groups)[record.group_id].members
-                    )
-                    count[f"groups {'upgraded' if consumer else 'downgraded'}{' with members' if members else ''}"] += 1
+                self._count_kind(core, record.group_id)
             elif isinstance(record, DelayStored) and record.until_ms is not None:
                 count["delays kept"] += 1
         if isinstance(event, TimerFired) and event.key[0] in ("rebalance", "rejoin", "fetch") and effects.records:
@@ -73,6 +67,16 @@ class Census(Checker):
             count["plans of the coordinator that were of no use"] += 1
         if isinstance(event, JoinGroup) and group_of(event) in core.consumer_groups:
             count["classic members that join a KIP-848 group"] += bool(effects.records)
+
+    def _count_kind(self, core: Shard, group_id: str) -> None:
+        """What the group is after the step; it may have changed there and back in it."""
+        consumer = group_id in core.consumer_groups
+        group = core.consumer_groups.get(group_id) or core.groups.get(group_id)
+        if group is None or self.kinds.setdefault(group_id, consumer) == consumer:
+            return
+        self.kinds[group_id] = consumer
+        change = "upgraded" if consumer else "downgraded"
+        self.world.census[f"groups {change}{' with members' if group.members else ''}"] += 1
 
     def acted(self, process: Process, action: act.Action) -> None:
         if isinstance(action, act.Revoke | act.Lost | act.Assign):

@@ -14,6 +14,7 @@ its old share until it has a new one; from then on it counts again.
 A KIP-848 group itself never keeps a partition for two members, a revocation that is not acknowledged included.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from coordinator.core.classic.group import ClassicGroup
@@ -26,6 +27,7 @@ from coordinator.core.records import GroupDeleted
 from coordinator.core.shard import Shard
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
+from tests.sim.census import group_of
 from tests.sim.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World
@@ -36,8 +38,12 @@ Held = tuple[str, int]
 class NothingIsOwnedTwice(Checker):
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.given: dict[tuple[str, int], dict[Held, str]] = {}
-        """(group, generation) -> partition -> who was told that it is his"""
+        self.given: dict[tuple[str, int, int], dict[Held, str]] = {}
+        """(group, which of its lives, generation) -> partition -> who was told that it is his"""
+        self.lives: Counter[str] = Counter()
+        """How often a group of this name was deleted: the next one counts its generations from the start."""
+        self.decided: dict[int, int] = {}
+        """request id -> the group's life in which its answer was decided; it may be released after that"""
         self.joined: dict[str, dict[str, int]] = {}
         """group -> member id -> the generation it was last told to have joined"""
         self.generations: dict[str, int] = {}
@@ -47,6 +53,7 @@ class NothingIsOwnedTwice(Checker):
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         self.dirty = True
+        self._note_lives(event, effects)
         for _, reply in effects.replies:
             if isinstance(reply, JoinReply) and reply.code is ErrorCode.NONE:
                 self._note_join(core, reply)
@@ -56,11 +63,15 @@ class NothingIsOwnedTwice(Checker):
                 self._leave_behind(group)
         for record in effects.records:
             if isinstance(record, GroupDeleted | GroupEpochDeleted) and not exists(core, record.group_id):
-                # The next group of this name counts its generations from the start.
-                self.given = {key: owners for key, owners in self.given.items() if key[0] != record.group_id}
+                self.lives[record.group_id] += 1
         for group_id in sorted({record.group_id for record in effects.records if isinstance(record, CurrentStored)}):
             if consumer_group := core.consumer_groups.get(group_id):
                 self._kept_once(consumer_group)
+
+    def _note_lives(self, event: Event, effects: Effects) -> None:
+        """A step answers requests of one group; they speak of it as it was before anything deletes it."""
+        life = self.lives[group_of(event)]
+        self.decided.update((request_id, life) for request_id, _ in effects.replies)
 
     def _kept_once(self, group: ConsumerGroup) -> None:
         keepers: dict[tuple[bytes, int], str] = {}
@@ -92,17 +103,22 @@ class NothingIsOwnedTwice(Checker):
         if isinstance(request, SyncGroup) and isinstance(reply, SyncReply) and not reply.code:
             share = assignment_of(reply.assignment)
             who = request.group_instance_id or request.member_id
-            self._give(request.group_id, request.generation, who, share)
+            self._give((request.group_id, self._life(request), request.generation), who, share)
         told = reply.consumer if isinstance(reply, PushReply) else reply
         if not isinstance(told, ConsumerHeartbeatReply) or told.code or told.assignment is None:
             return
         asked = request.heartbeat if isinstance(request, SessionHeartbeat) else request
         assert isinstance(asked, ConsumerHeartbeat | Listen)
         named = {told.names[topic]: tuple(partitions) for topic, partitions in told.assignment.items()}
-        self._give(asked.group_id, told.member_epoch, asked.group_instance_id or asked.member_id, named)
+        who = asked.group_instance_id or asked.member_id
+        self._give((asked.group_id, self._life(request), told.member_epoch), who, named)
 
-    def _give(self, group_id: str, generation: int, who: str, share: Mapping[str, Sequence[int]]) -> None:
-        owners = self.given.setdefault((group_id, generation), {})
+    def _life(self, request: Request) -> int:
+        return self.decided.pop(request.request_id, 0)
+
+    def _give(self, key: tuple[str, int, int], who: str, share: Mapping[str, Sequence[int]]) -> None:
+        group_id, _, generation = key
+        owners = self.given.setdefault(key, {})
         for topic, partitions in share.items():
             for partition in partitions:
                 owner = owners.setdefault((topic, partition), who)

@@ -6,10 +6,14 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.support.spark import spark
+
 Story: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 Run: TypeAlias = Callable[[Story], None]
 
 PATIENCE_S = 60
+
+__all__ = ["run", "runner", "spark"]
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@ DAY_MS = 86_400_000
 
 AssignorNames = NewType("AssignorNames", str)
 
+ZOOKEEPER_PORT = 2181
+
 WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
 """Good to listen on, useless to tell a client."""
 
@@ -500,6 +502,46 @@ def parse_address(text: str) -> Address:
     if not bracketed and (":" in bare or "/" in bare):
         raise ValueError("without a scheme; an IPv6 host in brackets, such as [::1]:9290")
     return Address(bare, int(port))
+
+
+class ConnectString(NamedTuple):
+    """Where a ZooKeeper ensemble is: HOST:PORT of its servers, and the directory that all paths are relative to."""
+
+    servers: tuple[Address, ...]
+    chroot: str
+    """Empty, or a path such as /kafka."""
+
+    @property
+    def hosts(self) -> str:
+        """The servers alone, as HOST:PORT,HOST:PORT."""
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers)
+
+    def __str__(self) -> str:
+        return self.hosts + self.chroot
+
+
+def parse_connect(text: str) -> ConnectString:
+    """What `zookeeper.connect` says; a server without a port listens on 2181. Raises ValueError.
+
+    >>> str(parse_connect("zk1:2181, zk2/kafka"))
+    'zk1:2181,zk2:2181/kafka'
+    """
+    servers, slash, path = text.partition("/")
+    parts = [part for part in path.split("/") if part]
+    if slash and (path.endswith("/") or "//" in path) and path:
+        raise ValueError(f"a chroot like /kafka, without empty parts, not /{path}")
+    if any(part in (".", "..") for part in parts):
+        raise ValueError(f"a chroot without . and .., not /{path}")
+    try:
+        addresses = tuple(parse_address(server_with_port(server.strip())) for server in servers.split(","))
+    except ValueError as error:
+        raise ValueError("HOST:PORT,HOST:PORT/CHROOT, such as 127.0.0.1:2181/kafka") from error
+    return ConnectString(addresses, "/" + "/".join(parts) if parts else "")
+
+
+def server_with_port(server: str) -> str:
+    has_port = ":" in (server.rpartition("]")[2] if server.startswith("[") else server)
+    return server if has_port else f"{server}:{ZOOKEEPER_PORT}"
 
 
 def unknown_setting(key: str, place: str, known: Mapping[str, FieldInfo]) -> str:

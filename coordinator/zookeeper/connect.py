@@ -1,0 +1,319 @@
+"""A ZooKeeper session on an asyncio loop: what is asked is awaited, what is watched is told on the loop.
+
+kazoo does the talking in threads of its own; nothing here blocks the loop, and every callback runs on it. All methods
+belong to the loop's thread. kazoo is imported when a session is made, so that nobody else needs it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+from coordinator.config import ConnectString, parse_connect
+from coordinator.zookeeper import errors
+
+__all__ = ["ConnectString", "Fired", "Session", "SessionState", "Znode", "parse_connect"]
+
+SESSION_TIMEOUT_MS = 6_000
+CONNECTION_TIMEOUT_MS = 6_000
+RECONNECT_DELAY_S = 0.05
+MAX_RECONNECT_DELAY_S = 1.0
+
+
+class SessionState(Enum):
+    """How the session stands: in touch; out of touch, with its ephemerals still there; or over."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+class Znode(NamedTuple):
+    """What a znode holds. `owner` is the session id that an ephemeral lives by, 0 for a persistent one."""
+
+    data: bytes
+    version: int
+    owner: int
+    created_ms: int
+    changed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """A one-shot watch went off. `session`: the connection broke and took the watch along; read afresh, set it anew."""
+
+    kind: Literal["created", "deleted", "changed", "children", "session"]
+    path: str
+
+
+Watch: TypeAlias = Callable[[Fired], None]
+StateListener: TypeAlias = Callable[[SessionState], None]
+
+
+class Session:
+    """One client session, renewed by itself after it expired; `epoch` counts them.
+
+    Listeners hear every change of `state`. After LOST comes CONNECTED with another `id` and the next `epoch`: what was
+    ephemeral must then be made again. A watch fires once; see `Fired` for what a broken connection does to it. It may
+    fire before the read that set it has returned: note that it did, and read again.
+    """
+
+    state: SessionState
+    epoch: int
+    """0 until the first session; raised by each new one."""
+
+    def __init__(
+        self,
+        connect: ConnectString | str,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
+    ) -> None:
+        """Raises ExtraMissing without kazoo. The servers bound `session_timeout_ms` to 2 to 20 of their ticks."""
+        self.connect = parse_connect(connect) if isinstance(connect, str) else connect
+        self.session_timeout_ms = session_timeout_ms
+        self.connection_timeout_ms = connection_timeout_ms
+        self.state = SessionState.LOST
+        self.epoch = 0
+        self._loop = asyncio.get_running_loop()
+        self._listeners: list[StateListener] = []
+        self._id = 0
+        self._closed = False
+        self._in_touch = asyncio.Event()
+        self.client = self._client()
+
+    @property
+    def id(self) -> int:
+        """The session id that this session's ephemerals show as their owner; 0 before the first."""
+        return self._id
+
+    def on_state(self, listener: StateListener) -> None:
+        """Tell `listener` of each change from now on, on the loop."""
+        self._listeners.append(listener)
+
+    async def open(self) -> None:
+        """Connect, and make the chroot if it is not there. Raises Unreachable after the connection timeout."""
+        self.client.add_listener(self._heard)
+        # kazoo looks host names up before it starts its threads.
+        await asyncio.to_thread(self.client.start_async)
+        try:
+            async with asyncio.timeout(self.connection_timeout_ms / 1000):
+                await self._in_touch.wait()
+                if self.connect.chroot:
+                    await self._make_chroot()
+        except (TimeoutError, errors.ConnectionLost, errors.SessionExpired) as error:
+            await self.close()
+            raise errors.Unreachable(
+                f"no ZooKeeper answered at {self.connect.hosts} within {self.connection_timeout_ms} ms "
+                "(zookeeper.connection.timeout.ms); start one (muster zookeeper start), or correct zookeeper.connect"
+            ) from error
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End the session: its ephemerals go at once. Nobody is called any more."""
+        if self._closed:
+            return
+        self._closed = True
+        self.client.remove_listener(self._heard)
+        self._listeners.clear()
+        await asyncio.to_thread(self._stop)
+
+    async def connected(self) -> None:
+        """Return once the session is in touch with a server."""
+        await self._in_touch.wait()
+
+    # -- what can be asked. Each may raise ConnectionLost and SessionExpired -----------------------------------
+
+    async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
+        """The znode, None when it is not there. `watch` fires on change or deletion; not set when it is not there."""
+        try:
+            data, stat = await self.perform(lambda c: c.get_async(path, self._told(watch)))
+        except errors.NoNode:
+            return None
+        return znode(data, stat)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> bool:
+        """Whether the znode is there. `watch` fires on creation, change or deletion."""
+        return await self.perform(lambda c: c.exists_async(path, self._told(watch))) is not None
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
+        """The names below, sorted; None when the znode is not there, and then `watch` is not set."""
+        try:
+            names = await self.perform(lambda c: c.get_children_async(path, self._told(watch)))
+        except errors.NoNode:
+            return None
+        return sorted(cast(list[str], names))
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, parents: bool = True) -> None:
+        """Make the znode, and with `parents` the persistent ones above. Raises NodeExists; NoNode without a parent."""
+        await self.perform(lambda c: c.create_async(path, data, ephemeral=ephemeral, makepath=parents))
+
+    async def put(self, path: str, data: bytes, version: int = -1) -> int:
+        """Replace what the znode holds, if it still has that version (-1: any); its new one.
+
+        Raises NoNode, BadVersion.
+        """
+        stat = await self.perform(lambda c: c.set_async(path, data, version))
+        return int(stat.version)
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Put it there, whether or not the znode was there before."""
+        while True:
+            try:
+                await self.put(path, data)
+            except errors.NoNode:
+                try:
+                    await self.create(path, data)
+                except errors.NodeExists:
+                    continue
+            return
+
+    async def ensure(self, path: str) -> None:
+        """Make the persistent znode and those above it, as far as they are not there."""
+        await self.perform(lambda c: c.ensure_path_async(path))
+
+    async def delete(self, path: str, version: int = -1) -> bool:
+        """Whether it was there. Raises NotEmpty, BadVersion."""
+        try:
+            await self.perform(lambda c: c.delete_async(path, version))
+        except errors.NoNode:
+            return False
+        return True
+
+    async def delete_all(self, path: str) -> None:
+        """Delete the znode and all below it."""
+        for name in await self.children(path) or ():
+            await self.delete_all(f"{path}/{name}")
+        await self.delete(path)
+
+    async def sync(self, path: str) -> None:
+        """Have the server that this session talks to catch up with the leader, before it is read."""
+        await self.perform(lambda c: c.sync_async(path))
+
+    async def perform(self, call: Callable[[Any], Any]) -> Any:
+        """Await one of kazoo's asynchronous calls, which `call` makes; its errors become ours."""
+        if self._closed:
+            raise errors.SessionExpired("the session was closed")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        result = call(self.client)
+
+        def hand_over(done: Any) -> None:  # in a thread of kazoo
+            try:
+                value, error = done.get(), None
+            except Exception as raised:
+                value, error = None, raised
+            self.on_loop(settle, future, value, error)
+
+        result.rawlink(hand_over)
+        try:
+            return await future
+        except Exception as error:
+            raise in_our_words(error) from error
+
+    # -- kazoo's side ---------------------------------------------------------------------------------------
+
+    def _client(self) -> Any:
+        try:
+            from kazoo.client import KazooClient
+            from kazoo.retry import KazooRetry
+        except ImportError as missing:
+            raise errors.ExtraMissing("kazoo") from missing
+        logging.getLogger("kazoo").setLevel(logging.ERROR)  # what matters of it is told by our own listeners
+        forever = KazooRetry(max_tries=-1, delay=RECONNECT_DELAY_S, max_delay=MAX_RECONNECT_DELAY_S)
+        return KazooClient(hosts=self.connect.hosts, timeout=self.session_timeout_ms / 1000, connection_retry=forever)
+
+    async def _make_chroot(self) -> None:
+        await self.ensure(self.connect.chroot)
+        self.client.chroot = self.connect.chroot
+
+    def _stop(self) -> None:
+        self.client.stop()
+        self.client.close()
+
+    def _heard(self, state: str) -> None:  # in a thread of kazoo
+        known = self.client.client_id
+        self.on_loop(self._changed, SessionState(state.lower()), known[0] if known else 0)
+
+    def _changed(self, state: SessionState, session_id: int) -> None:
+        if self._closed:
+            return
+        self.state = state
+        if state is SessionState.CONNECTED:
+            if session_id != self._id:
+                self._id = session_id
+                self.epoch += 1
+            self._in_touch.set()
+        else:
+            self._in_touch.clear()
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _told(self, watch: Watch | None) -> Callable[[Any], None] | None:
+        """kazoo's own kind of watch: it tells ours, on the loop."""
+        return None if watch is None else Told(self, watch)
+
+    def fire(self, watch: Watch, kind: str, path: str | None) -> None:
+        """For the watches that this session has handed to kazoo."""
+        if not self._closed:
+            word = KINDS.get(kind, "session")
+            watch(Fired(cast(Any, word), self._relative(path or "")))
+
+    def _relative(self, path: str) -> str:
+        chroot = self.connect.chroot
+        return path.removeprefix(chroot) if chroot and path.startswith(chroot) else path
+
+    def on_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        """Call it on the session's loop, from any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A watch as kazoo calls it. Equal for equal watches: one that is set twice fires once."""
+
+    session: Session
+    watch: Watch
+
+    def __call__(self, event: Any) -> None:  # in a thread of kazoo
+        self.session.on_loop(self.session.fire, self.watch, event.type, event.path)
+
+
+KINDS = {"CREATED": "created", "DELETED": "deleted", "CHANGED": "changed", "CHILD": "children"}
+
+
+def settle(future: "asyncio.Future[Any]", value: object, error: Exception | None) -> None:
+    if future.done():
+        return  # its waiter gave up
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+def znode(data: bytes, stat: Any) -> Znode:
+    return Znode(data, stat.version, stat.ephemeralOwner, stat.ctime, stat.mtime)
+
+
+def in_our_words(error: Exception) -> Exception:
+    """kazoo's exception as ours; what is none of its expected ones is a bug and stays as it is."""
+    from kazoo import exceptions as kazoo
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    table: tuple[tuple[tuple[type[Exception], ...], type[errors.ZooKeeperError]], ...] = (
+        ((kazoo.NoNodeError,), errors.NoNode),
+        ((kazoo.NodeExistsError,), errors.NodeExists),
+        ((kazoo.BadVersionError,), errors.BadVersion),
+        ((kazoo.NotEmptyError,), errors.NotEmpty),
+        ((kazoo.SessionExpiredError, kazoo.ConnectionClosedError), errors.SessionExpired),
+        ((kazoo.ConnectionLoss, kazoo.OperationTimeoutError, KazooTimeoutError), errors.ConnectionLost),
+        ((kazoo.KazooException,), errors.ZooKeeperError),
+    )
+    for theirs, ours in table:
+        if isinstance(error, theirs):
+            return ours(f"ZooKeeper: {str(error) or type(error).__name__}")
+    return error

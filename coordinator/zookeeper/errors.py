@@ -1,0 +1,50 @@
+"""What can go wrong with ZooKeeper: weather, named in our own words so that nobody above needs kazoo to catch it."""
+
+INSTALL = "install it with: pip install 'muster[zookeeper]'"
+
+
+class ZooKeeperError(Exception):
+    """Anything that ZooKeeper, or the way to it, refused. The message says what and what helps."""
+
+
+class ExtraMissing(ZooKeeperError):
+    """A package of the extra `zookeeper` is not installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"the Python package {package} is not installed; {INSTALL}")
+
+
+class Unreachable(ZooKeeperError):
+    """No server answered within the connection timeout."""
+
+
+class ConnectionLost(ZooKeeperError):
+    """The connection broke while the answer was awaited: the request may have taken effect, or not."""
+
+
+class SessionExpired(ZooKeeperError):
+    """The session is over; its ephemeral znodes are gone or about to go."""
+
+
+class NoNode(ZooKeeperError):
+    """The znode, or for a create its parent, is not there."""
+
+
+class NodeExists(ZooKeeperError):
+    """Somebody has made this znode before."""
+
+
+class BadVersion(ZooKeeperError):
+    """The znode was changed since it was read."""
+
+
+class NotEmpty(ZooKeeperError):
+    """The znode has children."""
+
+
+class MalformedZnode(ValueError):
+    """A znode holds something else than its place in the layout promises."""
+
+    def __init__(self, path: str, data: bytes, expected: str) -> None:
+        super().__init__(f"{path} holds {data[:200]!r}; expected {expected}; mend or delete it")
+        self.path = path

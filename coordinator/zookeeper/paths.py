@@ -1,0 +1,309 @@
+"""Where everything lies in ZooKeeper, and what is written there: the layout that every tool of that era expects.
+
+Pure. Paths are relative to the chroot. Readers take what any writer of that era wrote (unknown keys are skipped) and
+raise MalformedZnode for what is something else. Times are milliseconds since 1970, as decimal strings in the JSON.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from coordinator.zookeeper.errors import MalformedZnode
+
+BROKER_IDS = "/brokers/ids"
+BROKER_TOPICS = "/brokers/topics"
+CONSUMERS = "/consumers"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+CONFIG_TOPICS = "/config/topics"
+DELETE_TOPICS = "/admin/delete_topics"
+PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+
+PERSISTENT_ROOTS = (BROKER_IDS, BROKER_TOPICS, CONSUMERS, CONFIG_TOPICS, DELETE_TOPICS)
+"""Directories that a node makes, so that tools find them from the start."""
+
+Pattern = Literal["static", "white_list", "black_list"]
+PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
+
+GRPC = "GRPC"
+PLAINTEXT = "PLAINTEXT"
+
+Value = TypeVar("Value")
+
+
+def broker(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    return f"{BROKER_TOPICS}/{name}"
+
+
+def topic_partitions(name: str) -> str:
+    return f"{BROKER_TOPICS}/{name}/partitions"
+
+
+def partition_state(name: str, partition: int) -> str:
+    return f"{BROKER_TOPICS}/{name}/partitions/{partition}/state"
+
+
+def group(group_id: str) -> str:
+    return f"{CONSUMERS}/{group_id}"
+
+
+def consumer_ids(group_id: str) -> str:
+    return f"{CONSUMERS}/{group_id}/ids"
+
+
+def consumer(group_id: str, consumer_id: str) -> str:
+    return f"{CONSUMERS}/{group_id}/ids/{consumer_id}"
+
+
+def owners(group_id: str) -> str:
+    return f"{CONSUMERS}/{group_id}/owners"
+
+
+def topic_owners(group_id: str, name: str) -> str:
+    return f"{CONSUMERS}/{group_id}/owners/{name}"
+
+
+def owner(group_id: str, name: str, partition: int) -> str:
+    return f"{CONSUMERS}/{group_id}/owners/{name}/{partition}"
+
+
+def offsets(group_id: str) -> str:
+    return f"{CONSUMERS}/{group_id}/offsets"
+
+
+def topic_offsets(group_id: str, name: str) -> str:
+    return f"{CONSUMERS}/{group_id}/offsets/{name}"
+
+
+def offset(group_id: str, name: str, partition: int) -> str:
+    return f"{CONSUMERS}/{group_id}/offsets/{name}/{partition}"
+
+
+def config_topic(name: str) -> str:
+    return f"{CONFIG_TOPICS}/{name}"
+
+
+def delete_topic(name: str) -> str:
+    return f"{DELETE_TOPICS}/{name}"
+
+
+def new_consumer_id(group_id: str, hostname: str, now_ms: int, uuid_hex: str) -> str:
+    """The transient id of one consumer.
+
+    >>> new_consumer_id("orders", "box", 1700000000000, "c0ffee00aabbccdd")
+    'orders_box-1700000000000-c0ffee00'
+    """
+    return f"{group_id}_{hostname}-{now_ms}-{uuid_hex[:8]}"
+
+
+def owner_text(consumer_id: str, stream: int) -> bytes:
+    """What an owner znode holds.
+
+    >>> owner_text("orders_box-1-c0ffee00", 0)
+    b'orders_box-1-c0ffee00-0'
+    """
+    return f"{consumer_id}-{stream}".encode()
+
+
+def read_owner(path: str, data: bytes) -> tuple[str, int]:
+    """(consumer id, stream number) of an owner znode."""
+    consumer_id, dash, stream = data.decode(errors="replace").rpartition("-")
+    if not dash or not consumer_id or not is_decimal(stream):
+        raise MalformedZnode(path, data, "[consumer id]-[stream number]")
+    return consumer_id, int(stream)
+
+
+def offset_text(value: int) -> bytes:
+    return str(value).encode()
+
+
+def read_offset(path: str, data: bytes) -> int:
+    text = data.decode(errors="replace")
+    if not is_decimal(text.removeprefix("-")):
+        raise MalformedZnode(path, data, "an offset in decimal")
+    return int(text)
+
+
+def read_epoch(path: str, data: bytes) -> int:
+    """The controller epoch, or another counter that a znode holds in decimal."""
+    text = data.decode(errors="replace")
+    if not is_decimal(text):
+        raise MalformedZnode(path, data, "an epoch in decimal")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """`/brokers/ids/[id]`. `host` and `port` are what clients of that era connect to (-1: no such door).
+
+    `endpoints` names every door as LISTENER://HOST:PORT; ours is GRPC, Kafka's is PLAINTEXT.
+    """
+
+    host: str
+    port: int
+    endpoints: tuple[str, ...] = ()
+    timestamp_ms: int = 0
+    jmx_port: int = -1
+
+    @property
+    def grpc(self) -> tuple[str, int] | None:
+        """Where the node answers gRPC, if it says so."""
+        return self.door(GRPC)
+
+    def door(self, listener: str) -> tuple[str, int] | None:
+        for endpoint in self.endpoints:
+            name, _, address = endpoint.partition("://")
+            host, _, port = address.rpartition(":")
+            if name == listener and host and is_decimal(port):
+                return host.removeprefix("[").removesuffix("]"), int(port)
+        return None
+
+    def to_json(self) -> bytes:
+        names = sorted({endpoint.partition("://")[0] for endpoint in self.endpoints})
+        return as_json(
+            listener_security_protocol_map=dict.fromkeys(names, PLAINTEXT),
+            endpoints=list(self.endpoints),
+            jmx_port=self.jmx_port,
+            host=self.host,
+            timestamp=str(self.timestamp_ms),
+            port=self.port,
+            version=4,
+        )
+
+
+def endpoint(listener: str, host: str, port: int) -> str:
+    """
+    >>> endpoint("GRPC", "::1", 9290)
+    'GRPC://[::1]:9290'
+    """
+    return f"{listener}://[{host}]:{port}" if ":" in host else f"{listener}://{host}:{port}"
+
+
+def read_broker(path: str, data: bytes) -> BrokerRegistration:
+    def parse(body: Mapping[str, Any]) -> BrokerRegistration:
+        return BrokerRegistration(
+            host=str(body.get("host") or ""),
+            port=int(body["port"]),
+            endpoints=tuple(str(each) for each in body.get("endpoints", ())),
+            timestamp_ms=int(body.get("timestamp", 0)),
+            jmx_port=int(body.get("jmx_port", -1)),
+        )
+
+    return read_json(path, data, "a broker's registration: JSON with host, port, endpoints", parse)
+
+
+def topic_json(assignment: Mapping[int, Iterable[int]]) -> bytes:
+    """`/brokers/topics/[topic]`: partition -> replicas.
+
+    >>> topic_json({0: [1], 1: [2]})
+    b'{"version":1,"partitions":{"0":[1],"1":[2]}}'
+    """
+    return as_json(version=1, partitions={str(p): list(replicas) for p, replicas in sorted(assignment.items())})
+
+
+def read_topic(path: str, data: bytes) -> dict[int, tuple[int, ...]]:
+    """Partition -> the ids of its replicas, by partition."""
+
+    def parse(body: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
+        partitions = {int(number): tuple(int(each) for each in ids) for number, ids in body["partitions"].items()}
+        return dict(sorted(partitions.items()))
+
+    return read_json(path, data, 'a topic: JSON like {"version":1,"partitions":{"0":[1]}}', parse)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """`/brokers/topics/[topic]/partitions/[p]/state`. `leader` -1: the partition is offline."""
+
+    leader: int
+    isr: tuple[int, ...]
+    leader_epoch: int
+    controller_epoch: int
+
+    def to_json(self) -> bytes:
+        return as_json(
+            controller_epoch=self.controller_epoch,
+            leader=self.leader,
+            version=1,
+            leader_epoch=self.leader_epoch,
+            isr=list(self.isr),
+        )
+
+
+def read_partition_state(path: str, data: bytes) -> PartitionState:
+    def parse(body: Mapping[str, Any]) -> PartitionState:
+        isr = tuple(int(each) for each in body["isr"])
+        return PartitionState(int(body["leader"]), isr, int(body["leader_epoch"]), int(body["controller_epoch"]))
+
+    return read_json(path, data, "a partition's state: JSON with leader, isr, leader_epoch, controller_epoch", parse)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRegistration:
+    """`/consumers/[group]/ids/[consumer id]`. `subscription` is topic -> streams, or the one pattern -> streams."""
+
+    subscription: Mapping[str, int] = field(default_factory=dict)
+    pattern: Pattern = "static"
+    timestamp_ms: int = 0
+
+    def to_json(self) -> bytes:
+        return as_json(
+            version=1,
+            subscription=dict(self.subscription),
+            pattern=self.pattern,
+            timestamp=str(self.timestamp_ms),
+        )
+
+
+def read_consumer(path: str, data: bytes) -> ConsumerRegistration:
+    def parse(body: Mapping[str, Any]) -> ConsumerRegistration:
+        pattern = body.get("pattern", "static")
+        if pattern not in PATTERNS:
+            raise ValueError
+        subscription = {str(name): int(streams) for name, streams in body["subscription"].items()}
+        return ConsumerRegistration(subscription, cast(Pattern, pattern), int(body.get("timestamp", 0)))
+
+    return read_json(path, data, f"a consumer: JSON with subscription and pattern ({', '.join(PATTERNS)})", parse)
+
+
+def controller_json(broker_id: int, timestamp_ms: int) -> bytes:
+    return as_json(version=1, brokerid=broker_id, timestamp=str(timestamp_ms))
+
+
+def read_controller(path: str, data: bytes) -> int:
+    """The broker id of whoever was elected."""
+    return read_json(
+        path, data, 'an elected broker: JSON like {"version":1,"brokerid":1}', lambda b: int(b["brokerid"])
+    )
+
+
+def cluster_id_json(cluster_id: str) -> bytes:
+    return as_json(version="1", id=cluster_id)
+
+
+def read_cluster_id(path: str, data: bytes) -> str:
+    return read_json(path, data, 'the cluster\'s id: JSON like {"version":"1","id":"..."}', lambda b: str(b["id"]))
+
+
+def as_json(**body: object) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def read_json(path: str, data: bytes, expected: str, parse: Callable[[Mapping[str, Any]], Value]) -> Value:
+    try:
+        body = json.loads(data)
+        if not isinstance(body, dict):
+            raise ValueError
+        return parse(body)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise MalformedZnode(path, data, expected) from error
+
+
+def is_decimal(text: str) -> bool:
+    return text.isascii() and text.isdigit()

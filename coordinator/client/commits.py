@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from coordinator.client.config import ConsumerConfig
 from coordinator.client.errors import ClientError, CommitFailed, IllegalState, Refused, refusal
 from coordinator.client.fetcher import Fetcher
-from coordinator.client.group_calls import GroupCalls
+from coordinator.client.membership import OffsetStore
 from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("muster.client")
@@ -25,13 +25,13 @@ class Commits:
 
     def __init__(
         self,
-        calls: GroupCalls | None,
+        store: OffsetStore | None,
         config: ConsumerConfig,
         fetcher: Fetcher,
         identity: Callable[[], GroupMetadata | None],
         on_refused: Callable[[Refused, int], None],
     ) -> None:
-        self._calls = calls
+        self._store = store
         self._config = config
         self._fetcher = fetcher
         self._identity = identity
@@ -50,7 +50,7 @@ class Commits:
 
     async def commit(self, offsets: Offsets, timeout_ms: int | None = None) -> None:
         """Commit exactly these, one commit after the other."""
-        if self._calls is None:
+        if self._store is None:
             raise IllegalState("commit() needs a group.id to commit for")
         if not offsets:
             return
@@ -61,7 +61,7 @@ class Commits:
                     # The group would take it for the commit of a simple consumer, if nobody else is a member.
                     raise refusal(UNKNOWN_MEMBER_ID, "UNKNOWN_MEMBER_ID", NOT_A_MEMBER, identity.group_id)
                 try:
-                    await self._calls.commit(offsets, identity, timeout_ms)
+                    await self._store.commit(offsets, identity, timeout_ms)
                     break
                 except Refused as error:
                     if identity is None:
@@ -86,9 +86,9 @@ class Commits:
         return False
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        if self._calls is None:
+        if self._store is None:
             raise IllegalState("committed() needs a group.id to ask about")
-        return await self._calls.committed(partitions)
+        return await self._store.committed(partitions)
 
     async def commit_quietly(self, offsets: Offsets, timeout_ms: int | None = None) -> None:
         try:

@@ -13,10 +13,10 @@ from typing import Any, Self, TypeVar
 
 from coordinator.client.config import ConsumerConfig, load
 from coordinator.client.consuming import Consuming, left_of
-from coordinator.client.driver import Callback
 from coordinator.client.listener import Listener, OnChange
 from coordinator.client.log_calls import end_offsets, list_offsets, start_offsets
 from coordinator.client.loop import shared_loop
+from coordinator.client.membership import Callback
 from coordinator.client.offsets import Offset, offsets_given
 from coordinator.client.types import (
     FencingToken,
@@ -134,19 +134,19 @@ class Consumer:
 
     def position(self, partition: tuple[str, int]) -> int:
         """The offset of the next record that `poll` would hand over."""
-        return self._run(self._core.position(TopicPartition(*partition)))
+        return self._run(self._core.seeking.position(TopicPartition(*partition)))
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
         """Go on from here."""
-        self._run(self._core.seek(TopicPartition(*partition), offset))
+        self._run(self._core.seeking.seek(TopicPartition(*partition), offset))
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         """Go on from the first record there is; without arguments, in all assigned partitions."""
-        self._run(self._core.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=False))
+        self._run(self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=False))
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
         """Go on with what comes; without arguments, in all assigned partitions."""
-        self._run(self._core.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=True))
+        self._run(self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=True))
 
     def get_watermark_offsets(self, partition: tuple[str, int]) -> Watermarks:
         """The first offset there is, and the one the next record will get."""
@@ -165,13 +165,13 @@ class Consumer:
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Hand over no more records of these until `resume`; they stay owned."""
-        self._run(self._core.pause([TopicPartition(*tp) for tp in partitions]))
+        self._run(self._core.seeking.pause([TopicPartition(*tp) for tp in partitions]))
 
     def resume(self, *partitions: tuple[str, int]) -> None:
-        self._run(self._core.resume([TopicPartition(*tp) for tp in partitions]))
+        self._run(self._core.seeking.resume([TopicPartition(*tp) for tp in partitions]))
 
     def paused(self) -> set[TopicPartition]:
-        return self._core.paused()
+        return self._core.seeking.paused()
 
     def assignment(self) -> set[TopicPartition]:
         """What is owned now. Inside `on_revoke` and `on_lost` the partitions are still in it."""

@@ -6,32 +6,26 @@ interpreter's lock, and that is what makes a loop over single messages fast.
 
 import asyncio
 import logging
-import re
 import time
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from assignors.registry import resolve_all
-from coordinator.client.catalog import Catalog, matching
+from coordinator.client.catalog import Catalog
+from coordinator.client.chores import Chores
 from coordinator.client.commits import Commits
 from coordinator.client.config import ConsumerConfig
-from coordinator.client.driver import Callback, ClassicPart, ConsumerPart, MemberDriver, leaving
-from coordinator.client.errors import ClientError, IllegalState, NoOffset, Refused, UnknownTopic
+from coordinator.client.errors import ClientError, IllegalState, Refused, UnknownTopic
 from coordinator.client.fetcher import Fetcher, PartitionState
-from coordinator.client.group_calls import GroupCalls
-from coordinator.client.log_calls import end_offsets, start_offsets
-from coordinator.client.planner import Planner
+from coordinator.client.joining import joining
+from coordinator.client.membership import Callback, Interest, Membership, leaving
 from coordinator.client.positions import Positions
+from coordinator.client.seeking import Seeking
+from coordinator.client.subscribed import Subscribed
 from coordinator.client.transport import Transport, now_ms
 from coordinator.client.types import FencingToken, GroupMetadata, Message, OffsetAndMetadata, TopicPartition
 from coordinator.member import events as ev
-from coordinator.member.consumer import Wish
-from coordinator.member.states import State
-from coordinator.member.subscription import Subscriber
 
 log = logging.getLogger("muster.client")
 
-MAX_TOPICS = 10_000
 NO_GENERATION = -1
 CLOSE_PATIENCE_MS = 5_000
 """How long the last commit of a closing consumer may take; a node that is gone must not keep a process from ending."""
@@ -44,11 +38,10 @@ class Consuming:
         self.config = config
         self.attention = False
         """Something other than records waits: a callback or an error. Looked at before every record."""
-        self.assignors = resolve_all(config.partition_assignment_strategy)
         self.transport = Transport(config)
         self.catalog = Catalog(self.transport, config)
-        self.calls = GroupCalls(self.transport, config.group_id) if config.group_id is not None else None
-        self.driver: MemberDriver | None = None
+        self.joining = joining(config, self.transport, self.catalog)
+        self.driver: Membership | None = None
         self.assigned: set[TopicPartition] = set()
         self.gained: dict[TopicPartition, int] = {}
         self.failure: Exception | None = None
@@ -56,12 +49,15 @@ class Consuming:
         self.polling = 0
         self._wakeup = asyncio.Event()
         self.fetcher = Fetcher(self.transport, config, self.wake)
-        self._patterns: tuple[re.Pattern[str], ...] = ()
-        self._topics: frozenset[str] = frozenset()
         self._handed: dict[TopicPartition, PartitionState] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.positions = Positions(self.transport, self.calls, config, self.fetcher, self._found_out)
-        self.commits = Commits(self.calls, config, self.fetcher, self._identity, self._commit_refused)
+        self._chores = Chores(self._found_out)
+        self._subscribed = Subscribed(self.catalog, config, self.joining.resolves_patterns)
+        store = self.joining.store
+        self.positions = Positions(self.transport, store, config, self.fetcher, self._found_out)
+        self.commits = Commits(store, config, self.fetcher, self._identity, self._commit_refused)
+        self.seeking = Seeking(
+            self.transport, config, self.fetcher, self.positions, self._handed, self.wake, self._raise_failure
+        )
         self._expired = False
         self._patience_ms: int | None = None
         self.telling = False
@@ -89,60 +85,27 @@ class Consuming:
 
     # Subscription
 
-    async def subscribe(self, topics: Sequence[str]) -> None:
+    async def subscribe(self, topics: Sequence[str], black_list: bool = False) -> None:
         """Names, and patterns that begin with ^."""
         self._must_be_open()
-        if self.calls is None:
+        if self.joining.store is None:
             raise IllegalState("subscribe() needs a group.id; without a group use assign([(topic, partition), ...])")
         if self.assigned and self.driver is None:
             raise IllegalState("partitions were assigned by hand; call unassign() before subscribe()")
-        if len(topics) > MAX_TOPICS:
-            raise IllegalState(f"{len(topics)} topics are too many; at most {MAX_TOPICS} can be subscribed to")
-        self._patterns = tuple(compiled(topic) for topic in topics if topic.startswith("^"))
-        self._topics = frozenset(topic for topic in topics if not topic.startswith("^"))
-        names = await self._resolved_topics()
+        self._subscribed.change(topics, black_list)
+        await self.joining.open()
+        interest = await self._subscribed.interest()
         if self.driver is not None:
-            self.driver.send(ev.SubscriptionChanged(names, self._regex))
+            self.driver.send(changed(interest))
             return
         self.fetcher.start()
         self.last_poll_ms = now_ms()
-        self.driver = self._make_driver(self.calls, names)
+        self.driver = self.joining.membership(interest, self.wake)
         self.driver.send(ev.Start())
-        self._background(self._watch_topics())
-        self._background(self._watch_polls())
+        self._chores.start(self._watch_topics())
+        self._chores.start(self._watch_polls())
         if self.config.auto_commits:
-            self._background(self.commits.commit_now_and_then())
-
-    def _make_driver(self, calls: GroupCalls, names: Iterable[str]) -> MemberDriver:
-        part: ClassicPart | ConsumerPart
-        if self._server_assigns:
-            part = ConsumerPart(Wish(tuple(names), self._regex, self.config.group_remote_assignor or ""))
-        else:
-            planner = Planner(
-                self.assignors,
-                self.catalog.fetch,
-                self._measure_lags,
-                self.config.partition_assignment_deadline_ms,
-                self.config.partition_assignment_options,
-                calls.recall_moves,
-            )
-            part = ClassicPart(Subscriber(names, self.assignors, self.config.client_rack), planner)
-        return MemberDriver(self.transport, calls, self.config, part, self.wake)
-
-    @property
-    def _server_assigns(self) -> bool:
-        return self.config.group_protocol == "consumer"
-
-    @property
-    def _regex(self) -> str:
-        """The patterns as one expression that matches whole names, for the coordinator to resolve."""
-        return "|".join(f"(?:{pattern.pattern}).*" for pattern in self._patterns) if self._server_assigns else ""
-
-    async def _resolved_topics(self) -> tuple[str, ...]:
-        if not self._patterns or self._server_assigns:
-            return tuple(sorted(self._topics))
-        everything = await self.catalog.fetch_all(include_internal=not self.config.exclude_internal_topics)
-        return tuple(sorted(self._topics | matching(self._patterns, everything)))
+            self._chores.start(self.commits.commit_now_and_then())
 
     async def begin_unsubscribe(self) -> None:
         """Start to leave; run the callbacks of `closing_callback`, then `finish_unsubscribe`."""
@@ -157,7 +120,8 @@ class Consuming:
         driver, self.driver = self.driver, None
         if driver is not None:
             await driver.left()
-        await self._cancel_background()
+        await self._chores.cancel()
+        await self.positions.stop()
         self.fetcher.drop(list(self.fetcher.states))
         self.assigned.clear()
         self.gained.clear()
@@ -170,6 +134,7 @@ class Consuming:
         if self.driver is not None:
             raise IllegalState("this consumer subscribed to topics; call unsubscribe() before assign()")
         wanted = {TopicPartition(*tp) for tp in partitions}
+        await self.joining.open()
         for topic in sorted({tp.topic for tp in wanted}):
             count = await self.catalog.count(topic)
             for tp in sorted(wanted):
@@ -183,8 +148,8 @@ class Consuming:
         self.fetcher.drop(self.assigned - wanted)
         self.fetcher.add(wanted - self.assigned)
         self.assigned = wanted
-        if self.config.auto_commits and not self._tasks:
-            self._background(self.commits.commit_now_and_then())
+        if self.config.auto_commits and not self._chores:
+            self._chores.start(self.commits.commit_now_and_then())
         self.wake()
 
     # Reading
@@ -311,66 +276,13 @@ class Consuming:
             self._expired = False
             self.driver.send(ev.Polled())
 
-    # Positions
-
-    def state_of(self, tp: TopicPartition) -> PartitionState:
-        state = self.fetcher.states.get(TopicPartition(*tp))
-        if state is None:
-            owned = ", ".join(f"{topic}-{number}" for topic, number in sorted(self.assigned)) or "nothing"
-            raise IllegalState(f"{tp[0]}-{tp[1]} is not assigned to this consumer; assigned: {owned}")
-        return state
-
-    async def position(self, tp: TopicPartition) -> int:
-        """The offset of the next record to be handed over, found out first if need be."""
-        state = self.state_of(tp)
-        while state.position is None:
-            self._raise_failure()
-            if state.stuck:
-                raise NoOffset(f"{tp[0]}-{tp[1]} has no position; seek first")
-            await self.positions.resolved()
-        return state.position
-
-    async def seek(self, tp: TopicPartition, offset: int) -> None:
-        if offset < 0:
-            raise IllegalState(f"cannot seek to {offset}; 0 or more is expected (or seek_to_beginning, seek_to_end)")
-        self._move(self.state_of(tp), offset)
-
-    async def seek_to_edge(self, partitions: Iterable[TopicPartition], *, end: bool) -> None:
-        wanted = [TopicPartition(*tp) for tp in partitions] or sorted(self.assigned)
-        states = [self.state_of(tp) for tp in wanted]
-        found = await (end_offsets if end else start_offsets)(self.transport, wanted)
-        for state in states:
-            self._move(state, found[state.tp])
-
-    def _move(self, state: PartitionState, offset: int) -> None:
-        state.move_to(offset)
-        self._handed.pop(state.tp, None)
-        state.stored = offset if self.config.enable_auto_offset_store else state.stored
-        self.fetcher.changed()
-
-    async def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        for state in [self.state_of(tp) for tp in partitions]:
-            if not state.paused:
-                state.paused = True
-                state.move_to(state.position)
-        self.fetcher.changed()
-
-    async def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        for state in [self.state_of(tp) for tp in partitions]:
-            state.paused = False
-        self.wake()
-        self.fetcher.changed()
-
-    def paused(self) -> set[TopicPartition]:
-        return {state.tp for state in list(self.fetcher.states.values()) if state.paused}
-
     # Commits
 
     def store(self, offsets: Mapping[TopicPartition, int]) -> None:
         if self.config.enable_auto_offset_store:
             raise IllegalState("store_offsets() needs enable.auto.offset.store=false; otherwise polling stores them")
         for tp, offset in offsets.items():
-            self.state_of(tp).stored = offset
+            self.seeking.state_of(tp).stored = offset
 
     def everything_handed_over(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What commit() without arguments means: after the last record the application got, or what it stored."""
@@ -398,9 +310,9 @@ class Consuming:
         while self.driver is not None:
             await asyncio.sleep(self.config.metadata_max_age_ms / 1000)
             try:
-                if self._patterns and not self._server_assigns:
-                    self.driver.send(ev.SubscriptionChanged(await self._resolved_topics()))
-                if self.driver.machine.is_leader:
+                if self._subscribed.looks_for_topics:
+                    self.driver.send(changed(await self._subscribed.interest()))
+                if self.driver.watches_topics:
                     self.driver.send(ev.TopicsChanged(await self.catalog.fetch_all()))
             except ClientError as error:
                 log.warning("%s", error)
@@ -415,11 +327,6 @@ class Consuming:
                 log.error("no poll for %d ms (max.poll.interval.ms=%d); leaving the group", idle_ms, limit_ms)
                 self.driver.send(ev.PollExpired())
             await asyncio.sleep(max(1, limit_ms if self._expired else limit_ms - idle_ms) / 1000)
-
-    async def _measure_lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        assert self.calls is not None
-        positions = await self.calls.positions(partitions)
-        return {tp: position.lag(self.config.auto_offset_reset) for tp, position in positions.items()}
 
     # The end
 
@@ -438,8 +345,6 @@ class Consuming:
 
     async def closing_callback(self) -> Callback | None:
         """The callbacks still due before the end, one by one."""
-        if self.driver is None or self.driver.machine.state is State.IDLE:
-            return None
         return await self._next_callback()
 
     async def finish_close(self) -> None:
@@ -448,7 +353,9 @@ class Consuming:
         self.closed = True
         if self.driver is not None:
             await self.driver.left()
-        await self._cancel_background()
+        await self._chores.cancel()
+        await self.positions.stop()
+        await self.joining.close()
         await self.fetcher.stop()
         self.fetcher.drop(list(self.fetcher.states))
         self.assigned.clear()
@@ -459,30 +366,9 @@ class Consuming:
         if self.closed:
             raise IllegalState("this consumer is closed")
 
-    def _background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug must not stop commits or checks in silence.
-            self._found_out(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-
-    async def _cancel_background(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self.positions.stop()
-
-
-def compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise IllegalState(f"{pattern!r} is not a regular expression: {error}") from None
+def changed(interest: Interest) -> ev.SubscriptionChanged:
+    return ev.SubscriptionChanged(interest.topics, interest.regex, interest.black_list)
 
 
 def left_of(deadline: float | None) -> float | None:

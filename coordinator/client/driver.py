@@ -16,6 +16,7 @@ from coordinator.client.config import GroupConfig
 from coordinator.client.consumer_calls import ConsumerCalls
 from coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
 from coordinator.client.group_calls import GroupCalls
+from coordinator.client.membership import Callback
 from coordinator.client.planner import Plans
 from coordinator.client.pushed import Machine, Pushed
 from coordinator.client.transport import Transport, now_ms
@@ -27,21 +28,11 @@ from coordinator.member.classic import ClassicMember
 from coordinator.member.consumer import ConsumerMember, Wish
 from coordinator.member.states import State
 from coordinator.member.subscription import Subscriber
-from coordinator.member.types import Leaving, MemberSettings
+from coordinator.member.types import MemberSettings
 
 log = logging.getLogger("muster.client")
 
 BACKOFF_JITTER = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """Partitions that came or went, to be told to the application in order. `token` is None when nobody waits."""
-
-    kind: str
-    partitions: tuple[TopicPartition, ...]
-    event: RebalanceEvent
-    token: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +95,11 @@ class MemberDriver:
         return GroupMetadata(
             self.settings.group_id, machine.generation, machine.member_id, self.settings.group_instance_id
         )
+
+    @property
+    def watches_topics(self) -> bool:
+        """Only the leader of a classic group acts on them."""
+        return self.machine.is_leader
 
     def send(self, event: ev.Event | ev.ConsumerEvent) -> None:
         """Step the machine and start what it asks for."""
@@ -291,14 +287,3 @@ def member_settings(config: GroupConfig) -> MemberSettings:
         retry_backoff_ms=config.retry_backoff_ms,
         retry_backoff_max_ms=max(config.retry_backoff_max_ms, config.retry_backoff_ms),
     )
-
-
-def leaving(leave: bool | str) -> Leaving:
-    """`close(leave=...)`: True as usual (static members stay), False or "remain" stays, "leave" leaves in any case."""
-    if isinstance(leave, bool):
-        return Leaving.DEFAULT if leave else Leaving.REMAIN
-    try:
-        return Leaving(leave)
-    except ValueError:
-        known = ", ".join(repr(way.value) for way in Leaving)
-        raise ValueError(f"leave={leave!r} is not known; use True, False, or one of {known}") from None

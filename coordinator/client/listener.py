@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.client.driver import Callback
+from coordinator.client.membership import Callback
 from coordinator.client.types import TopicPartition
 
 OnChange = Callable[..., Any]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from coordinator.client.config import ConsumerConfig
 from coordinator.client.errors import ClientError, NoOffset, Refused
 from coordinator.client.fetcher import Fetcher, PartitionState
-from coordinator.client.group_calls import GroupCalls
 from coordinator.client.log_calls import EARLIEST, LATEST, list_offsets
+from coordinator.client.membership import OffsetStore
 from coordinator.client.transport import Transport
 from coordinator.client.types import TopicPartition
 
@@ -21,13 +21,13 @@ class Positions:
     def __init__(
         self,
         transport: Transport,
-        calls: GroupCalls | None,
+        store: OffsetStore | None,
         config: ConsumerConfig,
         fetcher: Fetcher,
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._transport = transport
-        self._calls = calls
+        self._store = store
         self._config = config
         self._fetcher = fetcher
         self._on_failure = on_failure
@@ -63,10 +63,10 @@ class Positions:
     async def _find_positions(self, missing: Sequence[PartitionState]) -> None:
         epochs = {state.tp: state.epoch for state in missing}
         found: dict[TopicPartition, int] = {}
-        if self._calls is not None:
+        if self._store is not None:
             # Where the log did not hold the committed offset, it is of no use.
             asked = [state.tp for state in missing if not state.reset]
-            for tp, committed in (await self._calls.committed(asked)).items() if asked else ():
+            for tp, committed in (await self._store.committed(asked)).items() if asked else ():
                 if committed is not None:
                     found[tp] = committed.offset
         on_record = set(found)

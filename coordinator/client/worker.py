@@ -5,9 +5,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from coordinator.client.config import WorkerConfig, load
-from coordinator.client.driver import Callback
 from coordinator.client.listener import Listener, OnChange
 from coordinator.client.loop import shared_loop
+from coordinator.client.membership import Callback
 from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
 from coordinator.client.working import Working
 

@@ -7,9 +7,10 @@ from assignors.api import RebalanceProtocol
 from assignors.registry import resolve_all
 from coordinator.client.catalog import Catalog
 from coordinator.client.config import WorkerConfig
-from coordinator.client.driver import Callback, ClassicPart, ConsumerPart, MemberDriver, leaving
+from coordinator.client.driver import ClassicPart, ConsumerPart, MemberDriver
 from coordinator.client.errors import ConfigError, IllegalState
 from coordinator.client.group_calls import GroupCalls
+from coordinator.client.membership import Callback, leaving
 from coordinator.client.planner import Planner
 from coordinator.client.transport import Transport
 from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition

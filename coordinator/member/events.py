@@ -148,10 +148,14 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionChanged:
-    """`regex` is for the coordinator to resolve, which only KIP-848 knows; empty for none."""
+    """`regex` is for the group's protocol to resolve, where it can (KIP-848, ZooKeeper); empty for none.
+
+    With `black_list` every topic is meant that `regex` does not match (ZooKeeper alone).
+    """
 
     topics: tuple[str, ...]
     regex: str = ""
+    black_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)

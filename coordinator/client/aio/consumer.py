@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from coordinator.client.config import ConsumerConfig, load
 from coordinator.client.consuming import Consuming, left_of
-from coordinator.client.driver import Callback
 from coordinator.client.listener import Listener, OnChange
 from coordinator.client.log_calls import end_offsets, list_offsets, start_offsets
+from coordinator.client.membership import Callback
 from coordinator.client.offsets import Offset, offsets_given
 from coordinator.client.types import (
     FencingToken,
@@ -92,16 +92,16 @@ class Consumer:
         return await self._core.commits.committed([TopicPartition(*tp) for tp in partitions])
 
     async def position(self, partition: tuple[str, int]) -> int:
-        return await self._core.position(TopicPartition(*partition))
+        return await self._core.seeking.position(TopicPartition(*partition))
 
     async def seek(self, partition: tuple[str, int], offset: int) -> None:
-        await self._core.seek(TopicPartition(*partition), offset)
+        await self._core.seeking.seek(TopicPartition(*partition), offset)
 
     async def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        await self._core.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=False)
+        await self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=False)
 
     async def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        await self._core.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=True)
+        await self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=True)
 
     async def get_watermark_offsets(self, partition: tuple[str, int]) -> Watermarks:
         tp = TopicPartition(*partition)
@@ -116,13 +116,13 @@ class Consumer:
         return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
     async def pause(self, *partitions: tuple[str, int]) -> None:
-        await self._core.pause([TopicPartition(*tp) for tp in partitions])
+        await self._core.seeking.pause([TopicPartition(*tp) for tp in partitions])
 
     async def resume(self, *partitions: tuple[str, int]) -> None:
-        await self._core.resume([TopicPartition(*tp) for tp in partitions])
+        await self._core.seeking.resume([TopicPartition(*tp) for tp in partitions])
 
     def paused(self) -> set[TopicPartition]:
-        return self._core.paused()
+        return self._core.seeking.paused()
 
     def assignment(self) -> set[TopicPartition]:
         return set(self._core.assigned)

@@ -14,10 +14,10 @@ import coordinator.client
 from coordinator.client import aio
 from coordinator.client.classic_calls import cause_of, code_of
 from coordinator.client.config import ClientConfig
-from coordinator.client.driver import Callback, leaving
 from coordinator.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
 from coordinator.client.listener import Listener
 from coordinator.client.loop import shared_loop
+from coordinator.client.membership import Callback, leaving
 from coordinator.client.transport import channel_options
 from coordinator.client.types import RebalanceEvent, TopicPartition
 from coordinator.core.types import Cause

@@ -18,6 +18,10 @@ COMMANDS = {
     "produce": Lazy("coordinator.cli.produce:produce", "Send lines of text to a topic."),
     "consume": Lazy("coordinator.cli.consume:consume", "Print a topic's values, alone or as member of a group."),
     "groups": Lazy("coordinator.cli.groups:groups", "Look into consumer groups, and explain their rebalances."),
+    "consumer-groups": Lazy(
+        "coordinator.cli.consumer_groups.command:consumer_groups",
+        "The same with the flags of kafka-consumer-groups.sh.",
+    ),
     "assign": Lazy("coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
     "simulate": Lazy("coordinator.cli.simulate.command:simulate", "Foresee an assignment; change nothing."),
     "replay": Lazy("coordinator.cli.replay:replay", "Make a group's recorded decisions again, or otherwise."),

@@ -25,6 +25,10 @@ class Admin:
         self._admin = AsyncAdmin(config, **properties)
         self._loop = shared_loop()
 
+    def nodes(self) -> dict[str, int]:
+        """Node ids by the address at which each is reached."""
+        return self._run(self._admin.nodes())
+
     def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, validate_only: bool = False
     ) -> TopicDescription:

@@ -6,7 +6,7 @@ the epoch, or a length of time before now such as -90s, -15m, -1h, -2d.
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,7 +78,7 @@ def reset_offsets(
         must_be_inactive(admin, group)
         current = {(tp.topic, tp.partition): at.offset for tp, at in admin.group_offsets(group).items()}
         chosen = sorted(current) if all_topics else chosen_partitions(admin, topics)
-        target = targets(admin, chosen, position, current)
+        target = targets(admin, dict.fromkeys(chosen, position), current)
         if execute and target:
             admin.alter_offsets(group, target)
     if not execute:
@@ -107,21 +107,18 @@ def must_be_inactive(admin: "Admin", group: str) -> None:
 
 
 def targets(
-    admin: "Admin", chosen: Sequence[TopicPartition], position: Position, current: Mapping[TopicPartition, int]
+    admin: "Admin", wanted: Mapping[TopicPartition, Position], current: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """The new offset of each partition, held within what the log has, with a warning."""
-    starts = {
-        (tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(dict.fromkeys(chosen, EARLIEST)).items()
-    }
-    ends = {(tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(dict.fromkeys(chosen, LATEST)).items()}
-    found = admin.list_offsets(dict.fromkeys(chosen, position.value)) if position.kind == "time" else {}
-    times = {(tp.topic, tp.partition): at.offset for tp, at in found.items()}
+    starts = offsets_at(admin, dict.fromkeys(wanted, EARLIEST))
+    ends = offsets_at(admin, dict.fromkeys(wanted, LATEST))
+    times = offsets_at(admin, {tp: position.value for tp, position in wanted.items() if position.kind == "time"})
     result: dict[TopicPartition, int] = {}
-    for tp in chosen:
+    for tp, position in wanted.items():
         if position.kind in ("shift", "current") and tp not in current:
             notice(f"Warning: {tp[0]}-{tp[1]} has no committed offset to start from; it is left alone.")
             continue
-        wanted = {
+        offset = {
             "start": starts[tp],
             "end": ends[tp],
             "offset": position.value,
@@ -129,10 +126,16 @@ def targets(
             "shift": current.get(tp, 0) + position.value,
             "time": ends[tp] if times.get(tp, -1) < 0 else times[tp],
         }[position.kind]
-        result[tp] = min(max(wanted, starts[tp]), ends[tp])
-        if result[tp] != wanted:
-            notice(f"Warning: {tp[0]}-{tp[1]} has offsets {starts[tp]} to {ends[tp]}; {wanted} becomes {result[tp]}.")
+        result[tp] = min(max(offset, starts[tp]), ends[tp])
+        if result[tp] != offset:
+            notice(f"Warning: {tp[0]}-{tp[1]} has offsets {starts[tp]} to {ends[tp]}; {offset} becomes {result[tp]}.")
     return result
+
+
+def offsets_at(admin: "Admin", times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    if not times:
+        return {}
+    return {(tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(times).items()}
 
 
 def parse_position(text: str, now_ms: int) -> Position:

@@ -40,6 +40,11 @@ class Admin:
         self._transport = Transport(load(AdminConfig, config, properties))
         self._catalog = Catalog(self._transport, self._transport.config)
 
+    async def nodes(self) -> dict[str, int]:
+        """Node ids by the address at which each is reached."""
+        metadata = await self._transport.retried(methods.METADATA, pb.MetadataRequest(), doing="looking up the nodes")
+        return {f"{node.host}:{node.port}": node.node_id for node in metadata.brokers}
+
     # Topics
 
     async def create_topic(

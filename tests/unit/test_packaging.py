@@ -31,9 +31,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(out.glob("*.whl")))
 
 
-def test_the_wheel_installs_three_packages_only(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_installs_its_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     names = {name.split("/")[0] for name in wheel.namelist()}
-    assert {name for name in names if not name.endswith(".dist-info")} == {"assignors", "coordinator", "storage"}
+    packages = {name for name in names if not name.endswith(".dist-info")}
+    assert packages == {"assignors", "coordinator", "storage", "pyspark_muster"}
 
 
 def test_every_package_is_typed_and_the_licence_is_there(wheel: zipfile.ZipFile) -> None:

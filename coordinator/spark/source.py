@@ -1,0 +1,70 @@
+"""The data source `muster`: topics as tables and streams, in the columns and options of Spark's Kafka source.
+
+    spark.dataSource.register(MusterDataSource)
+    spark.read.format("muster").option("bootstrap.servers", "127.0.0.1:9290").option("subscribe", "orders").load()
+
+Importing this module costs pyspark and nothing else; the rest is loaded where it is used, because Spark starts many
+short Python processes that only look a source up.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
+from pyspark.sql.datasource import DataSourceStreamWriter as StreamWriter
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from coordinator.spark.options import ReadOptions
+
+NAME = "muster"
+
+
+class MusterDataSource(DataSource):
+    """Spark calls these methods by keyword: the names of their parameters are part of its contract."""
+
+    cores: ClassVar[int | None] = None
+    """What `tasks=cores` means; None: the processors of the driver's machine. See `for_cores`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        from coordinator.spark.schema import chosen_columns, ddl
+
+        # Which kind of read it is asked for is not known here. Whatever is wrong with the options the reader tells.
+        headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
+        return ddl(chosen_columns(self.options.get("columns"), headers))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from coordinator.spark.batch import batch_reader
+
+        return batch_reader(self._read_options(streaming=False), schema, self.cores)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from coordinator.spark.stream import MusterStreamReader
+
+        return MusterStreamReader(self._read_options(streaming=True), schema, self.cores)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from coordinator.spark.sink import batch_writer
+
+        return batch_writer(dict(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from coordinator.spark.sink import stream_writer
+
+        return stream_writer(dict(self.options), schema, overwrite)
+
+    def _read_options(self, *, streaming: bool) -> "ReadOptions":
+        from coordinator.spark.options import read_options
+
+        return read_options(dict(self.options), streaming=streaming)
+
+
+def for_cores(cores: int) -> type[MusterDataSource]:
+    """The source for a cluster of so many cores: its `tasks=cores` plans for them.
+
+    A data source cannot see the cluster that it runs on, so whoever registers it has to say.
+    """
+    return type("MusterDataSource", (MusterDataSource,), {"cores": cores})

@@ -1,0 +1,65 @@
+"""Where reading begins and ends, as options say it: words, offsets by partition, times. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+LATEST, EARLIEST = -1, -2
+
+PartitionNumbers = Mapping[str, Mapping[int, int]]
+
+
+class StartError(ValueError):
+    """A starting or ending position that cannot be understood; the message names the option."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """One way to say it. `offsets` may hold LATEST and EARLIEST, `strategy` is for where no record is so young."""
+
+    kind: Literal["earliest", "latest", "committed", "offsets", "time", "times"]
+    offsets: PartitionNumbers = field(default_factory=dict)
+    times: PartitionNumbers = field(default_factory=dict)
+    time_ms: int = -1
+    strategy: str = "error"
+
+
+def parse_offsets(name: str, text: str, words: Sequence[str], group_id: str | None) -> Where:
+    """A word of `words`, or JSON {topic: {partition: offset}}."""
+    word = text.strip().lower()
+    if word in words:
+        if word == "committed" and group_id is None:
+            raise StartError(f"{name}=committed needs a group.id: the group whose offsets are meant")
+        return Where(word)  # type: ignore[arg-type]  # the words are kinds
+    choices = f"{', '.join(words)} or JSON such as " + '{"orders": {"0": 23, "1": -1}}'
+    lowest = LATEST if "earliest" not in words else EARLIEST
+    return Where("offsets", offsets=_numbers(name, text, choices, lowest))
+
+
+def parse_times(name: str, text: str) -> PartitionNumbers:
+    """JSON {topic: {partition: epoch milliseconds}}."""
+    return _numbers(name, text, 'JSON such as {"orders": {"0": 1700000000000}}', 0)
+
+
+def _numbers(name: str, text: str, choices: str, lowest: int) -> PartitionNumbers:
+    try:
+        read: Any = json.loads(text)
+    except ValueError:
+        raise StartError(f"{name}={text!r} is not understood; expected {choices}") from None
+    if not isinstance(read, dict) or not read:
+        raise StartError(f"{name}={text!r} names no partitions; expected {choices}")
+    return {topic: _row(name, topic, row, choices, lowest) for topic, row in sorted(read.items())}
+
+
+def _row(name: str, topic: str, row: Any, choices: str, lowest: int) -> dict[int, int]:
+    if not isinstance(row, dict):
+        raise StartError(f"{name}: topic {topic!r} has {row!r}; expected {choices}")
+    numbers: dict[int, int] = {}
+    for partition, value in row.items():
+        if not partition.isdecimal():
+            raise StartError(f"{name}: {topic!r} has partition {partition!r}; expected a number from 0 on")
+        if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+            raise StartError(f"{name}: {topic}-{partition} has {value!r}; expected a whole number, at least {lowest}")
+        numbers[int(partition)] = value
+    return numbers

@@ -1,0 +1,64 @@
+"""Messages and their structs as objects: a slotted class for each struct of the schema, made when it is needed."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from coordinator.kafka.schema import messages
+from coordinator.kafka.schema.notation import Field
+
+
+class Struct:
+    """The base of all struct classes. Fields are given by keyword; those left out have the schema's default."""
+
+    __slots__ = ()
+    _defaults: Mapping[str, object] = {}
+
+    def __init__(self, **fields: object) -> None:
+        unknown = fields.keys() - self._defaults.keys()
+        if unknown:
+            raise TypeError(
+                f"{type(self).__name__} has no field {sorted(unknown)[0]!r}; it has: {', '.join(self._defaults)}"
+            )
+        for name, value in {**self._defaults, **fields}.items():
+            setattr(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(same(getattr(self, name), getattr(other, name)) for name in self._defaults)
+
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._defaults)
+        return f"{type(self).__name__}({fields})"
+
+
+def same(one: object, other: object) -> bool:
+    """Equal, where an empty array is one whether it is a list or the default."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return list(one) == list(other)
+    return one == other
+
+
+@cache
+def struct(path: str) -> type[Any]:
+    """The class of a message, or of a struct within one.
+
+    >>> struct("HeartbeatResponse")(error_code=27)
+    HeartbeatResponse(throttle_time_ms=0, error_code=27)
+    >>> struct("JoinGroupResponse.members")(member_id="a")
+    JoinGroupResponse.members(member_id='a', group_instance_id=None, metadata=b'')
+    """
+    found = messages().get(path.partition(".")[0])
+    if found is None or path not in found.structs:
+        raise LookupError(
+            f"{path!r} is no message or struct of the schema; expected such as 'JoinGroupResponse.members'"
+        )
+    return class_of(path, found.structs[path])
+
+
+def class_of(path: str, fields: list[Field]) -> type[Any]:
+    defaults = {one.name: one.default for one in fields}
+    return type(path, (Struct,), {"__slots__": tuple(defaults), "_defaults": defaults, "__module__": __name__})

@@ -1,0 +1,206 @@
+"""Fields of the messages about the log: produce, fetch, offsets of a log, metadata, topics and their settings.
+
+Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `notation.py`.
+"""
+
+FIELDS = """
+ProduceRequest 3-9 flexible 9+
+    transactional_id: string? = null
+    acks: int16
+    timeout_ms: int32
+    topic_data: []
+        name: string
+        partition_data: []
+            index: int32
+            records: records? = null
+
+ProduceResponse 3-9 flexible 9+
+    responses: []
+        name: string
+        partition_responses: []
+            index: int32
+            error_code: int16
+            base_offset: int64
+            log_append_time_ms: int64 = -1
+            log_start_offset: int64 5+ = -1
+            record_errors: [] 8+
+                batch_index: int32
+                batch_index_error_message: string? = null
+            error_message: string? 8+ = null
+    throttle_time_ms: int32
+
+FetchRequest 4-12 flexible 12+
+    cluster_id: string? 12+ = null tag 0
+    replica_id: int32 = -1
+    max_wait_ms: int32
+    min_bytes: int32
+    max_bytes: int32 = 2147483647
+    isolation_level: int8
+    session_id: int32 7+
+    session_epoch: int32 7+ = -1
+    topics: []
+        topic: string
+        partitions: []
+            partition: int32
+            current_leader_epoch: int32 9+ = -1
+            fetch_offset: int64
+            last_fetched_epoch: int32 12+ = -1
+            log_start_offset: int64 5+ = -1
+            partition_max_bytes: int32
+    forgotten_topics_data: [] 7+
+        topic: string
+        partitions: [int32]
+    rack_id: string 11+
+
+FetchResponse 4-12 flexible 12+
+    throttle_time_ms: int32
+    error_code: int16 7+
+    session_id: int32 7+
+    responses: []
+        topic: string
+        partitions: []
+            partition_index: int32
+            error_code: int16
+            high_watermark: int64
+            last_stable_offset: int64 = -1
+            log_start_offset: int64 5+ = -1
+            diverging_epoch: {} 12+ tag 0
+                epoch: int32 = -1
+                end_offset: int64 = -1
+            current_leader: {} 12+ tag 1
+                leader_id: int32 = -1
+                leader_epoch: int32 = -1
+            snapshot_id: {} 12+ tag 2
+                end_offset: int64 = -1
+                epoch: int32 = -1
+            aborted_transactions: []?
+                producer_id: int64
+                first_offset: int64
+            preferred_read_replica: int32 11+ = -1
+            records: records? = null
+
+ListOffsetsRequest 1-7 flexible 6+
+    replica_id: int32
+    isolation_level: int8 2+
+    topics: []
+        name: string
+        partitions: []
+            partition_index: int32
+            current_leader_epoch: int32 4+ = -1
+            timestamp: int64
+
+ListOffsetsResponse 1-7 flexible 6+
+    throttle_time_ms: int32 2+
+    topics: []
+        name: string
+        partitions: []
+            partition_index: int32
+            error_code: int16
+            timestamp: int64 = -1
+            offset: int64 = -1
+            leader_epoch: int32 4+ = -1
+
+MetadataRequest 0-12 flexible 9+
+    topics: []?1+
+        topic_id: uuid 10+
+        name: string?10+
+    allow_auto_topic_creation: bool 4+ = true
+    include_cluster_authorized_operations: bool 8-10
+    include_topic_authorized_operations: bool 8+
+
+MetadataResponse 0-12 flexible 9+
+    throttle_time_ms: int32 3+
+    brokers: []
+        node_id: int32
+        host: string
+        port: int32
+        rack: string? 1+ = null
+    cluster_id: string? 2+ = null
+    controller_id: int32 1+ = -1
+    topics: []
+        error_code: int16
+        name: string?12+
+        topic_id: uuid 10+
+        is_internal: bool 1+
+        partitions: []
+            error_code: int16
+            partition_index: int32
+            leader_id: int32
+            leader_epoch: int32 7+ = -1
+            replica_nodes: [int32]
+            isr_nodes: [int32]
+            offline_replicas: [int32] 5+
+        topic_authorized_operations: int32 8+ = -2147483648
+    cluster_authorized_operations: int32 8-10 = -2147483648
+
+CreateTopicsRequest 2-7 flexible 5+
+    topics: []
+        name: string
+        num_partitions: int32
+        replication_factor: int16
+        assignments: []
+            partition_index: int32
+            broker_ids: [int32]
+        configs: []
+            name: string
+            value: string?
+    timeout_ms: int32 = 60000
+    validate_only: bool
+
+CreateTopicsResponse 2-7 flexible 5+
+    throttle_time_ms: int32
+    topics: []
+        name: string
+        topic_id: uuid 7+
+        error_code: int16
+        error_message: string?
+        topic_config_error_code: int16 5+ tag 0
+        num_partitions: int32 5+ = -1
+        replication_factor: int16 5+ = -1
+        configs: []? 5+
+            name: string
+            value: string?
+            read_only: bool
+            config_source: int8 = -1
+            is_sensitive: bool
+
+DescribeConfigsRequest 1-4 flexible 4+
+    resources: []
+        resource_type: int8
+        resource_name: string
+        configuration_keys: [string]?
+    include_synonyms: bool
+    include_documentation: bool 3+
+
+DescribeConfigsResponse 1-4 flexible 4+
+    throttle_time_ms: int32
+    results: []
+        error_code: int16
+        error_message: string?
+        resource_type: int8
+        resource_name: string
+        configs: []
+            name: string
+            value: string?
+            read_only: bool
+            config_source: int8 = -1
+            is_sensitive: bool
+            synonyms: []
+                name: string
+                value: string?
+                source: int8
+            config_type: int8 3+
+            documentation: string? 3+
+
+InitProducerIdRequest 0-4 flexible 2+
+    transactional_id: string?
+    transaction_timeout_ms: int32
+    producer_id: int64 3+ = -1
+    producer_epoch: int16 3+ = -1
+
+InitProducerIdResponse 0-4 flexible 2+
+    throttle_time_ms: int32
+    error_code: int16
+    producer_id: int64 = -1
+    producer_epoch: int16
+"""

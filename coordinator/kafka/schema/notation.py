@@ -1,0 +1,146 @@
+"""Reads the notation in which the messages' fields are written down.
+
+A message begins in the first column with its name, its versions and those that are flexible (KIP-482). Below it stand
+its fields, one a line, in the order of the wire; the fields of a struct are indented below it::
+
+    JoinGroupRequest 0-9 flexible 6+
+        group_id: string
+        rebalance_timeout_ms: int32 1+ = -1
+        group_instance_id: string? 5+ = null
+        protocols: []
+            name: string
+
+After the type: the versions that have the field (without: as its struct), `inflexible` for one that is never compact,
+its default, `tag` and its number for a tagged field. `[int32]` is an array, `[]` one of structs, `{}` one struct. `?`
+means that null may be sent, in all versions or in those that follow it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+Versions: TypeAlias = range
+Default: TypeAlias = int | bool | str | bytes | tuple[()] | None
+
+INDENT = 4
+STRUCT = ""
+"""The element type of `[]` and `{}`."""
+
+HEAD = re.compile(r"(?P<name>\w+) (?P<versions>\d+-\d+)(?: flexible (?P<flexible>\d+\+))?")
+FIELD = re.compile(
+    r"(?P<indent> *)(?P<name>\w+): (?P<array>\[)?(?P<type>\w*|\{)[\]}]?"
+    r"(?P<nullable>\?(?P<null>\d+(?:\+|-\d+)?)?)?(?: (?P<versions>\d+(?:\+|-\d+)?))?(?P<inflexible> inflexible)?"
+    r"(?: = (?P<default>\S+))?(?: tag (?P<tag>\d+))?"
+)
+ZEROS: dict[str, Default] = {
+    "bool": False, "int8": 0, "int16": 0, "int32": 0, "int64": 0,
+    "string": "", "bytes": b"", "records": b"", "uuid": bytes(16),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field. `type` is a primitive, or STRUCT; `default` is what an absent one counts as."""
+
+    name: str
+    type: str
+    array: bool
+    versions: Versions
+    nullable: Versions
+    default: Default
+    tag: int | None
+    flexible: bool
+    path: str
+    """Dotted, beginning with the message's name."""
+    fields: "list[Field]" = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Message:
+    name: str
+    versions: Versions
+    flexible: Versions
+    fields: list[Field]
+
+    @cached_property
+    def structs(self) -> dict[str, list[Field]]:
+        """The message's structs by path: its own fields, and those of every struct within."""
+        found = {self.name: self.fields}
+        pending = list(self.fields)
+        while pending:
+            one = pending.pop()
+            if one.type == STRUCT:
+                found[one.path] = one.fields
+                pending.extend(one.fields)
+        return found
+
+
+def read(text: str) -> Iterator[Message]:
+    """Yield the messages. Raises ValueError with the line that is not in the notation."""
+    for block in text.strip().split("\n\n"):
+        head, *lines = block.splitlines()
+        found = HEAD.fullmatch(head)
+        if found is None:
+            raise ValueError(f"{head!r} does not begin a message; expected such as 'HeartbeatRequest 0-4 flexible 4+'")
+        versions = versions_of(found["versions"], range(0))
+        flexible = versions_of(found["flexible"], versions) if found["flexible"] else range(0)
+        yield Message(found["name"], versions, flexible, fields_of(found["name"], lines, versions))
+
+
+def fields_of(name: str, lines: list[str], versions: Versions) -> list[Field]:
+    """The fields below a message's head; each is put below the struct that it is indented under."""
+    top: list[Field] = []
+    open_structs: list[tuple[str, list[Field], Versions]] = [(name, top, versions)]
+    for line in lines:
+        found = FIELD.fullmatch(line)
+        depth = len(found["indent"]) // INDENT if found else 0
+        if found is None or not 1 <= depth <= len(open_structs):
+            raise ValueError(f"{name}: {line!r} is no field; expected such as '    member_id: string 1+'")
+        del open_structs[depth:]
+        path, siblings, inherited = open_structs[-1]
+        one = field_of(found, path, inherited)
+        siblings.append(one)
+        if one.type == STRUCT:
+            open_structs.append((one.path, one.fields, one.versions))
+    return top
+
+
+def field_of(found: re.Match[str], path: str, inherited: Versions) -> Field:
+    name, kind, array = found["name"], found["type"].strip("{"), found["array"] is not None
+    versions = versions_of(found["versions"], inherited) if found["versions"] else inherited
+    nullable = range(0)
+    if found["nullable"]:
+        nullable = versions_of(found["null"], versions) if found["null"] else versions
+    return Field(
+        name=name,
+        type=kind,
+        array=array,
+        versions=versions,
+        nullable=nullable,
+        default=() if array and found["default"] is None else default_of(kind, found["default"]),
+        tag=int(found["tag"]) if found["tag"] else None,
+        flexible=not found["inflexible"],
+        path=f"{path}.{name}",
+    )
+
+
+def default_of(kind: str, word: str | None) -> Default:
+    if word == "null" or (word is None and kind == STRUCT):
+        return None
+    if word is None:
+        return ZEROS[kind]
+    return word == "true" if kind == "bool" else int(word)
+
+
+def versions_of(text: str, within: Versions) -> Versions:
+    """Read a span of versions.
+
+    >>> list(versions_of("5+", range(0, 8))), list(versions_of("3-4", range(0)))
+    ([5, 6, 7], [3, 4])
+    """
+    if text.endswith("+"):
+        return range(int(text[:-1]), within.stop)
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)

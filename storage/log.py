@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from storage import reshape
 from storage.config import TopicSettings
+from storage.cuts import Cuts
 from storage.errors import (
     InvalidFetchSize,
     OffsetOutOfRange,
@@ -85,6 +86,7 @@ class Log:
         self.let_go = False
         # Called when more can be read; possibly from the thread that flushes.
         self.listeners: list[Callable[[str, int], None]] = []
+        self.cuts = Cuts(self._lock, self.reshaping)
 
     # -- what a reader may know ---------------------------------------------------------------------------
 
@@ -231,6 +233,7 @@ class Log:
         """
         if self.failure:
             raise self.failure
+        cuts = self.cuts.seen
         end = self.end_offset
         if end <= self.durable_offset:
             return
@@ -240,11 +243,11 @@ class Log:
             active.file().sync()
         except OSError as error:
             raise self._fail(f"Could not flush {active.path()}", error) from error
-        self._became_durable(end)
+        self._became_durable(end, cuts)
 
-    def _became_durable(self, end: int) -> None:
+    def _became_durable(self, end: int, cuts: int) -> None:
         with self._lock:
-            grew = end > self.durable_offset
+            grew = end > self.durable_offset and self.cuts.none_since(cuts)
             if grew:
                 self.durable_offset = end
                 self.unflushed_since_ms = None if end >= self.end_offset else self.unflushed_since_ms
@@ -273,8 +276,18 @@ class Log:
                         reshape.seal(self, self.segment_list.active)
                         self.files.sync_dir(self.directory)
         finally:
-            for segment in self.segments:
+            self._close_files()
+
+    def _close_files(self) -> None:
+        """All of them, also when one cannot be closed: then the records are safe, yet the disk is not to be trusted."""
+        failed: OSError | None = None
+        for segment in self.segments:
+            try:
                 segment.close()
+            except OSError as error:
+                failed = failed or error
+        if failed:
+            raise self._fail(f"Could not close the files of {self.directory}", failed) from failed
 
     def last_of_producers(self) -> dict[int, tuple[int | None, int]]:
         """Of each producer the last offset with data, None without any, and its epoch."""
@@ -308,6 +321,9 @@ class Log:
         """
         if max_bytes < 0:
             raise InvalidFetchSize(f"A fetch asked for {max_bytes} bytes; expected 0 or more.")
+        return self.cuts.outside(lambda: self._fetch(offset, max_bytes, min_one, committed))
+
+    def _fetch(self, offset: int, max_bytes: int, min_one: bool, committed: bool) -> Fetched:
         segments = self.segment_list
         high = self.high_watermark
         stable = self.last_stable_offset if self.producers.producers else high
@@ -349,6 +365,9 @@ class Log:
             return self.last_stable_offset if committed else self.high_watermark, -1
         if timestamp == EARLIEST:
             return self.start_offset, -1
+        return self.cuts.outside(lambda: self._search(timestamp))
+
+    def _search(self, timestamp: int) -> tuple[int, int]:
         segments, start, until = self.segment_list, self.start_offset, self.high_watermark
         try:
             if timestamp == MAX_TIMESTAMP:

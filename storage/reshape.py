@@ -39,15 +39,22 @@ def roll(log: "Log", base: int, now_ms: int) -> None:
 
 
 def cut_active(log: "Log", active: Segment, position: int) -> None:
-    """Make `active` the last segment and end it at a batch's start; producers are as they were there."""
+    """Make `active` the last segment and end it at a batch's start; producers are as they were there.
+
+    A segment of its own takes the place of `active`: who reads that one finds it as it was.
+    """
     active.file().truncate(position)
     active.file().sync()
     log.files.sync_dir(log.directory)
-    kept = [segment for segment in log.segments if segment.base_offset <= active.base_offset]
-    refill(active, position)
+    shorter = Segment(log.files, log.directory, active.base_offset, log.opened, log.settings.index_interval_bytes)
+    shorter.created_ms, shorter.gaps, shorter.active = active.created_ms, active.gaps, True
+    refill(shorter, position)
+    log.opened.forget(active)
+    kept = [segment for segment in log.segments if segment.base_offset < active.base_offset]
+    kept.append(shorter)
     log.producers = load_producers(kept)
     log.segment_list = SegmentList(kept)
-    log.end_offset = log.durable_offset = active.next_offset
+    log.end_offset = log.durable_offset = shorter.next_offset
 
 
 def begin_at(log: "Log", offset: int) -> None:

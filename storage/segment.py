@@ -29,34 +29,14 @@ _unpack_head = struct.Struct(">qi4xb6xi").unpack_from
 class Segment:
     """Batches with offsets in [base_offset, next_offset), `size` bytes of them."""
 
+    # fmt: off
     __slots__ = (
-        "_file",
-        "_index",
-        "_times",
-        "aborted",
-        "active",
-        "base_offset",
-        "created_ms",
-        "directory",
-        "entries",
-        "files",
-        "first_timestamp",
-        "gaps",
-        "index_due",
-        "interval",
-        "max_timestamp",
-        "max_timestamp_offset",
-        "next_offset",
-        "one_each",
-        "opened",
-        "pinned",
-        "producers",
-        "size",
-        "summary",
-        "verified_from",
-        "verified_next",
-        "verified_to",
+        "_file", "_index", "_times", "aborted", "active", "base_offset", "created_ms", "directory", "entries", "files",
+        "first_timestamp", "gaps", "index_due", "interval", "max_timestamp", "max_timestamp_offset",
+        "next_offset", "one_each", "opened", "pinned", "producers", "size", "summary", "verified_from",
+        "verified_next", "verified_to",
     )
+    # fmt: on
 
     def __init__(self, files: Files, directory: str, base_offset: int, opened: OpenSegments, interval: int) -> None:
         self.files = files

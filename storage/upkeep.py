@@ -100,7 +100,7 @@ def truncate_to(log: Log, offset: int) -> None:
     offset = cut_point(log, offset)
     if offset >= log.end_offset:
         return
-    with log.reshaping:
+    with log.cuts.cutting():
         _truncate(log, offset)
 
 

@@ -99,7 +99,9 @@ class MemoryFile:
         self._enter("sync").sync()
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to give back, but the system may say only here that a write failed."""
+        if self._epoch == self._files.epoch:
+            self._files.enter("close", self._path)
 
 
 class MemoryLock:

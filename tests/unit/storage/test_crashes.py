@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from storage.errors import StorageError
 from tests.fakes.memory_files import MemoryFiles
-from tests.unit.storage.workload import Killed, Promise, check, live, survive
+from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
+from tests.unit.storage.workload import SMALL, Killed, Promise, check, live, survive
 
 
 def calls_of_a_life() -> int:
@@ -83,3 +85,60 @@ def test_one_failing_call_is_said_and_loses_nothing_acknowledged(code: int) -> N
         survive(files, promise)
         files.crash(dice(number))
         check(files, promise)
+
+
+def test_an_error_at_close_is_said_costs_nothing_and_makes_the_next_start_check() -> None:
+    files = MemoryFiles()
+    broker = open_broker(files, **SMALL)
+    broker.create_topic("t", 1)
+    for number in range(12):
+        broker.append("t", 0, batch(b"value %03d" % number), T0)
+    broker.flush()
+    log = broker.log("t", 0)
+    assert len(log.segments) > 2
+    closed: list[str] = []
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "close" and path.endswith(".log"):
+            closed.append(path)
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    files.fault = fault
+    broker.close()
+    assert closed == [segment.path() for segment in log.segments]
+    with pytest.raises(StorageError, match=r"Could not close the files of /data/t-0: Input/output error"):
+        log.append(batch(b"too late"), T0)
+    files.crash()
+    assert not files.exists("/data/.kafka_cleanshutdown")
+    again = open_broker(files, **SMALL)
+    assert values(read_all(again.log("t", 0))) == [b"value %03d" % number for number in range(12)]
+    again.close()
+
+
+def test_an_error_when_a_side_file_is_closed_refuses_the_append_and_the_next_one_goes_on() -> None:
+    files = MemoryFiles()
+    broker = open_broker(files, **SMALL)
+    broker.create_topic("t", 1)
+    log = broker.log("t", 0)
+    failing = [".index", ".timeindex", "segments-checkpoint.tmp"]
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "close" and failing and path.endswith(failing[0]):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    files.fault = fault
+    acked, refusals = [], []
+    for number in range(12):
+        try:
+            broker.append("t", 0, batch(b"value %03d" % number), T0)
+            broker.flush()
+        except StorageError as error:
+            refusals.append(str(error))
+            failing.pop(0)
+        else:
+            acked.append(b"value %03d" % number)
+    assert len(acked) == 9
+    assert all("The records are not in the log" in refusal for refusal in refusals)
+    assert values(read_all(log)) == acked
+    files.crash()
+    assert values(read_all(open_broker(files, **SMALL).log("t", 0))) == acked

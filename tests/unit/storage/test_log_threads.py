@@ -1,5 +1,6 @@
 """Readers, a flusher and a compactor beside the appending thread."""
 
+import random
 import sys
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from storage.batch import decode_records, encode_batch
 from storage.broker import Broker
 from storage.config import LogSettings
 from storage.errors import OffsetOutOfRange
+from storage.log import Log
 from storage.retention import policies
 from storage.segment import Segment
 from storage.upkeep import retain
@@ -19,6 +21,7 @@ from tests.unit.storage.logs import T0, batch, open_broker
 
 NOW_MS = 1_700_000_000_000
 APPENDS = 400
+CUTS = 60
 
 
 class Worker(threading.Thread):
@@ -146,3 +149,111 @@ def test_a_reader_between_any_two_steps_of_an_append_sees_the_log_before_or_afte
             sys.settrace(before)
     assert set(seen) == set(range(19))
     assert log.segment_list.active.entries > 3
+
+
+class Histories:
+    """What a log held after each cut: a reader may see any one of the states during its read, and no mixture."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self.broker, self.topic = broker, topic
+        self.states: list[list[bytes]] = [[]]
+        # How much each state began with, and which one the last cut that came to its end has left.
+        self.cuts = [0]
+        self.current = 0
+
+    @property
+    def log(self) -> Log:
+        return self.broker.log(self.topic, 0)
+
+    def append(self, text: bytes) -> None:
+        self.states[-1].append(text)
+        self.broker.append(self.topic, 0, encode_batch([(NOW_MS, None, text, ())]), NOW_MS)
+
+    def cut(self, offset: int) -> None:
+        self.cuts.append(offset)
+        self.states.append(self.states[-1][:offset])
+        self.broker.truncate(self.topic, 0, offset)
+        self.current += 1
+
+    def read(self, offset: int) -> int:
+        """Fetch once and compare; where the next fetch goes on."""
+        first = self.current
+        try:
+            records = list(decode_records(self.log.fetch(offset, 2500).records, offset))
+        except OffsetOutOfRange:
+            assert offset > min(self.cuts[first:])
+            return 0
+        texts = [record.value for record in records]
+        assert [record.offset for record in records] == list(range(offset, offset + len(records)))
+        assert any(texts == state[offset : offset + len(texts)] for state in self.states[first:])
+        return offset + len(records) if records else 0
+
+
+def test_readers_during_truncation_see_the_log_before_or_after_it(tmp_path: Path) -> None:
+    told = {"log.segment.bytes": "4000", "log.flush.interval.messages": "1000000"}
+    broker = Broker(tmp_path / "d", LogSettings.from_properties(told))
+    broker.create_topic("cut", 1)
+    told_by = Histories(broker, "cut")
+    rng = random.Random(7)
+    stop = threading.Event()
+    places = {"one": 0, "two": 0}
+
+    def step(name: str) -> None:
+        places[name] = told_by.read(places[name])
+
+    def search() -> None:
+        assert told_by.log.list_offset(NOW_MS)[0] in (0, -1)
+
+    workers = [Worker(lambda: step("one"), stop), Worker(lambda: step("two"), stop), Worker(search, stop)]
+    for worker in workers:
+        worker.start()
+    for turn in range(CUTS):
+        while told_by.log.end_offset < 120:
+            told_by.append(b"%d of turn %d" % (told_by.log.end_offset, turn) * 3)
+        # Now and then so deep that whole segments go, and once in a while into the middle of nothing.
+        told_by.cut(rng.choice([119, 100, rng.randrange(120)]))
+    stop.set()
+    for worker in workers:
+        worker.join(60)
+        assert worker.error is None
+        assert worker.done > 0
+    offset = 0
+    while offset < told_by.log.end_offset:
+        offset = told_by.read(offset)
+    broker.close()
+
+
+def test_a_log_that_is_cut_between_any_two_lines_of_a_read_gives_what_it_holds_then() -> None:
+    """Cuts and appends anew at each line of the reader's way through the log."""
+    broker = open_broker(MemoryFiles(), log__flush__interval__messages=1000, log__segment__bytes=1500)
+    broker.create_topic("t", 1)
+    told_by = Histories(broker, "t")
+    for number in range(40):
+        told_by.append(b"%d at first" % number * 5)
+    line = cut_at = 0
+
+    def at_line(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal line
+        line += 1
+        if line == cut_at:
+            sys.settrace(None)
+            told_by.cut(17)
+            for number in range(17, 40 + cut_at % 3):
+                told_by.append(b"%d after the cut at line %d" % (number, cut_at) * (3 + cut_at % 3))
+        return at_line
+
+    def at_call(frame: FrameType, event: str, arg: object) -> Any:
+        return at_line if "/storage/" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    for offset in (3, 17, 20, 39):
+        cut_at = 0
+        while line >= cut_at:
+            line, cut_at = 0, cut_at + 1
+            told_by.log.segment_list.active.one_each = bool(cut_at % 2)
+            sys.settrace(at_call)
+            try:
+                told_by.read(offset)
+            finally:
+                sys.settrace(before)
+        assert cut_at > 20

@@ -1,0 +1,255 @@
+"""Records that wait for the word that they count: the log's half of an exactly-once sink. Synchronous.
+
+A writer whose work may be done twice (a task that is tried again, a driver that starts anew) does not append. Each
+attempt stages its records in a file of its own, and one call decides which attempts make up batch N of a sink. From
+then on, whatever crashes, exactly these records come into the log once, and batch N is closed for ever: who brings
+it again is told so. Readers need no isolation level, for nothing that does not count ever enters a log.
+
+A decided batch carries the sink's producer id. After a crash the log itself says how much of it had arrived.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+
+from storage.batch import MAX_SEQUENCE, read_batches
+from storage.broker import Broker
+from storage.catalog import format_id
+from storage.config import LogSettings
+from storage.errors import (
+    InvalidRequest,
+    OutOfOrderSequence,
+    RecordListTooLarge,
+    StorageError,
+    UnknownTopicOrPartition,
+)
+from storage.files import Files, RealFiles, remove_tree
+from storage.staged_files import (
+    STATE,
+    Decision,
+    SinkState,
+    Target,
+    check_name,
+    framed,
+    frames,
+    load_state,
+    save_state,
+    sealed,
+)
+from storage.types import TopicPartition
+from storage.validation import check_records, check_timestamps, split
+
+logger = logging.getLogger("muster.storage")
+
+FOLDER = "staged"
+_SCAN_BYTES = 1 << 20
+
+Staged = Sequence[tuple[TopicPartition, bytes]]
+
+
+class Staging:
+    """The sinks of one node. One thread stages, decides and carries out; `save` and `sync` may run in others."""
+
+    def __init__(self, broker: Broker, settings: LogSettings | None = None, files: Files | None = None) -> None:
+        self._broker = broker
+        self._settings = settings or broker.settings
+        self._files: Files = files or RealFiles()
+        self._root = f"{broker.data_dir}/{FOLDER}"
+        self._sinks: dict[str, SinkState] = {}
+        self._damaged: dict[str, StorageError] = {}
+        self._staged_bytes = 0
+        if self._files.is_dir(self._root):
+            self._load()
+
+    def _load(self) -> None:
+        for name in self._files.names(self._root):
+            path = f"{self._root}/{name}"
+            try:
+                state = load_state(self._files, path)
+            except StorageError as error:
+                logger.error("%s", error)
+                self._damaged[name] = error
+                continue
+            if state is not None:
+                self._sinks[name] = state
+            self._staged_bytes += sum(size for _, size, _ in self._attempts(name))
+
+    # -- what is known ------------------------------------------------------------------------------------
+
+    def undecided(self) -> list[str]:
+        """Sinks with a decision that may not be carried out yet."""
+        return [name for name, state in self._sinks.items() if state.decision is not None]
+
+    def settled(self, sink: str, batch: int) -> bool:
+        """Whether the batch is decided: nothing that is staged for it now will ever count."""
+        state = self._sinks.get(sink)
+        if state is None:
+            return False
+        return batch <= (state.decision.batch if state.decision else state.batch)
+
+    def last_batch(self, sink: str) -> int:
+        """The last batch that is in the log whole; -1 when there is none."""
+        return self._sinks[sink].batch if sink in self._sinks else -1
+
+    # -- staging ------------------------------------------------------------------------------------------
+
+    def stage(self, sink: str, batch: int, attempt: str, position: int, records: Staged, now_ms: int) -> int:
+        """Add record batches to an attempt's file at `position`; where the file ends then. Not durable yet.
+
+        A repeated call writes nothing. OutOfOrderSequence when the file is shorter than `position`: a crash took
+        what was staged before, and the attempt has to begin anew.
+        """
+        path = self._path(sink, batch, attempt)
+        for tp, batches in records:
+            self._check(tp, batches, now_ms)
+        buffers = [part for tp, batches in records for part in framed(tp, batches)]
+        size = sum(map(len, buffers))
+        file = self._open(path)
+        try:
+            end = file.size()
+            if position > end:
+                raise OutOfOrderSequence(
+                    f"Attempt {attempt} of sink {sink} goes on at byte {position}, but {end} bytes of it are there: "
+                    "a crash took the others. Stage its records anew as another attempt."
+                )
+            if position + size <= end:
+                return position + size  # The answer was lost, the records are here.
+            self._make_room(size)
+            file.write(buffers, size, position)
+            self._staged_bytes += size
+        except OSError as error:
+            raise StorageError(f"Could not stage records in {path}: {error.strerror or error}.") from error
+        finally:
+            file.close()
+        return position + size
+
+    def _path(self, sink: str, batch: int, attempt: str) -> str:
+        check_name("sink", sink)
+        check_name("attempt", attempt)
+        if batch < 0:
+            raise InvalidRequest(f"The batch of sink {sink} is {batch}; expected 0 or more.")
+        if sink in self._damaged:
+            raise self._damaged[sink]
+        return f"{self._root}/{sink}/{batch}/{attempt}"
+
+    def _check(self, tp: TopicPartition, batches: bytes, now_ms: int) -> None:
+        """Refuse now what the log would refuse later."""
+        self._broker.check_writable(tp[0])
+        settings = self._broker.log(*tp).settings
+        checked = split(memoryview(batches), settings, trusted=False)
+        check_timestamps(checked, settings, now_ms)
+        if settings.validate_records == "full" or settings.compacted:
+            check_records(checked, settings, now_ms)
+        if any(fields[9] >= 0 for fields, _ in checked):
+            raise InvalidRequest("A staged batch names a producer; expected none: the sink is its producer.")
+        if len(batches) > settings.segment_bytes:
+            raise RecordListTooLarge(
+                f"{len(batches)} bytes staged at once do not fit into a segment of {settings.segment_bytes} "
+                "(segment.bytes). Send less at once."
+            )
+
+    def _make_room(self, size: int) -> None:
+        most = self._settings.sink_max_staged_bytes
+        if self._staged_bytes + size > most:
+            raise RecordListTooLarge(
+                f"{self._staged_bytes} bytes are staged already, {size} more exceed sink.max.staged.bytes, which is "
+                f"{most}. Write smaller batches, or raise it."
+            )
+
+    def _open(self, path: str):  # type: ignore[no-untyped-def]
+        try:
+            if not self._files.exists(path):
+                folder = path.rsplit("/", 1)[0]
+                if not self._files.is_dir(folder):
+                    self._make_sink(folder)
+            return self._files.open(path, create=True)
+        except OSError as error:
+            raise StorageError(f"Could not stage records in {path}: {error.strerror or error}.") from error
+
+    def _make_sink(self, folder: str) -> None:
+        sink = folder.rsplit("/", 1)[0]
+        if not self._files.is_dir(sink):
+            known = len(self._files.names(self._root)) if self._files.is_dir(self._root) else 0
+            if known >= self._settings.max_sinks:
+                raise InvalidRequest(
+                    f"{known} sinks are known, which is the limit (max.sinks). Raise it, or wait until idle ones are "
+                    "forgotten (sink.retention.ms)."
+                )
+        self._files.make_dir(folder)
+
+    def sync(self, sink: str, batch: int, attempt: str, size: int) -> None:
+        """Make an attempt of `size` bytes survive a power cut. From any thread."""
+        path = self._path(sink, batch, attempt)
+        try:
+            file = self._files.open(path)
+            try:
+                if file.size() != size:
+                    raise OutOfOrderSequence(
+                        f"Attempt {attempt} of sink {sink} has {file.size()} bytes; expected {size}. Stage its records "
+                        "anew as another attempt."
+                    )
+                file.sync()
+            finally:
+                file.close()
+            folder = path
+            for _ in range(4):  # the attempt, its batch, its sink, and the folder of them all
+                folder = folder.rsplit("/", 1)[0]
+                self._files.sync_dir(folder)
+        except OSError as error:
+            raise StorageError(f"Could not flush {path}: {error.strerror or error}.") from error
+
+    # -- deciding -----------------------------------------------------------------------------------------
+
+    def decided(self, sink: str, batch: int, attempts: Mapping[str, int]) -> SinkState:
+        """The sink's state once these attempts (name: size) make up the batch; to be `save`d before it is believed.
+
+        Refuses attempts that are not here whole, and partitions that are not there (any more).
+        """
+        state = self._sinks.get(sink) or SinkState(producer_id=self._broker.next_producer_id()[0])
+        tps: dict[TopicPartition, None] = {}
+        for attempt, size in attempts.items():
+            tps |= dict.fromkeys(frame.tp for frame in self._frames(sink, batch, attempt, size))
+        targets = tuple(self._target(tp, state.producer_id) for tp in sorted(tps))
+        decision = Decision(batch=batch, attempts=dict(attempts), targets=targets)
+        return state.model_copy(update={"decision": decision})
+
+    def _frames(self, sink: str, batch: int, attempt: str, size: int):  # type: ignore[no-untyped-def]
+        path = self._path(sink, batch, attempt)
+        if not self._files.exists(path):
+            raise InvalidRequest(f"Attempt {attempt} of batch {batch} of sink {sink} was never staged here.")
+        file = self._files.open(path, writable=False)
+        try:
+            found = file.size()
+            if found < size:
+                raise OutOfOrderSequence(
+                    f"Attempt {attempt} of sink {sink} has {found} bytes, expected {size}: a crash took the rest."
+                )
+            return list(frames(file, size, path))
+        finally:
+            file.close()
+
+    def _target(self, tp: TopicPartition, producer_id: int) -> Target:
+        log = self._broker.log(*tp)
+        known = log.producers.producers.get(producer_id)
+        last = known.last.last_sequence if known and known.last else -1
+        topic = self._broker.topic(tp[0])
+        return Target(
+            topic=tp[0],
+            topic_id=format_id(topic.id),
+            partition=tp[1],
+            offset=log.end_offset,
+            sequence=(last + 1) & MAX_SEQUENCE,
+        )
+
+    def save(self, sink: str, state: SinkState) -> None:
+        """Put a state on disk. From any thread; `adopt` it afterwards."""
+        path = f"{self._root}/{sink}"
+        try:
+            if not self._files.is_dir(path):
+                self._files.make_dir(path)
+                self._files.sync_dir(self._root)
+            save_state(self._files, path, state)
+        except OSError as error:
+            raise StorageError(f"Could not write {path}/{STATE}: {error.strerror or error}.") from error
+
+    def adopt(self, sink: str, state: SinkState) -> None:
+        self._sinks[sink] = state

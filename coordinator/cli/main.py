@@ -29,6 +29,7 @@ COMMANDS = {
     "log": Lazy("coordinator.cli.log:log", "Dump, verify and recover what lies on disk."),
     "bench": Lazy("coordinator.cli.bench:bench", "Measure, as ratios against peers and limits."),
     "lab": Lazy("coordinator.cli.lab:lab", "Compare the protocol's generations on one workload."),
+    "zookeeper": Lazy("coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."),
     "health": Lazy("coordinator.cli.health:health", "Ask a node whether it serves."),
     "demo-worker": Lazy("coordinator.cli.demo.worker:demo_worker", ""),
 }

@@ -7,13 +7,14 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.support.spark import spark
+from tests.support.zookeeper import zookeeper, zookeeper_ensemble, zookeeper_server
 
 Story: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 Run: TypeAlias = Callable[[Story], None]
 
 PATIENCE_S = 60
 
-__all__ = ["run", "runner", "spark"]
+__all__ = ["run", "runner", "spark", "zookeeper", "zookeeper_ensemble", "zookeeper_server"]
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,9 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import uuid4
 
 from assignors.api import RebalanceProtocol
@@ -218,7 +219,7 @@ class MemberDriver:
 
     # Calls
 
-    def _ask(self, token: int, work: Awaitable[ev.Event | ev.ConsumerEvent]) -> None:
+    def _ask(self, token: int, work: Coroutine[Any, Any, ev.Event | ev.ConsumerEvent]) -> None:
         async def asking() -> None:
             answer: ev.Event | ev.ConsumerEvent
             try:
@@ -238,7 +239,9 @@ class MemberDriver:
             self._tasks.pop(token, None)
             self.send(answer)
 
-        self._tasks[token] = asyncio.create_task(asking())
+        task = self._tasks[token] = asyncio.create_task(asking())
+        # A task that is cancelled before its first step would leave the call behind, never begun.
+        task.add_done_callback(lambda _: work.close())
 
     def _unreachable(self, error: Unreachable) -> None:
         """Keep trying; but whoever waits for the very first contact is told after default.api.timeout.ms."""

@@ -1,0 +1,32 @@
+"""The performer of a member machine, without a node."""
+
+import asyncio
+import gc
+import warnings
+
+from coordinator.client.config import ConsumerConfig, load
+from coordinator.client.driver import ConsumerPart, MemberDriver
+from coordinator.client.group_calls import GroupCalls
+from coordinator.client.transport import Transport
+from coordinator.member import events as ev
+from coordinator.member.consumer import Wish
+
+
+def test_a_call_that_is_given_up_before_it_began_leaves_nothing_behind() -> None:
+    async def story() -> int:
+        config = load(ConsumerConfig, {"group.id": "g", "bootstrap.servers": "127.0.0.1:1"}, {})
+        transport = Transport(config)
+        driver = MemberDriver(
+            transport, GroupCalls(transport, "g"), config, ConsumerPart(Wish(frozenset({"t"}))), lambda: None
+        )
+        driver.send(ev.Start())
+        begun = len(asyncio.all_tasks()) - 1
+        await driver.abort()
+        await transport.close()
+        return begun
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert asyncio.run(story()) > 0
+        gc.collect()
+    assert [str(warning.message) for warning in caught if "never awaited" in str(warning.message)] == []

@@ -1,0 +1,162 @@
+"""The session against a real server: what is asked, what is watched, and what happens when the session ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from kazoo.client import KazooClient
+
+from coordinator.zookeeper.connect import Fired, Session, SessionState
+from coordinator.zookeeper.ensemble import Ensemble
+from coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, Unreachable
+from tests.integration.conftest import Run
+
+SESSION_MS = 2_000
+
+
+@asynccontextmanager
+async def session(connect: str) -> AsyncIterator[Session]:
+    opened = Session(connect, session_timeout_ms=SESSION_MS, connection_timeout_ms=20_000)
+    await opened.open()
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+class Heard(asyncio.Queue[Fired | SessionState]):
+    """What was told, in order; to be awaited."""
+
+    async def until(self, wanted: Callable[[Fired | SessionState], bool]) -> Fired | SessionState:
+        async with asyncio.timeout(30):
+            while not wanted(heard := await self.get()):
+                pass
+        return heard
+
+    async def state(self, state: SessionState) -> None:
+        await self.until(lambda heard: heard is state)
+
+
+def expire(victim: Session) -> None:
+    """End a session as the servers would: a second client with its id and password says goodbye in its name."""
+    twin = KazooClient(hosts=victim.connect.hosts, client_id=victim.client.client_id)
+    twin.start(timeout=20)
+    twin.stop()
+    twin.close()
+
+
+def test_what_is_written_is_read_back_below_the_chroot(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(f"{zookeeper}/deep/down") as zk:
+            await zk.create("/a/b", b"1", ephemeral=True)
+            found = await zk.get("/a/b")
+            assert found is not None
+            assert (found.data, found.version, found.owner) == (b"1", 0, zk.id)
+            with pytest.raises(NodeExists):
+                await zk.create("/a/b")
+            with pytest.raises(NoNode):
+                await zk.create("/x/y", parents=False)
+            assert await zk.put("/a/b", b"2", version=0) == 1
+            with pytest.raises(BadVersion):
+                await zk.put("/a/b", b"3", version=0)
+            with pytest.raises(NotEmpty):
+                await zk.delete("/a")
+            await zk.write("/w", b"new")
+            await zk.write("/w", b"again")
+            assert await zk.children("/") == ["a", "w"]
+            assert await zk.children("/nowhere") is None
+            await zk.delete_all("/a")
+            assert await zk.get("/a") is None
+            assert not await zk.delete("/a")
+        async with session(zookeeper) as outside:
+            assert await outside.children("/deep/down") == ["w"]
+
+    run(story)
+
+
+def test_a_watch_fires_once_however_often_it_was_set(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        heard = Heard()
+        async with session(zookeeper) as zk, session(zookeeper) as other:
+            await zk.ensure("/d")
+            for _ in range(3):
+                await zk.children("/d", heard.put_nowait)
+            await other.create("/d/1")
+            assert await heard.get() == Fired("children", "/d")
+            await zk.exists("/later", heard.put_nowait)
+            await other.create("/later")
+            assert await heard.get() == Fired("created", "/later")
+            assert heard.empty()
+
+    run(story)
+
+
+def test_an_expired_session_is_followed_by_a_new_one(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        heard = Heard()
+        async with session(zookeeper) as zk, session(zookeeper) as other:
+            zk.on_state(heard.put_nowait)
+            await zk.create("/mine", ephemeral=True)
+            first = zk.id
+            assert zk.epoch == 1
+            await asyncio.to_thread(expire, zk)
+            await heard.state(SessionState.LOST)
+            await heard.state(SessionState.CONNECTED)
+            assert zk.epoch == 2
+            assert zk.id != first
+            await other.sync("/")
+            assert not await other.exists("/mine")
+
+    run(story)
+
+
+def test_the_session_outlives_the_leader(zookeeper_ensemble: Ensemble, run: Run) -> None:
+    async def story() -> None:
+        heard = Heard()
+        async with session(f"{zookeeper_ensemble.connect}/leader") as zk:
+            zk.on_state(heard.put_nowait)
+            await zk.create("/mine", ephemeral=True)
+            first, leader = zk.id, await asyncio.to_thread(zookeeper_ensemble.leader)
+            await asyncio.to_thread(zookeeper_ensemble.kill, leader)
+            await heard.state(SessionState.SUSPENDED)
+            await zk.connected()
+            assert zk.id == first
+            assert await zk.exists("/mine")
+            await asyncio.to_thread(zookeeper_ensemble.restart, leader)
+
+    run(story)
+
+
+def test_without_a_quorum_everybody_waits(zookeeper_ensemble: Ensemble, run: Run) -> None:
+    """Nobody can tell that a session is over while there is no quorum, so nobody does."""
+
+    async def story() -> None:
+        heard = Heard()
+        async with session(f"{zookeeper_ensemble.connect}/quorum") as zk:
+            zk.on_state(heard.put_nowait)
+            await zk.create("/kept", b"1")
+            for number in (1, 2):
+                await asyncio.to_thread(zookeeper_ensemble.kill, number)
+            await heard.state(SessionState.SUSPENDED)
+            assert zk.state is SessionState.SUSPENDED
+            for number in (1, 2):
+                zookeeper_ensemble.server(number).launch()
+            await asyncio.to_thread(zookeeper_ensemble.start)
+            await heard.state(SessionState.CONNECTED)
+            found = await zk.get("/kept")
+            assert found is not None
+            assert found.data == b"1"
+
+    run(story)
+
+
+def test_nobody_there_is_said_with_the_address_and_the_remedy(run: Run) -> None:
+    async def story() -> None:
+        zk = Session("127.0.0.1:1/x", connection_timeout_ms=300)
+        with pytest.raises(
+            Unreachable, match=r"no ZooKeeper answered at 127\.0\.0\.1:1 within 300 ms .*zookeeper start"
+        ):
+            await zk.open()
+
+    run(story)

@@ -1,0 +1,182 @@
+"""Many replays: every history under every candidate and seed, in this process or on Spark's executors.
+
+Both runners call the same pure function for one job and give the same rows, in the same order, digit for digit.
+Spark gets the list of jobs as a small table; histories are made or unpacked where they are replayed, and rows come
+back as Arrow.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from assignors.api import AssignorError
+from coordinator.spark.pipelines.candidates import Candidate
+from coordinator.spark.pipelines.replaying import HandOver, replay
+from coordinator.spark.pipelines.scoring import SCORE_FIELDS, Score
+from coordinator.spark.pipelines.synthetic import Plan
+from coordinator.spark.pipelines.trace import Trace
+
+MAX_JOBS = 10_000_000
+CHUNKS_PER_TASK, TASKS_PER_CORE = 4, 4
+"""Jobs differ in length: small chunks keep all cores busy to the end."""
+MAX_ERROR_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """What to try. A `Plan` is made anew for each seed; a recorded `Trace` gets other member ids for each seed but
+    0.
+    """
+
+    histories: tuple[Plan | Trace, ...]
+    candidates: tuple[Candidate, ...]
+    seeds: tuple[int, ...]
+    model: HandOver = field(default_factory=HandOver)
+
+    def __post_init__(self) -> None:
+        names = [history.name for history in self.histories]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two histories are called {twice[0]!r}; their names must differ")
+        if not self.histories or not self.candidates or not self.seeds:
+            raise ValueError("nothing to try; expected at least one history, one assignor and one seed")
+        if len(self.jobs) > MAX_JOBS:
+            raise ValueError(f"{len(self.jobs)} replays are too many; expected at most {MAX_JOBS}")
+
+    @property
+    def jobs(self) -> range:
+        """Their numbers: histories, in each the seeds, in each the candidates."""
+        return range(len(self.histories) * len(self.seeds) * len(self.candidates))
+
+    def place(self, job: int) -> tuple[int, int, int]:
+        """(history, seed, candidate) of a job, as places in the three lists."""
+        rest, candidate = divmod(job, len(self.candidates))
+        history, seed = divmod(rest, len(self.seeds))
+        return history, seed, candidate
+
+
+class Row(NamedTuple):
+    """What came of one job; `score` None: the assignor failed, `error` says how."""
+
+    job: int
+    history: str
+    seed: int
+    candidate: str
+    error: str
+    score: Score | None
+
+    def flat(self) -> dict[str, Any]:
+        """One level, as tables and files want it."""
+        score = astuple(self.score) if self.score is not None else (None,) * len(SCORE_FIELDS)
+        return {
+            "job": self.job,
+            "history": self.history,
+            "seed": self.seed,
+            "candidate": self.candidate,
+            "error": self.error,
+        } | dict(zip(SCORE_FIELDS, score, strict=True))
+
+
+def run_here(test: Backtest) -> Iterator[Row]:
+    """One job after the other in this process."""
+    return rows_of(test, test.jobs)
+
+
+def rows_of(test: Backtest, jobs: Iterable[int]) -> Iterator[Row]:
+    """Neighbouring jobs share their history, which is made once."""
+
+    @lru_cache(maxsize=1)
+    def made(history: int, seed: int) -> Trace:
+        chosen = test.histories[history]
+        return chosen.make(seed) if isinstance(chosen, Plan) else chosen.renamed(seed)
+
+    for job in jobs:
+        history, number, which = test.place(job)
+        seed, candidate = test.seeds[number], test.candidates[which]
+        score, error = None, ""
+        try:
+            score = replay(made(history, seed), candidate, test.model)
+        except AssignorError as failure:
+            error = str(failure)[:MAX_ERROR_CHARACTERS]
+        yield Row(job, test.histories[history].name, seed, candidate.label, error, score)
+
+
+def run_on_spark(test: Backtest, spark: Any, tasks: int | None = None) -> list[Row]:
+    """The same rows from a Spark session; `tasks` is the number of tasks, a multiple of the cores unless given.
+
+    The assignors of plugins must be importable on the executors. Raises ImportError without pyspark and pyarrow.
+    """
+    import pyarrow as pa
+
+    wanted = tasks or TASKS_PER_CORE * int(spark.sparkContext.defaultParallelism)
+    chunks = chunked(len(test.jobs), wanted * CHUNKS_PER_TASK)
+    numbers = [number for number, jobs in enumerate(chunks) for _ in jobs]
+    table = pa.table({"chunk": pa.array(numbers, pa.int32()), "job": pa.array(list(test.jobs), pa.int64())})
+
+    def replayed(chunk: Any) -> Any:
+        find_plugins_here()
+        return arrow_rows(rows_of(test, sorted(chunk.column("job").to_pylist())))
+
+    # A number of partitions that was asked for is left alone by adaptive execution, which would make one of such a
+    # small table.
+    frame = spark.createDataFrame(table).repartition(wanted, "chunk")
+    answer = frame.groupBy("chunk").applyInArrow(replayed, spark_schema()).toArrow()
+    return sorted(rows_from(answer))
+
+
+def find_plugins_here() -> None:
+    """Where executors run in the driver's directory, plugins of it are found as they are found without Spark."""
+    import sys
+
+    if "" not in sys.path:
+        sys.path.append("")
+
+
+def chunked(jobs: int, most: int) -> list[range]:
+    """Neighbouring jobs, in at most so many chunks of nearly the same size.
+
+    >>> chunked(5, 2)
+    [range(0, 2), range(2, 5)]
+    """
+    count = max(1, min(jobs, most))
+    edges = [jobs * number // count for number in range(count + 1)]
+    return [range(start, end) for start, end in pairwise(edges)]
+
+
+WHOLE = ("decisions", "rounds", "moves", "avoidable_moves", "moved_lag", "worst_lag", "unsettled")
+HEAD = {"job": "long", "history": "string", "seed": "long", "candidate": "string", "error": "string"}
+
+
+def spark_schema() -> str:
+    """The rows' columns in Spark's words."""
+    return ", ".join(f"{name} {kind}" for name, kind in columns().items())
+
+
+def columns() -> dict[str, str]:
+    return HEAD | {name: "long" if name in WHOLE else "double" for name in SCORE_FIELDS}
+
+
+def arrow_rows(rows: Iterable[Row]) -> Any:
+    """The rows as an Arrow table; also what the Parquet file holds."""
+    import pyarrow as pa
+
+    kinds = {"long": pa.int64(), "double": pa.float64(), "string": pa.string()}
+    schema = pa.schema([(name, kinds[kind]) for name, kind in columns().items()])
+    return pa.Table.from_pylist([row.flat() for row in rows], schema=schema)
+
+
+def rows_from(table: Any) -> Iterator[Row]:
+    """The rows of a table that `arrow_rows` made. `Row` sorts by job, which is its first field."""
+    for row in table.to_pylist():
+        score = None if row["error"] else Score(**{name: row[name] for name in SCORE_FIELDS})
+        yield Row(row["job"], row["history"], row["seed"], row["candidate"], row["error"], score)
+
+
+def same(one: Sequence[Row], other: Sequence[Row]) -> bool:
+    """Equal to the last digit: floats are compared by their bits."""
+    return [digits(row) for row in one] == [digits(row) for row in other]
+
+
+def digits(row: Row) -> tuple[object, ...]:
+    return tuple(value.hex() if isinstance(value, float) else value for value in row.flat().values())

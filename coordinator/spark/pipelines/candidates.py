@@ -1,0 +1,105 @@
+"""What competes in a backtest: an assignor with options, written as `lag-sticky[move.budget=3,min.gain=0.1]`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from assignors import registry
+from assignors.api import Assignor, AssignorError, JsonValue, Member, Snapshot
+from assignors.options import options_of
+from assignors.run import run
+
+OPENING, CLOSING = "[{(", "]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """`word` names an assignor as everywhere; `label` is how the results call it."""
+
+    label: str
+    word: str
+    options: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    def resolve(self) -> Assignor:
+        return registry.resolve(self.word)
+
+
+def candidates(words: str | Sequence[str]) -> list[Candidate]:
+    """The candidates of a comma-separated text or of a list of such texts, each once, in order.
+
+    Raises ValueError, which names the candidate, and UnknownAssignor. Options are tried on a small group at once: a
+    backtest must not find out after an hour.
+
+    >>> [c.label for c in candidates("range, lag-sticky[move.budget=3]")]
+    ['range', 'lag-sticky[move.budget=3]']
+    """
+    texts = [words] if isinstance(words, str) else list(words)
+    found = [candidate(part) for text in texts for part in split(text) if part.strip()]
+    if not found:
+        raise ValueError(f"no assignor was named; name one or more of: {', '.join(registry.known())}")
+    return list({one.label: one for one in found}.values())
+
+
+def candidate(text: str) -> Candidate:
+    word, bracket, rest = text.strip().partition("[")
+    if bracket and not rest.endswith("]"):
+        raise ValueError(f"{text.strip()!r} ends without ']'; expected assignor[option=value,...]")
+    options = dict(option(part, text) for part in split(rest[:-1]) if part.strip()) if bracket else {}
+    assignor = registry.resolve(word)
+    known = options_of(assignor.name) if assignor.name in registry.BUILT_IN else None
+    for name in options:
+        if known is not None and name not in known:
+            has = f"its options are {', '.join(known)}" if known else "it has no options"
+            raise ValueError(f"{text.strip()!r}: {assignor.name} has no option {name!r}; {has}")
+    # What people call it in their configuration is resolved, so that the same assignor has one name in the results.
+    name = assignor.name if word.strip() not in registry.known() and ":" not in word else word.strip()
+    settings = ",".join(f"{key}={shown(value)}" for key, value in sorted(options.items()))
+    chosen = Candidate(f"{name}[{settings}]" if settings else name, name, options)
+    tried(chosen)
+    return chosen
+
+
+def tried(chosen: Candidate) -> None:
+    """Let it decide a small group; AssignorError when it cannot."""
+    members = [Member("a", ("t",), {"t": [0, 1, 2]}, 1), Member("b", ("t",))]
+    run(chosen.resolve(), Snapshot({"t": 3}, members, {"t": [5, 1, 1]}, None, chosen.word, chosen.options))
+
+
+def option(part: str, text: str) -> tuple[str, JsonValue]:
+    name, equals, value = part.partition("=")
+    if not equals or not name.strip():
+        raise ValueError(f"{text.strip()!r}: {part.strip()!r} is no option; expected assignor[option=value,...]")
+    return name.strip(), parsed(value.strip())
+
+
+def parsed(value: str) -> JsonValue:
+    """JSON where it is JSON, text otherwise."""
+    try:
+        found: JsonValue = json.loads(value)
+    except ValueError:
+        return value
+    return found
+
+
+def shown(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def split(text: str) -> list[str]:
+    """At the commas outside of brackets and quotes.
+
+    >>> split('range,lag-sticky[a=1,b={"x":2}]')
+    ['range', 'lag-sticky[a=1,b={"x":2}]']
+    """
+    parts, depth, quoted = [""], 0, False
+    for letter in text:
+        quoted ^= letter == '"'
+        depth += (letter in OPENING) - (letter in CLOSING) if not quoted else 0
+        if letter == "," and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+__all__ = ["AssignorError", "Candidate", "candidate", "candidates"]

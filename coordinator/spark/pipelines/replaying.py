@@ -1,0 +1,218 @@
+"""One history under one assignor. Pure: the same trace, candidate and model give the same score, digit for digit.
+
+A replay keeps what the assignor decided: what members own at a rebalance is what the last plan gave them, not what
+was recorded. A cooperative plan is carried through its rounds as members carry it through: what must be let go
+first is given out in the next round, for which the assignor is asked again.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignors.api import Assignment, Assignor, JsonValue, Member, RebalanceProtocol, Snapshot
+from assignors.axis import Axis
+from assignors.run import run
+from coordinator.spark.pipelines.candidates import Candidate
+from coordinator.spark.pipelines.scoring import Ints, Score, Tally
+from coordinator.spark.pipelines.trace import Step, Trace
+
+NOBODY = -1
+NEVER = -1
+MAX_ROUNDS = 8
+"""Of one rebalance; whoever has not come to rest then is counted as unsettled."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """How long members need. `round_ms`: from the call to rejoin until the share is fetched; a heartbeat interval, at
+    which members hear of it when nothing is pushed to them, is Kafka's figure."""
+
+    round_ms: int = 3_000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.round_ms <= 3_600_000:
+            raise ValueError(f"round_ms is {self.round_ms}; expected 0 to 3600000")
+
+
+def replay(trace: Trace, candidate: Candidate, model: HandOver) -> Score:
+    """Raises AssignorError as soon as the assignor fails; a replay with a failed plan has no score."""
+    return Replay(trace, candidate, model).run()
+
+
+class Replay:
+    """The group between two steps of a history."""
+
+    def __init__(self, trace: Trace, candidate: Candidate, model: HandOver) -> None:
+        self._trace, self._candidate, self._model = trace, candidate, model
+        self._assignor: Assignor = candidate.resolve()
+        self._cooperative = self._assignor.protocol is RebalanceProtocol.COOPERATIVE
+        self._recalls = bool(getattr(self._assignor, "wants_moves", self._assignor.name == "lag-sticky"))
+        self._axis: Axis = trace.axis
+        size = self._axis.size
+        self._tally = Tally()
+        self._owner = np.full(size, NOBODY, dtype=np.int64)
+        self._lag = np.zeros(size, dtype=np.int64)
+        self._idle_since = np.full(size, NEVER, dtype=np.int64)
+        """Since when a partition that had an owner is without one."""
+        self._stopped_ms = np.zeros(size, dtype=np.int64)
+        """How long after the last decision a partition still stood still."""
+        self._moved_at: dict[int, int] = {}
+        self._known: set[int] = set()
+        self._generation = 0
+        self._number = {member.id: number for number, member in enumerate(trace.members)}
+
+    def run(self) -> Score:
+        steps = self._trace.steps
+        for at, step in enumerate(steps):
+            self._let_pass(at)
+            if step.cause:
+                self._decide(step)
+            until_ms = steps[at + 1].at_ms if at + 1 < len(steps) else self._trace.end_ms
+            exists = self._existing(step)
+            self._tally.stretch(self._owner[exists], step.present, self._lag[exists], until_ms - step.at_ms)
+        return self._tally.score(self._cooperative)
+
+    def _let_pass(self, at: int) -> None:
+        """What arrived and what was worked off between the step before and this one."""
+        load = self._trace.load[at]
+        if not self._trace.drain_per_s:
+            self._lag = load
+            return
+        self._lag = self._lag + load
+        if at:
+            before = self._trace.steps[at - 1]
+            self._work(before, self._trace.steps[at].at_ms - before.at_ms)
+
+    def _work(self, step: Step, length_ms: int) -> None:
+        """Members work off their lag, first without what still stands still after the decision."""
+        self._stopped_ms[np.isin(self._owner, step.silent)] = length_ms
+        edges = np.unique(np.minimum(self._stopped_ms, length_ms))
+        done_ms = 0
+        for edge in [*edges.tolist(), length_ms]:
+            if edge > done_ms:
+                running = (self._owner >= 0) & (self._stopped_ms <= done_ms)
+                budget = self._trace.drain_per_s * (edge - done_ms) // 1000
+                self._lag = worked_off(self._lag, self._owner, running, budget)
+                done_ms = edge
+        self._stopped_ms = np.maximum(self._stopped_ms - length_ms, 0)
+
+    def _decide(self, step: Step) -> None:
+        before = self._owner.copy()
+        for member, since_ms in step.lost:
+            mine = (before == member) & (self._idle_since == NEVER)
+            self._idle_since[mine] = since_ms
+        fresh = self._rebalance(step)
+        self._tally.decisions += 1
+        self._count_moves(step, before)
+        if not fresh:
+            self._count_unowned(step, before)
+        self._idle_since[self._owner >= 0] = NEVER
+
+    def _rebalance(self, step: Step) -> bool:
+        """Round after round until nothing is withheld. True when this was the group's first plan."""
+        first = self._generation == 0
+        self._owner[~np.isin(self._owner, step.present)] = NOBODY
+        for _ in range(MAX_ROUNDS):
+            answer = run(self._assignor, self._snapshot(step))
+            self._generation += 1
+            self._tally.rounds += 1
+            self._known = set(step.present)
+            self._owner = self._owners(answer)
+            if not answer.withheld:
+                return first
+        self._tally.unsettled += 1
+        return first
+
+    def _snapshot(self, step: Step) -> Snapshot:
+        trace = self._trace
+        rows = zip(step.present, step.subscriptions, strict=True)
+        topics = dict(zip(trace.topics, step.counts, strict=True))
+        members = [self._member(number, trace.subscriptions[kind]) for number, kind in rows]
+        base = self._axis.base.tolist()
+        lags = {
+            topic: self._lag[start : start + topics[topic]].tolist()
+            for topic, start in zip(trace.topics, base, strict=False)
+        }
+        return Snapshot(topics, members, lags, None, self._candidate.word, self._options(step.at_ms))
+
+    def _member(self, number: int, topics: tuple[str, ...]) -> Member:
+        who = self._trace.members[number]
+        owned = self._axis.split(np.flatnonzero(self._owner == number)) if number in self._known else None
+        return Member(who.id, topics, owned, self._generation if owned is not None else -1, who.instance_id, who.rack)
+
+    def _options(self, at_ms: int) -> dict[str, JsonValue]:
+        """As the group's leader adds them: when partitions last moved, for those who know a cooldown."""
+        if not self._recalls:
+            return dict(self._candidate.options)
+        moved: dict[str, Any] = {}
+        for place, when in sorted(self._moved_at.items()):
+            topic = int(np.searchsorted(self._axis.base, place, side="right")) - 1
+            moved.setdefault(self._axis.topics[topic], {})[str(place - int(self._axis.base[topic]))] = when
+        return {"now.ms": at_ms, "moved.at.ms": moved, **self._candidate.options}
+
+    def _owners(self, answer: Assignment) -> Ints:
+        owner = np.full(self._axis.size, NOBODY, dtype=np.int64)
+        for member, share in answer.members.items():
+            for topic, partitions in share.items():
+                start = int(self._axis.base[self._axis.place[topic]])
+                owner[start + np.asarray(partitions, dtype=np.int64)] = self._number[member]
+        return owner
+
+    def _count_moves(self, step: Step, before: Ints) -> None:
+        moved = (before >= 0) & (self._owner >= 0) & (before != self._owner)
+        self._tally.moves += int(moved.sum())
+        self._tally.moved_lag += int(self._lag[moved].sum())
+        places = np.flatnonzero(moved)
+        kinds = dict(zip(step.present, step.subscriptions, strict=True))
+        for place, source in zip(places.tolist(), before[places].tolist(), strict=True):
+            topic = self._axis.topics[int(np.searchsorted(self._axis.base, place, side="right")) - 1]
+            wanted = source in kinds and topic in self._trace.subscriptions[kinds[source]]
+            self._tally.avoidable_moves += wanted
+            self._moved_at[place] = step.at_ms
+
+    def _count_unowned(self, step: Step, before: Ints) -> None:
+        """Both ways of handing over: eager members let go of everything, cooperative ones of what moves."""
+        exists, now_ms = self._existing(step), step.at_ms
+        given = exists & (self._owner >= 0)
+        free = self._idle_since != NEVER
+        appeared = exists & (before < 0) & ~free
+        self._idle_since[appeared] = now_ms
+        since = np.where(self._idle_since != NEVER, self._idle_since, now_ms)
+        waited = now_ms - since + self._model.round_ms
+        changed = given & (before != self._owner)
+        self._tally.unowned_eager_ms += int(waited[given].sum())
+        self._tally.unowned_cooperative_ms += int(waited[changed].sum())
+        stops = changed if self._cooperative else given
+        self._stopped_ms = np.where(stops, self._model.round_ms, 0)
+        left = exists & (self._owner < 0) & (self._idle_since == NEVER)
+        self._idle_since[left] = now_ms
+
+    def _existing(self, step: Step) -> NDArray[np.bool_]:
+        mask = np.zeros(self._axis.size, dtype=np.bool_)
+        for start, count in zip(self._axis.base.tolist(), step.counts, strict=False):
+            mask[start : start + count] = True
+        return mask
+
+
+def worked_off(lag: Ints, owner: Ints, running: NDArray[np.bool_], budget: int) -> Ints:
+    """The lag after each owner worked off `budget` records, shared out over its running partitions by their lag.
+
+    >>> worked_off(np.array([30, 10, 5]), np.array([0, 0, 1]), np.array([True, True, True]), 20).tolist()
+    [15, 5, 0]
+    """
+    places = np.flatnonzero(running)
+    if not len(places) or budget <= 0:
+        return lag
+    whose = owner[places]
+    loads = np.zeros(int(whose.max()) + 1, dtype=np.int64)
+    np.add.at(loads, whose, lag[places])
+    out = lag.copy()
+    rich = loads[whose] > budget
+    out[places[~rich]] = 0
+    heavy = places[rich]
+    # Exact in Python's whole numbers: the product may exceed 64 bits.
+    for place in heavy.tolist():
+        out[place] -= int(lag[place]) * budget // int(loads[owner[place]])
+    return out

@@ -225,7 +225,7 @@ class Structs:
         if one.type == STRUCT:
             own = sum(self._least_of(each) for each in present(one.fields, self._emit.version))
             return max(own + self._flexible, 1)
-        return 4 if one.type == "int32" else self._length_size(one)
+        return 4 if one.type == "int32" else 2 - self._flexible
 
     def _least_of(self, one: Field) -> int:
         if one.array or one.type != STRUCT:

@@ -173,8 +173,7 @@ class Structs:
         for one in fields:
             value, outer = f"v{emit.number()}", f"w{emit.number()}"
             emit.line(one.path, f"{value} = {got(one, source)}")
-            left_out = f"not {value}" if one.array else f"{value} == {one.default!r}"
-            with emit.block(one.path, f"if not ({left_out}):"):
+            with emit.block(one.path, f"if not ({default_test(one, value)}):"):
                 emit.line(one.path, f"{outer} = w")
                 emit.line(one.path, "w = []")
                 emit.line(one.path, "a = w.append")
@@ -193,6 +192,15 @@ class Structs:
 def got(one: Field, source: str) -> str:
     """What reads the field; an object that lacks it counts as one that has the default."""
     return f"getattr({source}, {one.name!r}, {one.default!r})"
+
+
+def default_test(one: Field, value: str) -> str:
+    """What tests whether a tagged field has its default: a struct has it when all its fields have theirs."""
+    if one.array:
+        return f"not {value}"
+    if one.type != STRUCT:
+        return f"{value} == {one.default!r}"
+    return " and ".join(f"{got(each, value)} == {each.default!r}" for each in one.fields)
 
 
 def uvarint(value: int) -> bytes:

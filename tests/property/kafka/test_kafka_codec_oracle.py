@@ -1,0 +1,100 @@
+"""Every message of every served version: kio, which nobody here wrote, reads our bytes and writes the very same."""
+
+import io
+import random
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.index import load_entity_schema
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+
+from coordinator.kafka.codec import decode_frame, encode
+from coordinator.kafka.schema import messages
+from coordinator.server.dispatch import snake_case
+from tests.support.kafka_messages import random_message
+
+ROUNDS = 25
+"""Random messages of each version."""
+
+NO_TIME = -1
+
+
+def schema_of(name: str, version: int) -> Any:
+    """kio's class for a message of ours."""
+    if name.endswith("Header"):
+        return load_entity_schema(snake_case(name), version, EntityType.header)
+    kind = EntityType.request if name.endswith("Request") else EntityType.response
+    return load_entity_schema(snake_case(name.removesuffix("Request").removesuffix("Response")), version, kind)
+
+
+def comparable(value: Any) -> object:
+    """A value of kio's as the schema has it."""
+    match value:
+        case UUID():
+            return value.bytes
+        case timedelta():
+            return value // timedelta(milliseconds=1)
+        case datetime():
+            return round(value.timestamp() * 1000)
+    return int(value) if isinstance(value, int) else value
+
+
+def assert_same(theirs: Any, ours: Any, path: str) -> None:
+    """Field by field, by name; kio drops the unit from names and has None for a topic id of zeros and for no time."""
+    for field in fields(theirs):
+        name = field.name if hasattr(ours, field.name) else f"{field.name}_ms"
+        left, right = getattr(theirs, field.name), getattr(ours, name)
+        where = f"{path}.{name}"
+        if isinstance(left, tuple):
+            assert len(left) == len(right), where
+            for one, other in zip(left, right, strict=True):
+                if is_dataclass(one):
+                    assert_same(one, other, where)
+                else:
+                    assert comparable(one) == other, where
+        elif is_dataclass(left):
+            if right is not None:
+                assert_same(left, right, where)
+        elif left is None:
+            assert right in (None, bytes(16), NO_TIME), where
+        else:
+            assert comparable(left) == right, where
+
+
+CASES = [(name, version) for name, message in messages().items() for version in message.versions]
+
+
+@pytest.mark.parametrize(("name", "version"), CASES, ids=[f"{name}-{version}" for name, version in CASES])
+def test_kio_and_we_write_the_same_bytes(name: str, version: int) -> None:
+    schema = schema_of(name, version)
+    read, write = entity_reader(schema), entity_writer(schema)
+    rng = random.Random(f"{name} {version}")
+    for _ in range(ROUNDS):
+        message = random_message(messages()[name], version, rng)
+        for field in ("log_append_time_ms", "retention_time_ms"):
+            clamp(message, field)
+        data = b"".join(encode(name, version, message))
+        theirs, size = read(data, 0)
+        assert size == len(data)
+        buffer = io.BytesIO()
+        write(buffer, theirs)
+        assert buffer.getvalue() == data
+        ours = decode_frame(name, version, data)
+        assert ours == message
+        assert_same(theirs, ours, name)
+        assert b"".join(encode(name, version, ours)) == data
+
+
+def clamp(message: Any, field: str) -> None:
+    """Bring every field of this name, however deep, to a time that kio has: none before 1970 but -1."""
+    for name in message.__slots__:
+        value = getattr(message, name)
+        if name == field:
+            setattr(message, name, min(max(value, NO_TIME), 253_000_000_000_000))
+        for each in value if isinstance(value, list) else [value]:
+            if hasattr(each, "__slots__"):
+                clamp(each, field)

@@ -175,9 +175,7 @@ def _body(batch: BatchView) -> tuple[str, memoryview]:
     return batch.codec, batch.data[HEADER_SIZE:]
 
 
-def _walk(
-    data: bytes, raw: Bytes, at: int, end: int, batch: BatchView, starts: list[int], ends: list[int]
-) -> None:
+def _walk(data: bytes, raw: Bytes, at: int, end: int, batch: BatchView, starts: list[int], ends: list[int]) -> None:
     """Add where each record of a batch begins behind its length, and ends.
 
     A record that is as long as the one before is often followed by more of them: equal length bytes at equal

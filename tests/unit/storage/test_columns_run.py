@@ -1,0 +1,77 @@
+"""Many batches as one run of columns: the same records as one by one, the same refusals."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.batch import HEADER_SIZE, encode_batch, read_batches
+from storage.columns import decode_run
+from storage.errors import StorageError
+from storage.types import Record
+from tests.unit.storage.test_columns import MODERN, as_records
+from tests.vectors.log.golden import files
+
+NULLABLE = st.one_of(st.none(), st.binary(max_size=200))
+HEADERS = st.lists(st.tuples(st.text(max_size=5), NULLABLE), max_size=2)
+RECORDS = st.lists(st.tuples(st.integers(0, 2**41), NULLABLE, NULLABLE, HEADERS), min_size=1, max_size=80)
+
+
+def run_of(data: bytes) -> list[Record]:
+    return as_records(decode_run(data, list(read_batches(data))))
+
+
+def one_by_one(data: bytes) -> list[Record]:
+    return [record for view in read_batches(data) for record in view.records()]
+
+
+@given(st.lists(st.tuples(RECORDS, st.sampled_from(["none", "gzip", "zstd"])), max_size=4))
+def test_a_run_agrees_with_its_records(batches: list[tuple[list[tuple[int, bytes, bytes, list[object]]], str]]) -> None:
+    data = b"".join(
+        encode_batch(records, base_offset=100 * place, codec=codec)  # type: ignore[arg-type]
+        for place, (records, codec) in enumerate(batches)
+    )
+    assert run_of(data) == one_by_one(data)
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 200, 9_000, 70_000])
+def test_equal_lengths_are_walked_in_strides(size: int) -> None:
+    """Offsets need one byte more from 64 on, so that even equal values change their stride on the way."""
+    same = [(5, None, bytes(size), ()) for _ in range(150)]
+    mixed = [(5, b"k" * (place % 3 == 0), bytes(size), ()) for place in range(100)]
+    data = encode_batch(same) + encode_batch(mixed, base_offset=150) + encode_batch(same[:17], base_offset=250)
+    assert run_of(data) == one_by_one(data)
+
+
+def test_some_batches_of_the_data_will_do() -> None:
+    data = b"".join(encode_batch([(1, None, b"v%d" % place, ())], base_offset=place) for place in range(5))
+    views = list(read_batches(data))
+    assert [record.value for record in as_records(decode_run(data, views[1::2]))] == [b"v1", b"v3"]
+    assert as_records(decode_run(data, [])) == []
+
+
+def test_a_stamp_of_arrival_counts_for_its_batch_alone() -> None:
+    records = [(1_000 + place, None, b"v", ()) for place in range(3)]
+    data = encode_batch(records, log_append_time_ms=9_000) + encode_batch(records, base_offset=3)
+    assert [record.timestamp_ms for record in run_of(data)] == [9_000, 9_000, 9_000, 1_000, 1_001, 1_002]
+
+
+@pytest.mark.parametrize("name", MODERN)
+def test_golden_files_come_out_the_same(name: str) -> None:
+    data = files()[f"{name}.bin"]
+    outcomes = []
+    for decode in (run_of, one_by_one):
+        try:
+            outcomes.append(decode(data))
+        except StorageError:
+            outcomes.append([Record(-1, -1, b"refused", None)])
+    assert outcomes[0] == outcomes[1]
+
+
+@given(st.integers(HEADER_SIZE, 400), st.integers(0, 255))
+def test_damage_is_told_or_gives_records_but_never_breaks(place: int, byte: int) -> None:
+    data = bytearray(encode_batch([(7, b"key", b"value" * 20, (("h", b"x"),)) for _ in range(20)]))
+    data[place] = byte
+    with contextlib.suppress(StorageError):
+        assert len(run_of(bytes(data))) == 20

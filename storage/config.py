@@ -213,6 +213,32 @@ class LogSettings(BaseModel):
         ge=1,
         description="How many fetches may wait for new records at once; further ones are answered at once.",
     )
+    sink_max_staged_bytes: Bytes = Field(
+        default=16 << 30,
+        alias="sink.max.staged.bytes",
+        ge=1 << 20,
+        description="The most bytes that exactly-once sinks may have staged, but not decided about, on this node.",
+    )
+    sink_staged_retention_ms: Milliseconds = Field(
+        default=86_400_000,
+        alias="sink.staged.retention.ms",
+        ge=1,
+        le=MAX_LONG,
+        description="Staged records that nobody decided about are removed after this many milliseconds.",
+    )
+    sink_retention_ms: Milliseconds = Field(
+        default=7 * 86_400_000,
+        alias="sink.retention.ms",
+        ge=1,
+        le=MAX_LONG,
+        description="How long an idle sink's last batch is remembered, so that it is not written a second time.",
+    )
+    max_sinks: int = Field(
+        default=10_000,
+        alias="max.sinks",
+        ge=1,
+        description="How many exactly-once sinks a node remembers at once.",
+    )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:

@@ -9,7 +9,7 @@ A decided batch carries the sink's producer id. After a crash the log itself say
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from storage.batch import MAX_SEQUENCE, read_batches
 from storage.broker import Broker
@@ -20,12 +20,12 @@ from storage.errors import (
     OutOfOrderSequence,
     RecordListTooLarge,
     StorageError,
-    UnknownTopicOrPartition,
 )
-from storage.files import Files, RealFiles, remove_tree
+from storage.files import File, Files, RealFiles, remove_tree
 from storage.staged_files import (
     STATE,
     Decision,
+    Frame,
     SinkState,
     Target,
     check_name,
@@ -155,7 +155,7 @@ class Staging:
                 f"{most}. Write smaller batches, or raise it."
             )
 
-    def _open(self, path: str):  # type: ignore[no-untyped-def]
+    def _open(self, path: str) -> File:
         try:
             if not self._files.exists(path):
                 folder = path.rsplit("/", 1)[0]
@@ -212,7 +212,7 @@ class Staging:
         decision = Decision(batch=batch, attempts=dict(attempts), targets=targets)
         return state.model_copy(update={"decision": decision})
 
-    def _frames(self, sink: str, batch: int, attempt: str, size: int):  # type: ignore[no-untyped-def]
+    def _frames(self, sink: str, batch: int, attempt: str, size: int) -> list[Frame]:
         path = self._path(sink, batch, attempt)
         if not self._files.exists(path):
             raise InvalidRequest(f"Attempt {attempt} of batch {batch} of sink {sink} was never staged here.")
@@ -253,3 +253,132 @@ class Staging:
 
     def adopt(self, sink: str, state: SinkState) -> None:
         self._sinks[sink] = state
+
+    # -- carrying out -------------------------------------------------------------------------------------
+
+    def carry_out(self, sink: str, now_ms: int, *, fresh: bool) -> Iterator[TopicPartition]:
+        """Append what is decided, one frame a step; which partitions got records. Not durable yet.
+
+        Unless the decision is `fresh`, a part of it may be in the logs already, and they are asked.
+        """
+        state = self._sinks[sink]
+        decision = state.decision
+        assert decision is not None, "only a decision can be carried out"
+        targets = {target.tp: target for target in decision.targets}
+        there = dict.fromkeys(targets, (0, 0)) if fresh else self._there(targets, state.producer_id)
+        sequences = {tp: target.sequence + there[tp][1] for tp, target in targets.items()}
+        skip = {tp: batches for tp, (batches, _) in there.items()}
+        for attempt, size in decision.attempts.items():
+            path = self._path(sink, decision.batch, attempt)
+            found = self._frames(sink, decision.batch, attempt, size)
+            file = self._files.open(path, writable=False)
+            try:
+                for tp, at, length in found:
+                    data = file.read(length, at)
+                    ready, batches, records = sealed(data, skip[tp], state.producer_id, sequences[tp])
+                    skip[tp] = 0 if batches else skip[tp] - sum(1 for _ in read_batches(data))
+                    sequences[tp] += records
+                    if batches:
+                        self._broker.append(*tp, ready, now_ms, trusted=True)
+                        yield tp
+            finally:
+                file.close()
+
+    def _there(
+        self, targets: Mapping[TopicPartition, Target], producer_id: int
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """How many batches and records of a decision each log holds already."""
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        for tp, target in targets.items():
+            # A topic that was made anew since then takes the whole batch: what had arrived is gone with the old one.
+            same = format_id(self._broker.topic(tp[0]).id) == target.topic_id
+            first = target.offset if same else 0
+            batches = records = 0
+            log = self._broker.log(*tp)
+            log.flush()  # so that all there is can be read
+            at = max(first, log.start_offset)
+            while at < log.high_watermark:
+                for batch in read_batches(log.fetch(at, _SCAN_BYTES).records):
+                    if batch.base_offset >= first and batch.producer_id == producer_id:
+                        batches += 1
+                        records += batch.count
+                    at = batch.next_offset
+            found[tp] = batches, records
+        return found
+
+    def finished(self, sink: str) -> SinkState:
+        """The sink's state once its decision is carried out and flushed; to be `save`d, then `adopt`ed."""
+        state = self._sinks[sink]
+        assert state.decision is not None, "only a decision can be finished"
+        return SinkState(batch=state.decision.batch, producer_id=state.producer_id)
+
+    # -- clearing up --------------------------------------------------------------------------------------
+
+    def clear(self, sink: str, until: int) -> None:
+        """Remove what was staged for batches up to and with `until`, whether it counted or not."""
+        self._remove(sink, lambda batch: batch <= until)
+
+    def abort(self, sink: str, batch: int, attempts: Sequence[str]) -> None:
+        """Remove attempts (none named: all) of a batch that is not decided."""
+        if self.settled(sink, batch):
+            return
+        if not attempts:
+            self._remove(sink, lambda other: other == batch)
+        for attempt in attempts:
+            path = self._path(sink, batch, attempt)
+            if self._files.exists(path):
+                self._forget(path)
+
+    def expire(self, now_ms: int) -> None:
+        """Remove attempts that nobody decided about in time, and sinks that were idle for long."""
+        if not self._files.is_dir(self._root):
+            return
+        old = now_ms - self._settings.sink_staged_retention_ms
+        idle = now_ms - self._settings.sink_retention_ms
+        for sink in self._files.names(self._root):
+            state = self._sinks.get(sink)
+            if sink in self._damaged or (state is not None and state.decision is not None):
+                continue
+            for path, _, written_ms in list(self._attempts(sink)):
+                if written_ms < old:
+                    self._forget(path)
+            self._drop_empty(sink)
+            path = f"{self._root}/{sink}"
+            if self._files.modified_ms(path) < idle and set(self._files.names(path)) <= {STATE}:
+                remove_tree(self._files, path)
+                self._sinks.pop(sink, None)
+
+    def _attempts(self, sink: str) -> Iterator[tuple[str, int, int]]:
+        """Path, size and time of the last write of each attempt."""
+        for batch in self._batches(sink):
+            folder = f"{self._root}/{sink}/{batch}"
+            for name in self._files.names(folder):
+                path = f"{folder}/{name}"
+                yield path, self._size(path), self._files.modified_ms(path)
+
+    def _batches(self, sink: str) -> list[int]:
+        path = f"{self._root}/{sink}"
+        return [int(name) for name in self._files.names(path) if name.isdigit()] if self._files.is_dir(path) else []
+
+    def _size(self, path: str) -> int:
+        file = self._files.open(path, writable=False)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _remove(self, sink: str, which: Callable[[int], bool]) -> None:
+        for path, _, _ in list(self._attempts(sink)):
+            if which(int(path.split("/")[-2])):
+                self._forget(path)
+        self._drop_empty(sink)
+
+    def _forget(self, path: str) -> None:
+        self._staged_bytes -= self._size(path)
+        self._files.remove(path)
+
+    def _drop_empty(self, sink: str) -> None:
+        for batch in self._batches(sink):
+            folder = f"{self._root}/{sink}/{batch}"
+            if not self._files.names(folder):
+                self._files.remove_dir(folder)

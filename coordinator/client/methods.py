@@ -7,12 +7,14 @@ from google.protobuf.message import Message
 
 from coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from storage.rpc.v1 import broker_service_pb2 as broker_pb
+from storage.rpc.v1 import staging_service_pb2 as staging_pb
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
 
 GROUP = "/coordinator.rpc.v1.GroupCoordinator/"
 BROKER = "/storage.rpc.v1.Broker/"
+STAGING = "/storage.rpc.v1.Staging/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +73,8 @@ LIST_OFFSETS = Method(BROKER + "ListOffsets", broker_pb.ListOffsetsRequest, brok
 DELETE_RECORDS = Method(
     BROKER + "DeleteRecords", broker_pb.DeleteRecordsRequest, broker_pb.DeleteRecordsResponse, False
 )
+INIT_PRODUCER_ID = Method(BROKER + "InitProducerId", broker_pb.InitProducerIdRequest, broker_pb.InitProducerIdResponse)
+
+STAGE_RECORDS = Method(STAGING + "StageRecords", staging_pb.StageRecordsRequest, staging_pb.StageRecordsResponse)
+COMMIT_STAGED = Method(STAGING + "CommitStaged", staging_pb.CommitStagedRequest, staging_pb.CommitStagedResponse)
+ABORT_STAGED = Method(STAGING + "AbortStaged", staging_pb.AbortStagedRequest, staging_pb.AbortStagedResponse)

@@ -4,24 +4,15 @@ Refusals travel in the answer, per topic or partition, with Kafka's numbers. A r
 raises `MalformedRequest`, which the adapter turns into its transport's word for it.
 """
 
-import asyncio
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from storage.broker import Broker
 from storage.config import LogSettings, TopicSettings
-from storage.errors import (
-    InvalidRequest,
-    InvalidRequiredAcks,
-    RequestTimedOut,
-    StorageError,
-)
-from storage.group_commit import GroupCommit
-from storage.parking import Parking
+from storage.errors import InvalidRequest, StorageError
+from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2 as pb
 from storage.shape import MalformedRequest, bounded, each_once
-from storage.types import Fetched, TopicPartition
+from storage.types import Appended, Fetched
 
 READ_COMMITTED = 1
 
@@ -38,31 +29,11 @@ def _refused(error: StorageError) -> tuple[Any, str]:
 class BrokerService:
     """Handlers named after the RPCs, in snake_case. `call` is the transport's context and is not looked at."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        *,
-        node_id: int,
-        advertised: Callable[[], tuple[str, int]],
-        commit: GroupCommit | None = None,
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ) -> None:
-        self._broker = broker
+    def __init__(self, requests: LogRequests, *, node_id: int, advertised: Callable[[], tuple[str, int]]) -> None:
+        self.requests = requests
+        self._broker = requests.broker
         self._node_id = node_id
         self._advertised = advertised
-        self._commit = commit or GroupCommit(broker)
-        self._clock_ms = clock_ms
-        self._parking = Parking(broker, broker.settings.max_parked_fetches)
-
-    @property
-    def commit(self) -> GroupCommit:
-        """The group commit that produces share; the node's own writers may join it."""
-        return self._commit
-
-    async def close(self) -> None:
-        """Answer the parked fetches with what there is and finish the flushes under way."""
-        self._parking.close()
-        await self._commit.close()
 
     # -- topics -------------------------------------------------------------------------------------------
 
@@ -109,8 +80,8 @@ class BrokerService:
         return pb.CreateTopicsResponse(topics=results)
 
     def _create_topic(self, wanted: pb.NewTopic, validate_only: bool) -> pb.TopicResult:
-        count = wanted.num_partitions
-        if count in (0, -1):
+        count = wanted.num_partitions if wanted.HasField("num_partitions") else -1
+        if count == -1:
             count = self._broker.settings.num_partitions
         configs = dict(wanted.configs)
         try:
@@ -133,7 +104,7 @@ class BrokerService:
             except StorageError as error:
                 code, message = _refused(error)
             results.append(pb.TopicResult(name=name, error_code=code, error_message=message))
-        self._parking.wake_all()
+        self.requests.parking.wake_all()
         return pb.DeleteTopicsResponse(topics=results)
 
     async def create_partitions(self, request: pb.CreatePartitionsRequest, call: object) -> pb.CreatePartitionsResponse:
@@ -180,40 +151,17 @@ class BrokerService:
         )
         if request.timeout_ms < 0:
             raise MalformedRequest(f"timeout_ms is {request.timeout_ms}; expected 0 or more.")
+        parts = [
+            (topic.name, data.index, data.records) for topic in request.topic_data for data in topic.partition_data
+        ]
+        results = iter(await self.requests.produce(parts, request.acks, request.timeout_ms))
         response = pb.ProduceResponse()
-        waiting: list[tuple[TopicPartition, pb.ProducePartitionResult]] = []
         for topic in request.topic_data:
             answer = response.responses.add(name=topic.name)
-            for data in topic.partition_data:
-                result = answer.partition_responses.add(index=data.index, base_offset=-1, log_append_time_ms=-1)
-                if self._append(topic.name, data, request.acks, result):
-                    waiting.append(((topic.name, data.index), result))
-        if request.acks != 0 and waiting:
-            await self._durable(waiting, request.timeout_ms)
+            answer.partition_responses.extend(
+                _produce_result(data.index, next(results)) for data in topic.partition_data
+            )
         return response
-
-    def _append(self, topic: str, data: pb.ProducePartition, acks: int, result: pb.ProducePartitionResult) -> bool:
-        try:
-            if acks not in (-1, 0, 1):
-                raise InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")
-            done = self._broker.append(topic, data.index, data.records, self._clock_ms())
-        except StorageError as error:
-            result.error_code, result.error_message = _code(error), str(error)
-            return False
-        result.base_offset = done.base_offset
-        result.log_append_time_ms = done.log_append_time_ms
-        result.log_start_offset = done.log_start_offset
-        return True
-
-    async def _durable(self, waiting: list[tuple[TopicPartition, pb.ProducePartitionResult]], timeout_ms: int) -> None:
-        flushes = [self._commit.flushed(tp) for tp, _ in waiting]
-        try:
-            await asyncio.wait(flushes, timeout=timeout_ms / 1000 if timeout_ms else None)
-            for flush, (_, result) in zip(flushes, waiting, strict=True):
-                _note_flush(flush, result, timeout_ms)
-        finally:
-            for flush in flushes:
-                flush.cancel()
 
     async def init_producer_id(self, request: pb.InitProducerIdRequest, call: object) -> pb.InitProducerIdResponse:
         """A fresh producer id, or the next epoch of a known one. Transactions are not coordinated here."""
@@ -267,42 +215,14 @@ class BrokerService:
         for name in ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level"):
             if getattr(request, name) < 0:
                 raise MalformedRequest(f"{name} is {getattr(request, name)}; expected 0 or more.")
-        budget = min(request.max_bytes or self._broker.settings.fetch_max_bytes, self._broker.settings.fetch_max_bytes)
-        committed = request.isolation_level == READ_COMMITTED
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + request.max_wait_ms / 1000
-        with self._parking.place([part[:2] for part in wanted]) as parked:
-            while True:
-                parked.clear()
-                results, size, failed = self._read_all(wanted, budget, committed)
-                # An error is news as good as records.
-                if failed or not wanted or size >= request.min_bytes or not parked.granted:
-                    return results
-                if not await parked.woken(deadline - loop.time()):
-                    return results
-
-    def _read_all(
-        self, wanted: list[tuple[str, int, int, int]], budget: int, committed: bool
-    ) -> tuple[list[pb.FetchPartitionResult], int, bool]:
-        """Read fairly: each partition gets an equal share of what is left, and what one leaves the next may have.
-
-        The first partition with records yields a whole batch even if it is larger than the budget.
-        """
-        results: list[pb.FetchPartitionResult | None] = [None] * len(wanted)
-        total, failed = 0, False
-        for done, place in enumerate(self._parking.turns(len(wanted))):
-            topic, partition, offset, most = wanted[place]
-            share = max(0, budget - total) // (len(wanted) - done)
-            limit = min(share, most) if most > 0 else share
-            try:
-                log = self._broker.log(topic, partition)
-                found = log.fetch(offset, limit, min_one=total == 0, committed=committed)
-                results[place] = _fetch_result(partition, found)
-                total += len(found.records)
-            except StorageError as error:
-                failed = True
-                results[place] = _fetch_error(partition, error)
-        return [result for result in results if result is not None], total, failed
+        found = await self.requests.fetch(
+            wanted,
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            committed=request.isolation_level == READ_COMMITTED,
+        )
+        return [_fetch_result(place[1], result) for place, result in zip(wanted, found, strict=True)]
 
     # -- offsets ------------------------------------------------------------------------------------------
 
@@ -337,23 +257,33 @@ class BrokerService:
         return response
 
 
-def _note_flush(flush: "asyncio.Future[None]", result: pb.ProducePartitionResult, timeout_ms: int) -> None:
-    if not flush.done():
-        error: BaseException | None = RequestTimedOut(
-            f"The records are written, but were not flushed within {timeout_ms} ms. They may yet survive; "
-            "an idempotent producer can safely send them again."
+def _produce_result(partition: int, result: Appended | StorageError) -> pb.ProducePartitionResult:
+    if isinstance(result, StorageError):
+        return pb.ProducePartitionResult(
+            index=partition,
+            error_code=_code(result),
+            error_message=str(result),
+            base_offset=-1,
+            log_append_time_ms=-1,
         )
-    else:
-        error = flush.exception()
-    if error is None:
-        return
-    if not isinstance(error, StorageError):
-        raise error
-    result.error_code, result.error_message = _code(error), str(error)
-    result.base_offset = -1
+    return pb.ProducePartitionResult(
+        index=partition,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )
 
 
-def _fetch_result(partition: int, found: Fetched) -> pb.FetchPartitionResult:
+def _fetch_result(partition: int, found: Fetched | StorageError) -> pb.FetchPartitionResult:
+    if isinstance(found, StorageError):
+        return pb.FetchPartitionResult(
+            partition_index=partition,
+            error_code=_code(found),
+            error_message=str(found),
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
+        )
     return pb.FetchPartitionResult(
         partition_index=partition,
         high_watermark=found.high_watermark,
@@ -364,17 +294,6 @@ def _fetch_result(partition: int, found: Fetched) -> pb.FetchPartitionResult:
             pb.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
             for aborted in found.aborted
         ],
-    )
-
-
-def _fetch_error(partition: int, error: StorageError) -> pb.FetchPartitionResult:
-    return pb.FetchPartitionResult(
-        partition_index=partition,
-        error_code=_code(error),
-        error_message=str(error),
-        high_watermark=-1,
-        last_stable_offset=-1,
-        log_start_offset=-1,
     )
 
 

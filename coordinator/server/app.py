@@ -25,6 +25,7 @@ from coordinator.server.shape import MalformedRequest
 from coordinator.server.watch import Watchers
 from storage.broker import Broker
 from storage.errors import StorageError
+from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2
 from storage.service import BrokerService
 from storage.shape import MalformedRequest as MalformedStorageRequest
@@ -52,6 +53,7 @@ class Node:
     driver: Driver
     engine: Engine
     broker: Broker
+    log_requests: LogRequests
     methods: Methods
 
     def __init__(self, settings: Settings) -> None:
@@ -170,10 +172,9 @@ class Node:
             partitions=lambda: self._partitions,
             log_span=self._log_span,
         )
-        self._broker_service = BrokerService(
-            self.broker, node_id=self._settings.node_id, advertised=lambda: self.advertised
-        )
-        return methods_of(GROUP_SERVICE, groups) | methods_of(BROKER_SERVICE, self._broker_service)
+        self.log_requests = LogRequests(self.broker)
+        records = BrokerService(self.log_requests, node_id=self._settings.node_id, advertised=lambda: self.advertised)
+        return methods_of(GROUP_SERVICE, groups) | methods_of(BROKER_SERVICE, records)
 
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)
@@ -202,7 +203,7 @@ class Node:
         timeout_s = self._settings.shutdown_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
-                await self._broker_service.close()
+                await self.log_requests.close()
                 await self.driver.close(timeout_s)
                 await self.methods.quiet()
         except TimeoutError:

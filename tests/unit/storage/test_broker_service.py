@@ -9,6 +9,7 @@ import pytest
 from storage.batch import decode_records
 from storage.broker import Broker
 from storage.group_commit import GroupCommit
+from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2 as pb
 from storage.service import BrokerService
 from storage.shape import MalformedRequest
@@ -24,12 +25,14 @@ def play(story: Story, disk: MemoryFiles | None = None, **settings: Any) -> None
     broker.create_topic("__consumer_offsets", 1, internal=True)
 
     async def run() -> None:
-        service = BrokerService(broker, node_id=1, advertised=lambda: ("localhost", 9290), clock_ms=lambda: T0)
+        service = BrokerService(
+            LogRequests(broker, clock_ms=lambda: T0), node_id=1, advertised=lambda: ("localhost", 9290)
+        )
         try:
             async with asyncio.timeout(20):
                 await story(service, broker)
         finally:
-            await service.close()
+            await service.requests.close()
 
     asyncio.run(run())
     broker.close()
@@ -93,10 +96,10 @@ def test_a_long_poll_is_woken_by_an_append() -> None:
     async def story(service: BrokerService, broker: Broker) -> None:
         poll = asyncio.create_task(service.fetch(fetch(("t", 0, 0), ("t", 1, 0), wait_ms=15_000), None))
         await asyncio.sleep(0)
-        assert service._parking.parked == 1
+        assert service.requests.parking.parked == 1
         await service.produce(produce(("t", 1, batch(b"news"))), None)
         assert texts(results(await poll)[1]) == [b"news"]
-        assert service._parking.parked == 0
+        assert service.requests.parking.parked == 0
 
     play(story)
 
@@ -119,12 +122,12 @@ def test_a_poll_that_is_cancelled_leaves_nothing_behind() -> None:
     async def story(service: BrokerService, broker: Broker) -> None:
         polls = [asyncio.create_task(service.fetch(fetch(("t", 0, 0), wait_ms=15_000), None)) for _ in range(3)]
         await asyncio.sleep(0)
-        assert service._parking.parked == 3
+        assert service.requests.parking.parked == 3
         for poll in polls:
             poll.cancel()
         await asyncio.gather(*polls, return_exceptions=True)
-        assert service._parking.parked == 0
-        assert service._parking._waiting == {}
+        assert service.requests.parking.parked == 0
+        assert service.requests.parking._waiting == {}
 
     play(story)
 
@@ -135,7 +138,7 @@ def test_a_full_house_answers_at_once() -> None:
         await asyncio.sleep(0)
         answered = await service.fetch(fetch(("t", 0, 0), wait_ms=15_000), None)
         assert results(answered)[0].records == b""
-        await service.close()
+        await service.requests.close()
         assert results(await parked)[0].records == b""
 
     play(story, fetch__max__parked=1)
@@ -210,7 +213,7 @@ def test_a_failed_flush_is_told_to_all_who_waited() -> None:
 
 def test_group_commit_serves_other_writers_too() -> None:
     async def story(service: BrokerService, broker: Broker) -> None:
-        commit: GroupCommit = service.commit
+        commit: GroupCommit = service.requests.commit
         broker.append("__consumer_offsets", 0, batch(b"x"), T0, trusted=True)
         await commit.flushed(("__consumer_offsets", 0))
         assert broker.log("__consumer_offsets", 0).unflushed == 0
@@ -232,13 +235,18 @@ def test_unknown_acks_are_refused(acks: int, code: int) -> None:
 def test_topics_are_made_listed_grown_and_described() -> None:
     async def story(service: BrokerService, broker: Broker) -> None:
         wanted = [pb.NewTopic(name="n", num_partitions=2), pb.NewTopic(name="t"), pb.NewTopic(name="d")]
+        wanted += [pb.NewTopic(name="none", num_partitions=0), pb.NewTopic(name="some", num_partitions=-1)]
         request = pb.CreateTopicsRequest(topics=wanted)
         dry = await service.create_topics(pb.CreateTopicsRequest(topics=wanted, validate_only=True), None)
         made = await service.create_topics(request, None)
-        assert [topic.error_code for topic in dry.topics] == [topic.error_code for topic in made.topics] == [0, 36, 0]
-        assert [topic.num_partitions for topic in made.topics] == [2, 0, 1]
+        assert (
+            [topic.error_code for topic in dry.topics]
+            == [topic.error_code for topic in made.topics]
+            == [0, 36, 0, 37, 0]
+        )
+        assert [topic.num_partitions for topic in made.topics] == [2, 0, 1, 0, 1]
         listed = await service.metadata(pb.MetadataRequest(all_topics=True), None)
-        assert sorted(topic.name for topic in listed.topics) == ["d", "n", "t"]
+        assert sorted(topic.name for topic in listed.topics) == ["d", "n", "some", "t"]
         assert (listed.brokers[0].host, listed.brokers[0].port) == ("localhost", 9290)
         asked = await service.metadata(pb.MetadataRequest(topics=["n", "zzz"]), None)
         assert [(topic.error_code, len(topic.partitions)) for topic in asked.topics] == [(0, 2), (3, 0)]

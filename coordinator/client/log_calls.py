@@ -10,15 +10,23 @@ from storage.rpc.v1 import broker_service_pb2 as pb
 
 LATEST = -1
 EARLIEST = -2
+READ_COMMITTED = 1
 
 
 async def list_offsets(
-    transport: Transport, times: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    transport: Transport,
+    times: Mapping[TopicPartition, int],
+    timeout_ms: int | None = None,
+    *,
+    committed: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """The first offset at or after each time (epoch milliseconds, LATEST or EARLIEST); offset -1 when there is none."""
+    """The first offset at or after each time (epoch milliseconds, LATEST or EARLIEST); offset -1 when there is none.
+
+    With `committed` the latest is the last stable offset: before the first open transaction.
+    """
     if not times:
         return {}
-    request = pb.ListOffsetsRequest()
+    request = pb.ListOffsetsRequest(isolation_level=READ_COMMITTED if committed else 0)
     lines: dict[str, pb.ListOffsetsTopic] = {}
     for (topic, partition), timestamp in sorted(times.items()):
         line = lines.get(topic)

@@ -69,6 +69,7 @@ DESCRIBE_CONFIGS = Method(
 )
 PRODUCE = Method(BROKER + "Produce", broker_pb.ProduceRequest, broker_pb.ProduceResponse, False)
 FETCH = Method(BROKER + "Fetch", broker_pb.FetchRequest, broker_pb.FetchResponse)
+MULTI_FETCH = Method(BROKER + "MultiFetch", broker_pb.MultiFetchRequest, broker_pb.MultiFetchResponse)
 LIST_OFFSETS = Method(BROKER + "ListOffsets", broker_pb.ListOffsetsRequest, broker_pb.ListOffsetsResponse)
 DELETE_RECORDS = Method(
     BROKER + "DeleteRecords", broker_pb.DeleteRecordsRequest, broker_pb.DeleteRecordsResponse, False

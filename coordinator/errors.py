@@ -1,4 +1,4 @@
-"""Kafka's error codes for groups, and the one exception that refuses.
+"""Kafka's error codes for groups, and the exceptions that refuse.
 
 A refusal is a normal step of the protocol: it becomes the `error_code` of one reply and leaves the state untouched.
 Numbers and names are Kafka's (`org.apache.kafka.common.protocol.Errors`).
@@ -98,3 +98,22 @@ class CoordinatorError(Exception):
         super().__init__(f"{code.name}: {message or code.meaning}")
         self.code = code
         self.message = message or code.meaning
+
+
+class Refusal(Exception):
+    """The call itself is refused (not the protocol's business); the text says what to do."""
+
+
+class Overloaded(Refusal):
+    """A limit of the node is reached. `retry_after_ms` is a hint for the client's next try."""
+
+    def __init__(self, text: str, retry_after_ms: int = 1_000) -> None:
+        super().__init__(text)
+        self.retry_after_ms = retry_after_ms
+
+
+class Draining(Refusal):
+    """The node is shutting down and takes no new calls."""
+
+    def __init__(self, text: str = "the node is shutting down; find the coordinator again") -> None:
+        super().__init__(text)

@@ -57,25 +57,6 @@ class Method:
     handler: Callable[[Any, Call], Any]
 
 
-class Refusal(Exception):
-    """The call itself is refused (not the protocol's business); the text says what to do."""
-
-
-class Overloaded(Refusal):
-    """A limit of the node is reached. `retry_after_ms` is a hint for the client's next try."""
-
-    def __init__(self, text: str, retry_after_ms: int = 1_000) -> None:
-        super().__init__(text)
-        self.retry_after_ms = retry_after_ms
-
-
-class Draining(Refusal):
-    """The node is shutting down and takes no new calls."""
-
-    def __init__(self, text: str = "the node is shutting down; find the coordinator again") -> None:
-        super().__init__(text)
-
-
 def methods_of(service: ServiceDescriptor, handlers: object) -> dict[str, Method]:
     """Rows for every method of the service, by full name (`/package.Service/Method`).
 

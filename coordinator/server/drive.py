@@ -13,9 +13,9 @@ from typing import TypeVar
 from coordinator.core import events
 from coordinator.core.effects import GroupChanged, Reply
 from coordinator.core.types import RequestId
+from coordinator.errors import Draining, Overloaded
 from coordinator.runtime.engine import Engine, FlushJob, Work
 from coordinator.server.clock import Clock
-from coordinator.server.dispatch import Draining, Overloaded
 from coordinator.server.workers import Workers
 
 Wanted = TypeVar("Wanted")

@@ -14,8 +14,9 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError, Message
 
+from coordinator.errors import Draining, Overloaded
 from coordinator.server import status
-from coordinator.server.dispatch import Draining, Kind, Method, Overloaded
+from coordinator.server.dispatch import Kind, Method
 from coordinator.server.metrics import MethodStats
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]

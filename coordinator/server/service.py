@@ -6,11 +6,11 @@ from typing import TypeAlias
 from uuid import uuid4
 
 from coordinator.core import effects, events
-from coordinator.errors import ErrorCode
+from coordinator.errors import ErrorCode, Overloaded
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.runtime.router import partition_for
 from coordinator.server import answers, answers_consumer, shape, translate, translate_consumer
-from coordinator.server.dispatch import Call, Overloaded
+from coordinator.server.dispatch import Call
 from coordinator.server.drive import Driver
 from coordinator.server.session import Sessions
 from coordinator.server.simulate import Simulator

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from typing import cast
 
 from coordinator.core import effects, events
-from coordinator.errors import ErrorCode
+from coordinator.errors import ErrorCode, Overloaded, Refusal
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import ledger_pb2
 from coordinator.runtime.router import partition_for
 from coordinator.server import answers, answers_consumer, translate, translate_consumer
-from coordinator.server.dispatch import Call, Overloaded, Refusal
+from coordinator.server.dispatch import Call
 from coordinator.server.drive import Driver
 from coordinator.server.session_identity import Identity, greeted
 from coordinator.server.shape import MalformedRequest

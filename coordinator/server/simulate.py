@@ -12,10 +12,10 @@ from assignors.registry import known, resolve
 from assignors.user_data import member_from_subscription, parse_assignment
 from assignors.what_if import Change, what_if
 from coordinator.core import effects, events
-from coordinator.errors import CoordinatorError, ErrorCode
+from coordinator.errors import CoordinatorError, ErrorCode, Overloaded
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.server import answers, shape
-from coordinator.server.dispatch import Call, Overloaded
+from coordinator.server.dispatch import Call
 from coordinator.server.drive import Driver
 from coordinator.server.shape import MalformedRequest
 

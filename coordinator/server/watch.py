@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 from coordinator.core.effects import GroupChanged
-from coordinator.server.dispatch import Draining
+from coordinator.errors import Draining
 
 MAX_REBALANCES = 100
 """Rebalances kept for a watcher that does not read; older ones are counted as skipped."""

@@ -16,9 +16,10 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from coordinator.errors import Overloaded
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import coordinator_service_pb2_grpc as pb_grpc
-from coordinator.server.dispatch import Call, Kind, Method, Overloaded
+from coordinator.server.dispatch import Call, Kind, Method
 from coordinator.server.grpc_adapter import Methods
 from coordinator.server.listener import AddressTaken, Listener, TransportLimits, probe
 from coordinator.server.shape import MalformedRequest

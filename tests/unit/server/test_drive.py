@@ -14,11 +14,10 @@ import pytest
 from coordinator.core import effects, events
 from coordinator.core.shard import Shard
 from coordinator.core.types import CommittedOffset, Limits, Protocol
-from coordinator.errors import ErrorCode
+from coordinator.errors import Draining, ErrorCode, Overloaded
 from coordinator.runtime.engine import Engine
 from coordinator.runtime.ports import KeyValue, LogFailed
 from coordinator.server.clock import Clock
-from coordinator.server.dispatch import Draining, Overloaded
 from coordinator.server.drive import Driver
 
 PATIENCE_S = 20

@@ -190,6 +190,14 @@ class Session:
             await self.delete_all(f"{path}/{name}")
         await self.delete(path)
 
+    async def commit(self, build: Callable[[Any], object]) -> None:
+        """Do all or nothing of what `build` puts on kazoo's transaction; the error of the failed step is raised."""
+        transaction = self.client.transaction()
+        build(transaction)
+        results = await self.perform(lambda c: transaction.commit_async())
+        if failed := [result for result in results if isinstance(result, Exception)]:
+            raise in_our_words(next((error for error in failed if not is_consequence(error)), failed[0]))
+
     async def sync(self, path: str) -> None:
         """Have the server that this session talks to catch up with the leader, before it is read."""
         await self.perform(lambda c: c.sync_async(path))
@@ -297,6 +305,13 @@ def settle(future: "asyncio.Future[Any]", value: object, error: Exception | None
 
 def znode(data: bytes, stat: Any) -> Znode:
     return Znode(data, stat.version, stat.ephemeralOwner, stat.ctime, stat.mtime)
+
+
+def is_consequence(error: Exception) -> bool:
+    """Whether a step of a transaction only failed because another one did."""
+    from kazoo import exceptions as kazoo
+
+    return isinstance(error, kazoo.RolledBackError | kazoo.RuntimeInconsistency)
 
 
 def in_our_words(error: Exception) -> Exception:

@@ -42,7 +42,7 @@ class NotEmpty(ZooKeeperError):
     """The znode has children."""
 
 
-class MalformedZnode(ValueError):
+class MalformedZnode(ZooKeeperError, ValueError):
     """A znode holds something else than its place in the layout promises."""
 
     def __init__(self, path: str, data: bytes, expected: str) -> None:

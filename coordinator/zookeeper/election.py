@@ -1,0 +1,164 @@
+"""One of many: whoever makes the ephemeral znode first is elected, the others wait for it to go.
+
+Every election raises a counter beside it, in the same transaction, so that each reign has an epoch of its own and an
+order that comes late from an earlier reign can be told apart (`Reign`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from coordinator.zookeeper.connect import Fired, Session, SessionState
+from coordinator.zookeeper.errors import BadVersion, NodeExists, ZooKeeperError
+from coordinator.zookeeper.paths import read_epoch
+
+RETRY_S = 0.5
+
+log = structlog.get_logger("muster.zookeeper")
+
+
+class Reign(NamedTuple):
+    """What the elected one may say it is: its epoch, and the version of the counter that proves it.
+
+    A transaction that checks the counter's znode for `version` fails once somebody else was elected.
+    """
+
+    epoch: int
+    version: int
+
+
+class Election:
+    """A candidate for the place at `path`; `reign` is set while it is elected.
+
+    `on_elected` and `on_resigned` are called on the loop, in turn. A candidate that hears nothing from ZooKeeper for
+    a session timeout resigns: by then another may have been elected. It stands again by itself.
+    """
+
+    reign: Reign | None
+
+    def __init__(
+        self,
+        session: Session,
+        path: str,
+        body: Callable[[], bytes],
+        *,
+        epoch_path: str,
+        on_elected: Callable[[Reign], None] = lambda reign: None,
+        on_resigned: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.reign = None
+        self._session = session
+        self._path = path
+        self._body = body
+        self._epoch_path = epoch_path
+        self._on_elected = on_elected
+        self._on_resigned = on_resigned
+        self._look = asyncio.Event()
+        self._doubt: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Stand for election from now on. Once."""
+        self._session.on_state(self._session_changed)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Stand no longer; one that is elected makes room at once."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+        elected = self.reign is not None
+        self._resign()
+        if elected and self._session.state is SessionState.CONNECTED:
+            try:
+                await self._session.delete(self._path)
+            except ZooKeeperError as error:
+                log.warning("the elected place goes when the session ends", path=self._path, why=str(error))
+
+    async def holder(self) -> bytes | None:
+        """What the one who is elected has written there; None while nobody is."""
+        found = await self._session.get(self._path)
+        return None if found is None else found.data
+
+    async def _run(self) -> None:
+        while True:
+            self._look.clear()
+            await self._session.connected()
+            try:
+                await self._stand()
+            except (NodeExists, BadVersion):
+                continue  # another candidate was faster: see who
+            except ZooKeeperError as error:
+                log.debug("no election for now", path=self._path, why=str(error))
+                await asyncio.sleep(RETRY_S)
+                continue
+            await self._look.wait()
+
+    async def _stand(self) -> None:
+        """Look who is elected; if nobody is, take the place."""
+        found = await self._session.get(self._path, self._fired)
+        if found is None:
+            reign = await self._take()
+            # From here on the place is watched, too: somebody might delete it by hand.
+            await self._session.exists(self._path, self._fired)
+            self._elected(reign)
+        elif found.owner != self._session.id:
+            self._resign()
+        elif self.reign is None:
+            # Ours, though we were not told: the answer was lost on the way, or we had begun to doubt.
+            self._elected(await self._counter())
+
+    async def _take(self) -> Reign:
+        """Raise the counter and take the place, both or neither. Raises NodeExists or BadVersion to a slower one."""
+        last = await self._counter()
+        if parent := self._path.rpartition("/")[0]:
+            await self._session.ensure(parent)
+        reign = Reign(last.epoch + 1, last.version + 1)
+        await self._session.commit(
+            lambda together: (
+                together.create(self._path, self._body(), ephemeral=True),
+                together.set_data(self._epoch_path, str(reign.epoch).encode(), last.version),
+            )
+        )
+        return reign
+
+    async def _counter(self) -> Reign:
+        found = await self._session.get(self._epoch_path)
+        if found is None:
+            try:
+                await self._session.create(self._epoch_path, b"0")
+            except NodeExists:
+                return await self._counter()
+            return Reign(0, 0)
+        return Reign(read_epoch(self._epoch_path, found.data), found.version)
+
+    def _elected(self, reign: Reign) -> None:
+        self.reign = reign
+        self._on_elected(reign)
+
+    def _resign(self) -> None:
+        if self.reign is not None:
+            self.reign = None
+            self._on_resigned()
+
+    def _fired(self, fired: Fired) -> None:
+        self._look.set()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if self._doubt is not None:
+            self._doubt.cancel()
+            self._doubt = None
+        if self._task is None:
+            return
+        match state:
+            case SessionState.SUSPENDED:
+                after_s = self._session.session_timeout_ms / 1000
+                self._doubt = asyncio.get_running_loop().call_later(after_s, self._resign)
+            case SessionState.LOST:
+                self._resign()
+            case SessionState.CONNECTED:
+                self._look.set()

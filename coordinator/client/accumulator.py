@@ -32,6 +32,19 @@ class PendingBatch:
     listeners: list[tuple[int, Delivered]] = field(default_factory=list)
     size: int = 0
     closed: bool = False
+    encoded: bytes | None = None
+    """As it goes over the wire, once it has been sent."""
+
+    def halves(self) -> "tuple[PendingBatch, PendingBatch]":
+        """The same records in two batches, in order. There must be two records at least."""
+        middle = len(self.records) // 2
+        size = self.size * middle // len(self.records)
+        first = PendingBatch(self.tp, self.created_ms, self.records[:middle], [], size, True)
+        second = PendingBatch(self.tp, self.created_ms, self.records[middle:], [], self.size - size, True)
+        for place, listener in self.listeners:
+            half, before = (first, 0) if place < middle else (second, middle)
+            half.listeners.append((place - before, listener))
+        return first, second
 
 
 class Accumulator:
@@ -124,6 +137,12 @@ class Accumulator:
                 if not self._lines[batch.tp]:
                     del self._lines[batch.tp]
         return due, next_ms
+
+    def split(self, batch: PendingBatch) -> tuple[PendingBatch, PendingBatch]:
+        """Two batches in place of one that is too large."""
+        with self._room:
+            self._batches += 1
+        return batch.halves()
 
     def settled(self, batch: PendingBatch) -> None:
         """Delivered or given up: its room is free again."""

@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 
 from coordinator.client.accumulator import Accumulator, PendingBatch, steady_ms
 from coordinator.client.config import ProducerConfig
-from coordinator.client.errors import ClientError, MessageTooLarge, TransportRefused, Unreachable, refusal
+from coordinator.client.errors import ClientError, MessageTooLarge, Refused, TransportRefused, Unreachable, refusal
 from coordinator.client.methods import PRODUCE
 from coordinator.client.transport import Transport
 from coordinator.client.types import RecordMetadata, TopicPartition
@@ -16,6 +19,8 @@ from storage.rpc.v1 import broker_service_pb2 as pb
 log = logging.getLogger("muster.client")
 
 GIVEN_UP = ClientError("the producer was closed before the record was delivered")
+TOO_LARGE = frozenset({10, 18})
+"""MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE."""
 ACKS = {"all": -1, "1": 1, "0": 0}
 
 
@@ -86,24 +91,32 @@ class Sender:
 
     async def _deliver(self, batches: Sequence[PendingBatch]) -> None:
         """Send until each batch is delivered, refused for good, or out of time."""
-        left = list(batches)
+        lines = {batch.tp: deque([batch]) for batch in batches}
         backoff = self._transport.backoff()
         try:
-            encoded = {batch.tp: self._encoded(batch) for batch in batches}
-            while left:
-                left, reason = await self._attempt(left, encoded)
-                overdue = [b for b in left if steady_ms() - b.created_ms >= self._config.delivery_timeout_ms]
-                for batch in overdue:
-                    self._settle(batch, self._overdue(batch, reason))
-                left = [batch for batch in left if batch not in overdue]
-                if left:
+            while heads := [line[0] for line in lines.values() if line]:
+                outcome = await self._attempt(heads)
+                for batch in heads:
+                    self._put_back(lines[batch.tp], outcome)
+                if outcome.again and any(lines.values()):
                     await asyncio.sleep(backoff.next_ms() / 1000)
         except BaseException as error:
-            for batch in left:
+            for batch in chain.from_iterable(lines.values()):
                 self._settle(batch, error if isinstance(error, Exception) else GIVEN_UP)
             raise
         finally:
             self._busy.difference_update(batch.tp for batch in batches)
+
+    def _put_back(self, line: deque[PendingBatch], outcome: "Outcome") -> None:
+        """What is left of a partition's line once its first batch has been tried."""
+        batch = line.popleft()
+        if batch in outcome.too_large:
+            line.extendleft(reversed(self._accumulator.split(batch)))
+        elif batch in outcome.again:
+            if steady_ms() - batch.created_ms >= self._config.delivery_timeout_ms:
+                self._settle(batch, self._overdue(batch, outcome.reason))
+            else:
+                line.appendleft(batch)
 
     def _overdue(self, batch: PendingBatch, reason: Exception | None) -> Exception:
         """Why a batch is given up: what the last attempt met, and for how long."""
@@ -111,57 +124,48 @@ class Sender:
             return reason.after(steady_ms() - batch.created_ms)
         return reason or ClientError("delivery.timeout.ms passed")
 
-    def _encoded(self, batch: PendingBatch) -> bytes:
-        return encode_batch(batch.records, codec=self._config.compression_type)
-
-    async def _attempt(
-        self, batches: list[PendingBatch], encoded: dict[TopicPartition, bytes]
-    ) -> tuple[list[PendingBatch], Exception | None]:
-        """Those to try again, and why."""
+    async def _attempt(self, batches: list[PendingBatch]) -> "Outcome":
         request = pb.ProduceRequest(acks=ACKS[self._config.acks], timeout_ms=self._config.request_timeout_ms)
         lines: dict[str, pb.ProduceTopic] = {}
         for batch in batches:
             topic, partition = batch.tp
             if topic not in lines:
                 lines[topic] = request.topic_data.add(name=topic)
-            lines[topic].partition_data.add(index=partition, records=encoded[batch.tp])
+            if batch.encoded is None:
+                batch.encoded = encode_batch(batch.records, codec=self._config.compression_type)
+            lines[topic].partition_data.add(index=partition, records=batch.encoded)
         try:
             answer = await self._transport.call(PRODUCE, request, doing="producing records")
         except Unreachable as error:
             self._transport.announce(error)
-            return batches, error
+            return Outcome(again=batches, reason=error)
         except TransportRefused as error:
             for batch in batches:
                 self._settle(batch, error)
-            return [], None
+            return Outcome()
         return self._settled_by(batches, answer)
 
-    def _settled_by(
-        self, batches: list[PendingBatch], answer: pb.ProduceResponse
-    ) -> tuple[list[PendingBatch], Exception | None]:
+    def _settled_by(self, batches: list[PendingBatch], answer: pb.ProduceResponse) -> "Outcome":
+        outcome = Outcome()
         if self._config.acks == "0":
             for batch in batches:
                 self._settle(batch, None)
-            return [], None
+            return outcome
         results = {TopicPartition(t.name, p.index): p for t in answer.responses for p in t.partition_responses}
-        again: list[PendingBatch] = []
-        reason: Exception | None = None
         for batch in batches:
             result = results.get(batch.tp)
             if result is None:
                 self._settle(batch, ClientError(f"the node did not answer for {batch.tp.topic}-{batch.tp.partition}"))
-            elif result.error_code:
-                about = f"{batch.tp.topic}-{batch.tp.partition}"
-                name = pb.ErrorCode.Name(result.error_code)
-                error = refusal(result.error_code, name, result.error_message, about)
-                if error.retriable:
-                    again.append(batch)
-                    reason = error
-                else:
-                    self._settle(batch, error)
-            else:
+            elif not result.error_code:
                 self._settle(batch, None, result.base_offset, result.log_append_time_ms)
-        return again, reason
+            elif (error := refused(batch, result)).retriable:
+                outcome.again.append(batch)
+                outcome.reason = error
+            elif result.error_code in TOO_LARGE and len(batch.records) > 1:
+                outcome.too_large.append(batch)
+            else:
+                self._settle(batch, error)
+        return outcome
 
     def _settle(self, batch: PendingBatch, error: Exception | None, base_offset: int = -1, time_ms: int = -1) -> None:
         if error is not None:
@@ -178,6 +182,24 @@ class Sender:
             except Exception:
                 log.exception("on_delivery of %s-%d raised; the record is not affected", *batch.tp)
         self._accumulator.settled(batch)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Of one attempt: the batches to send again and why, and those that have to be split first."""
+
+    again: list[PendingBatch] = field(default_factory=list)
+    too_large: list[PendingBatch] = field(default_factory=list)
+    reason: Exception | None = None
+
+
+def refused(batch: PendingBatch, result: pb.ProducePartitionResult) -> Refused:
+    about = f"{batch.tp.topic}-{batch.tp.partition}"
+    name = pb.ErrorCode.Name(result.error_code)
+    message = result.error_message
+    if result.error_code in TOO_LARGE and len(batch.records) == 1:
+        message = f"one record is too large by itself; {message}"
+    return refusal(result.error_code, name, message, about)
 
 
 def in_requests(batches: Sequence[PendingBatch], limit: int) -> list[list[PendingBatch]]:

@@ -31,6 +31,7 @@ from coordinator.client.errors import (
     Unreachable,
 )
 from coordinator.client.loop import shared_loop
+from coordinator.client.types import RecordMetadata
 from tests.support.client_stories import PATIENCE_S, poll_until, read
 from tests.support.node import NodeProcess, running_node
 
@@ -265,6 +266,30 @@ def test_a_refused_record_is_reported_by_its_listener_and_by_flush(node: NodePro
         producer.flush()
     assert isinstance(reasons[0], MessageTooLarge)
     producer.close()
+
+
+def test_a_batch_that_is_too_large_for_its_topic_is_split_and_only_a_record_that_is_by_itself_is_refused(
+    node: NodeProcess, admin: Admin
+) -> None:
+    admin.create_topic("narrow", 1, {"max.message.bytes": "1000"})
+    sent = [b"%03d" % number * (1_000 if number == 37 else 20) for number in range(90)]
+    told: dict[int, tuple[Exception | None, RecordMetadata | None]] = {}
+
+    def note(number: int) -> Callable[[Exception | None, RecordMetadata | None], None]:
+        return lambda error, metadata: told.update({number: (error, metadata)})
+
+    with Producer(bootstrap_servers=node.address, linger_ms=60_000, batch_size=1 << 20) as producer:
+        for number, value in enumerate(sent):
+            producer.produce("narrow", value, on_delivery=note(number))
+        with pytest.raises(DeliveryFailed, match=r"^1 record\(s\).*one record is too large by itself.*max\.message"):
+            producer.flush()
+    refused, _ = told.pop(37)
+    assert isinstance(refused, MessageTooLarge)
+    assert [metadata.offset for _, (_, metadata) in sorted(told.items()) if metadata] == list(range(89))
+    with Consumer(bootstrap_servers=node.address, auto_offset_reset="earliest") as consumer:
+        consumer.assign([("narrow", 0)])
+        got = read(consumer, 89)
+    assert [message.value for message in got] == sent[:37] + sent[38:]
 
 
 def test_a_full_buffer_says_so(tmp_path: Path) -> None:

@@ -98,3 +98,21 @@ def test_only_bytes_and_text_are_taken() -> None:
     assert as_bytes("key", bytearray(b"x")) == b"x"
     with pytest.raises(TypeError, match="the key is float"):
         as_bytes("key", 1.5)  # type: ignore[arg-type]
+
+
+def test_a_batch_that_is_too_large_becomes_two_that_know_who_waits_for_which_record() -> None:
+    records, _ = accumulator(linger_ms=0)
+    heard: list[str] = []
+    for number, size in enumerate((10, 20, 31)):
+        tell = (lambda n: lambda error, metadata: heard.append(f"{n}"))(number)
+        records.add(ZERO, (number, None, b"x", ()), size, tell if number != 1 else None, 0)
+    (batch,), _ = records.take(set())
+    first, second = records.split(batch)
+    assert [record[0] for record in first.records] == [0]
+    assert [record[0] for record in second.records] == [1, 2]
+    assert [place for place, _ in first.listeners] == [0]
+    assert [place for place, _ in second.listeners] == [1]
+    assert records.waiting == 2
+    for half in (first, second):
+        records.settled(half)
+    assert (records.waiting, records.used) == (0, 0)

@@ -123,13 +123,16 @@ class Staging:
         return position + size
 
     def _path(self, sink: str, batch: int, attempt: str) -> str:
-        check_name("sink", sink)
+        self._check_sink(sink, batch)
         check_name("attempt", attempt)
+        return f"{self._root}/{sink}/{batch}/{attempt}"
+
+    def _check_sink(self, sink: str, batch: int) -> None:
+        check_name("sink", sink)
         if batch < 0:
             raise InvalidRequest(f"The batch of sink {sink} is {batch}; expected 0 or more.")
         if sink in self._damaged:
             raise self._damaged[sink]
-        return f"{self._root}/{sink}/{batch}/{attempt}"
 
     def _check(self, tp: TopicPartition, batches: bytes, now_ms: int) -> None:
         """Refuse now what the log would refuse later."""
@@ -204,6 +207,7 @@ class Staging:
 
         Refuses attempts that are not here whole, and partitions that are not there (any more).
         """
+        self._check_sink(sink, batch)
         state = self._sinks.get(sink) or SinkState(producer_id=self._broker.next_producer_id()[0])
         tps: dict[TopicPartition, None] = {}
         for attempt, size in attempts.items():
@@ -247,6 +251,7 @@ class Staging:
             if not self._files.is_dir(path):
                 self._files.make_dir(path)
                 self._files.sync_dir(self._root)
+                self._files.sync_dir(self._broker.data_dir)
             save_state(self._files, path, state)
         except OSError as error:
             raise StorageError(f"Could not write {path}/{STATE}: {error.strerror or error}.") from error
@@ -320,6 +325,7 @@ class Staging:
 
     def abort(self, sink: str, batch: int, attempts: Sequence[str]) -> None:
         """Remove attempts (none named: all) of a batch that is not decided."""
+        self._check_sink(sink, batch)
         if self.settled(sink, batch):
             return
         if not attempts:
@@ -343,10 +349,15 @@ class Staging:
                 if written_ms < old:
                     self._forget(path)
             self._drop_empty(sink)
-            path = f"{self._root}/{sink}"
-            if self._files.modified_ms(path) < idle and set(self._files.names(path)) <= {STATE}:
-                remove_tree(self._files, path)
-                self._sinks.pop(sink, None)
+            self._drop_idle(sink, idle)
+
+    def _drop_idle(self, sink: str, before_ms: int) -> None:
+        path = f"{self._root}/{sink}"
+        names = self._files.names(path)
+        if names and (names != [STATE] or self._files.modified_ms(f"{path}/{STATE}") >= before_ms):
+            return
+        remove_tree(self._files, path)
+        self._sinks.pop(sink, None)
 
     def _attempts(self, sink: str) -> Iterator[tuple[str, int, int]]:
         """Path, size and time of the last write of each attempt."""

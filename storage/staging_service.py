@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from storage.errors import InvalidRequest, StorageError
+from storage.errors import StorageError
 from storage.group_commit import GroupCommit
 from storage.rpc.v1 import staging_service_pb2 as pb
 from storage.shape import bounded, each_once
@@ -107,8 +107,6 @@ class StagingService:
 
     async def _committed(self, request: pb.CommitStagedRequest) -> bool:
         sink, batch = request.sink, request.batch
-        if batch < 0:
-            raise InvalidRequest(f"The batch of sink {sink} is {batch}; expected 0 or more.")
         async with self._turn(sink):
             if sink in self._staging.undecided():
                 await self._carry_out(sink, fresh=False)

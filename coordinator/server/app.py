@@ -26,12 +26,15 @@ from coordinator.server.watch import Watchers
 from storage.broker import Broker
 from storage.errors import StorageError
 from storage.requests import LogRequests
-from storage.rpc.v1 import broker_service_pb2
+from storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 from storage.service import BrokerService
 from storage.shape import MalformedRequest as MalformedStorageRequest
+from storage.staging import Staging
+from storage.staging_service import StagingService
 
 GROUP_SERVICE = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
 BROKER_SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["Broker"]
+STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]
 EVERYTHING = ""
 """The name under which the health service reports the whole node."""
 
@@ -80,7 +83,7 @@ class Node:
         Raises AddressTaken before anything on disk is touched, and the log's own errors (a data directory that is in
         use, foreign or unreadable) with the port given back.
         """
-        names = (EVERYTHING, GROUP_SERVICE.full_name, BROKER_SERVICE.full_name)
+        names = (EVERYTHING, GROUP_SERVICE.full_name, BROKER_SERVICE.full_name, STAGING_SERVICE.full_name)
         self._listener = Listener(transport_limits(self._settings), names)
         self._bound = self._bound._replace(port=self._listener.bind(self._bound.host, self._bound.port))
         try:
@@ -174,7 +177,12 @@ class Node:
         )
         self.log_requests = LogRequests(self.broker)
         records = BrokerService(self.log_requests, node_id=self._settings.node_id, advertised=lambda: self.advertised)
-        return methods_of(GROUP_SERVICE, groups) | methods_of(BROKER_SERVICE, records)
+        self._staging = StagingService(Staging(self.broker), self.log_requests.commit)
+        return (
+            methods_of(GROUP_SERVICE, groups)
+            | methods_of(BROKER_SERVICE, records)
+            | methods_of(STAGING_SERVICE, self._staging)
+        )
 
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)
@@ -203,6 +211,7 @@ class Node:
         timeout_s = self._settings.shutdown_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
+                await self._staging.close()
                 await self.log_requests.close()
                 await self.driver.close(timeout_s)
                 await self.methods.quiet()

@@ -28,6 +28,7 @@ COMMANDS = {
     "assignor": Lazy("coordinator.cli.assignor:assignor", "List, show, make and test assignors."),
     "log": Lazy("coordinator.cli.log:log", "Dump, verify and recover what lies on disk."),
     "bench": Lazy("coordinator.cli.bench:bench", "Measure, as ratios against peers and limits."),
+    "pipeline": Lazy("coordinator.cli.pipeline:pipeline", "Analyse what groups did, and try other assignors on it."),
     "lab": Lazy("coordinator.cli.lab:lab", "Compare the protocol's generations on one workload."),
     "zookeeper": Lazy("coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."),
     "health": Lazy("coordinator.cli.health:health", "Ask a node whether it serves."),

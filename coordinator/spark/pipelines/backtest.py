@@ -8,7 +8,6 @@ back as Arrow.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from assignors.api import AssignorError
@@ -19,8 +18,8 @@ from coordinator.spark.pipelines.synthetic import Plan
 from coordinator.spark.pipelines.trace import Trace
 
 MAX_JOBS = 10_000_000
-CHUNKS_PER_TASK, TASKS_PER_CORE = 4, 4
-"""Jobs differ in length: small chunks keep all cores busy to the end."""
+TASKS_PER_CORE = 8
+"""Jobs differ in length: small shares keep all cores busy to the end."""
 MAX_ERROR_CHARACTERS = 500
 
 
@@ -108,21 +107,18 @@ def run_on_spark(test: Backtest, spark: Any, tasks: int | None = None) -> list[R
     The assignors of plugins must be importable on the executors. Raises ImportError without pyspark and pyarrow.
     """
     import pyarrow as pa
+    from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
-    wanted = tasks or TASKS_PER_CORE * int(spark.sparkContext.defaultParallelism)
-    chunks = chunked(len(test.jobs), wanted * CHUNKS_PER_TASK)
-    numbers = [number for number, jobs in enumerate(chunks) for _ in jobs]
-    table = pa.table({"chunk": pa.array(numbers, pa.int32()), "job": pa.array(list(test.jobs), pa.int64())})
-
-    def replayed(chunk: Any) -> Any:
+    def replayed(jobs: pa.Array) -> pa.Array:
         find_plugins_here()
-        return arrow_rows(rows_of(test, sorted(chunk.column("job").to_pylist())))
+        return arrow_rows(rows_of(test, jobs.to_pylist())).to_struct_array().combine_chunks()
 
-    # A number of partitions that was asked for is left alone by adaptive execution, which would make one of such a
-    # small table.
-    frame = spark.createDataFrame(table).repartition(wanted, "chunk")
-    answer = frame.groupBy("chunk").applyInArrow(replayed, spark_schema()).toArrow()
-    return sorted(rows_from(answer))
+    # An Arrow function from column to column: grouping (`applyInArrow`) would need pandas, and would deal the jobs
+    # out by their hash. Here every task has its share of neighbouring jobs.
+    wanted = tasks or TASKS_PER_CORE * int(spark.sparkContext.defaultParallelism)
+    numbers = spark.range(0, len(test.jobs), 1, min(wanted, len(test.jobs)))
+    rows = numbers.select(arrow_udf(replayed, spark_schema())("id").alias("row")).select("row.*")
+    return sorted(rows_from(rows.toArrow()), key=lambda row: row.job)
 
 
 def find_plugins_here() -> None:
@@ -131,17 +127,6 @@ def find_plugins_here() -> None:
 
     if "" not in sys.path:
         sys.path.append("")
-
-
-def chunked(jobs: int, most: int) -> list[range]:
-    """Neighbouring jobs, in at most so many chunks of nearly the same size.
-
-    >>> chunked(5, 2)
-    [range(0, 2), range(2, 5)]
-    """
-    count = max(1, min(jobs, most))
-    edges = [jobs * number // count for number in range(count + 1)]
-    return [range(start, end) for start, end in pairwise(edges)]
 
 
 WHOLE = ("decisions", "rounds", "moves", "avoidable_moves", "moved_lag", "worst_lag", "unsettled")
@@ -167,7 +152,7 @@ def arrow_rows(rows: Iterable[Row]) -> Any:
 
 
 def rows_from(table: Any) -> Iterator[Row]:
-    """The rows of a table that `arrow_rows` made. `Row` sorts by job, which is its first field."""
+    """The rows of a table that `arrow_rows` made."""
     for row in table.to_pylist():
         score = None if row["error"] else Score(**{name: row[name] for name in SCORE_FIELDS})
         yield Row(row["job"], row["history"], row["seed"], row["candidate"], row["error"], score)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assignors import registry
-from assignors.api import Assignor, AssignorError, JsonValue, Member, Snapshot
+from assignors.api import Assignor, JsonValue, Member, Snapshot
 from assignors.options import options_of
 from assignors.run import run
 
@@ -100,6 +100,3 @@ def split(text: str) -> list[str]:
         else:
             parts[-1] += letter
     return parts
-
-
-__all__ = ["AssignorError", "Candidate", "candidate", "candidates"]

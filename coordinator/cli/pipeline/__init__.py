@@ -1,0 +1,14 @@
+"""`muster pipeline`: what groups did, in tables and charts, and what other assignors would have made of it."""
+
+import click
+
+from coordinator.cli.lazy import Lazy, LazyGroup
+
+COMMANDS = {
+    "backtest": Lazy("coordinator.cli.pipeline.backtest:backtest", "Try assignors on histories, and rank them."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
+def pipeline() -> None:
+    """Analyse what groups did, and try other assignors on it."""

@@ -1,0 +1,223 @@
+"""`muster pipeline backtest`: many assignors on many histories."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.options import key_values, output_option
+from coordinator.cli.output import Column, notice, show
+from coordinator.cli.pipeline.files import folder_for, parquet_table, written
+from coordinator.cli.plugins import find_plugins_here
+from coordinator.cli.words import plural
+
+if TYPE_CHECKING:
+    from coordinator.spark.pipelines.backtest import Backtest, Row
+    from coordinator.spark.pipelines.ranking import Standing
+
+EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+RANKING = [
+    Column("CANDIDATE", "candidate", style="cyan"),
+    Column("RANK", "rank"),
+    Column("LAG-RATIO", "lag_ratio"),
+    Column("WAITING", "mean_lag"),
+    Column("COUNT-RATIO", "count_ratio"),
+    Column("MOVES", "moves"),
+    Column("AVOIDABLE", "avoidable_moves"),
+    Column("UNOWNED-S", "unowned_s"),
+    Column("FAILED", "failed"),
+    Column("ROUNDS", "rounds", wide=True),
+    Column("LAG-SPREAD", "lag_spread", wide=True),
+    Column("COUNT-SPREAD", "count_spread", wide=True),
+    Column("MOVED-LAG", "moved_lag", wide=True),
+    Column("WORST-LAG", "worst_lag", wide=True),
+    Column("EAGER-S", "unowned_eager_s", wide=True),
+    Column("COOPERATIVE-S", "unowned_cooperative_s", wide=True),
+    Column("UNASSIGNED-S", "unassigned_s", wide=True),
+    Column("REPLAYS", "replays", wide=True),
+]
+
+
+@click.command()
+@click.option(
+    "--assignor", "words", multiple=True, metavar="NAME[OPTION=VALUE,...]", help="Built-in ones unless given."
+)
+@click.option(
+    "--history", "histories", multiple=True, metavar="SCENARIO/LOAD", help="To make up; 'all' are all of them."
+)
+@click.option("--trace", "traces", multiple=True, type=EXISTING_FILE, help="A recorded history (export-trace).")
+@click.option("--seeds", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="How many, from 0.")
+@click.option("--members", type=click.IntRange(1, 10_000), default=8, show_default=True, help="Of made-up groups.")
+@click.option("--topics", type=click.IntRange(1, 1_000), default=2, show_default=True)
+@click.option("--partitions", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Of each topic.")
+@click.option("--minutes", type=click.IntRange(1, 100_000), default=120, show_default=True, help="Of virtual time.")
+@click.option(
+    "--utilisation", type=click.FloatRange(0.01, 10), default=0.6, show_default=True, help="Load over capacity."
+)
+@click.option("--skew", type=click.FloatRange(0, 10), default=0.8, show_default=True, help="Exponent of zipf loads.")
+@click.option("--session-ms", type=click.IntRange(1, 3_600_000), default=45_000, show_default=True)
+@click.option("--round-ms", type=click.IntRange(0, 3_600_000), default=3_000, show_default=True, help="One rebalance.")
+@click.option("--weight", "weights", multiple=True, metavar="CRITERION=W", callback=key_values, help="For the ranking.")
+@click.option("--rows", "each", is_flag=True, help="Print every replay, not the ranking.")
+@click.option("--spark", "master", metavar="MASTER", help="Replay on this Spark master, such as local[4].")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Parquet files and report."
+)
+@output_option
+def backtest(
+    weights: dict[str, str],
+    each: bool,
+    master: str | None,
+    out: Path | None,
+    style: str,
+    **asked: Any,
+) -> int:
+    """Replay histories of groups under many assignors, and rank these.
+
+    Histories are recorded (--trace) or made up from seeds: SCENARIO is steady, rolling, crashes, autoscale, churn,
+    subscriptions or growth, LOAD is even, zipf or bursty. Candidates are ranked by lag, backlog, count, moves and
+    unowned time, weighted evenly unless --weight says otherwise. The figures are the same with Spark and without.
+    With --out, DIR gets replays.parquet, ranking.parquet and report.html. Exit code 1 when an assignor failed.
+    """
+    from coordinator.spark.pipelines.ranking import ranked
+
+    find_plugins_here()
+    folder = folder_for(out)
+    weighed = weights_of(weights)
+    test = test_of(asked)
+    rows = replayed(test, master)
+    standings = ranked(rows, weighed)
+    if each:
+        show([rounded(row.flat()) for row in rows], [Column(name, name) for name in rows[0].flat()], style)
+    else:
+        show(ranking_rows(standings), RANKING, style)
+    if folder is not None:
+        save(folder, test, rows, standings, weighed)
+    return verdict(rows)
+
+
+def test_of(asked: dict[str, Any]) -> "Backtest":
+    from assignors.registry import BUILT_IN
+    from coordinator.spark.pipelines.backtest import Backtest
+    from coordinator.spark.pipelines.candidates import candidates
+    from coordinator.spark.pipelines.replaying import HandOver
+    from coordinator.spark.pipelines.trace import read
+
+    try:
+        traces = [read(path) for path in asked["traces"]]
+        return Backtest(
+            histories=(*plans(asked, bool(traces)), *traces),
+            candidates=tuple(candidates(asked["words"] or ",".join(BUILT_IN))),
+            seeds=tuple(range(asked["seeds"])),
+            model=HandOver(asked["round_ms"]),
+        )
+    except ValueError as error:
+        raise CommandError(str(error), code=Exit.USAGE) from error
+
+
+def plans(asked: dict[str, Any], recorded: bool) -> "Iterable[Any]":
+    """What to make up: what was named, else everything under an uneven load, else nothing beside a recorded
+    history.
+    """
+    from coordinator.spark.pipelines.synthetic import LOADS, SCENARIOS, Plan, named
+
+    words = list(asked["histories"])
+    if (not words and not recorded) or "all" in words:
+        words = [f"{scenario}/{load}" for scenario in SCENARIOS for load in ("zipf", "bursty")]
+    shape = {
+        name: asked[name]
+        for name in ("members", "topics", "partitions", "minutes", "utilisation", "skew", "session_ms")
+    }
+    for word in dict.fromkeys(words):
+        scenario, slash, load = word.partition("/")
+        if not slash:
+            raise ValueError(f"{word!r} is no history; expected SCENARIO/LOAD, such as rolling/zipf")
+        named("scenario", scenario, SCENARIOS)
+        named("load", load, LOADS)
+        yield Plan(scenario=scenario, load=load, **shape)
+
+
+def weights_of(given: dict[str, str]) -> dict[str, float]:
+    from coordinator.spark.pipelines.ranking import EVEN, check_weights
+
+    if not given:
+        return dict(EVEN)
+    try:
+        weights = {word: float(value) for word, value in given.items()}
+        check_weights(weights)
+    except ValueError as error:
+        raise CommandError(f"--weight: {error}", "such as --weight lag=2 --weight moves=1", code=Exit.USAGE) from None
+    return weights
+
+
+def replayed(test: "Backtest", master: str | None) -> "list[Row]":
+    """On Spark, or here with a word to whoever watches how far it is."""
+    from coordinator.spark.pipelines.backtest import run_here, run_on_spark
+
+    if master is None:
+        return list(told(run_here(test), len(test.jobs)))
+    from coordinator.cli.pipeline.spark import spark_session
+
+    with spark_session("muster backtest", master) as spark:
+        return run_on_spark(test, spark)
+
+
+def told(rows: "Iterable[Row]", count: int) -> "Iterable[Row]":
+    import sys
+
+    if not sys.stderr.isatty():
+        yield from rows
+        return
+    from rich.progress import track
+
+    from coordinator.cli.output import console
+
+    yield from track(rows, description="replaying", total=count, console=console(stderr=True), transient=True)
+
+
+def ranking_rows(standings: "Sequence[Standing]") -> list[dict[str, Any]]:
+    return [
+        rounded(
+            {"candidate": one.candidate, "rank": one.rank, "replays": one.replays, "failed": one.failed}
+            | dict(one.means)
+        )
+        for one in standings
+    ]
+
+
+def rounded(row: dict[str, Any]) -> dict[str, Any]:
+    """For people and for programs alike; the Parquet files hold every digit."""
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def save(
+    folder: Path,
+    test: "Backtest",
+    rows: "Sequence[Row]",
+    standings: "Sequence[Standing]",
+    weights: dict[str, float],
+) -> None:
+    from coordinator.spark.pipelines.backtest import arrow_rows
+    from coordinator.spark.pipelines.backtest_report import report
+
+    ranking = [
+        {"candidate": one.candidate, "rank": one.rank, "replays": one.replays, "failed": one.failed}
+        | {f"place_{word}": place for word, place in one.places.items()}
+        | dict(one.means)
+        for one in standings
+    ]
+    parquet_table(folder / "replays.parquet", arrow_rows(rows))
+    parquet_table(folder / "ranking.parquet", ranking)
+    written(folder / "report.html", report(test, rows, weights))
+
+
+def verdict(rows: "Sequence[Row]") -> int:
+    failed = [row for row in rows if row.score is None]
+    for said in dict.fromkeys(row.error for row in failed):
+        notice(said)
+    if failed:
+        notice(f"{plural(len(failed), 'replay')} of {len(rows)} failed.")
+    return Exit.FAILURE if failed else Exit.OK

@@ -1,0 +1,42 @@
+"""What pipelines leave behind: a folder of Parquet files and one report."""
+
+from pathlib import Path
+from typing import Any
+
+from coordinator.cli.errors import CommandError
+from coordinator.cli.output import notice
+
+NO_ARROW = "Parquet files need pyarrow; install it with: pip install 'muster[spark]'"
+
+
+def folder_for(out: Path | None) -> Path | None:
+    """The folder, made; what writes into it is looked for before the work, not after it."""
+    if out is None:
+        return None
+    from coordinator.spark.pipelines.page import NoPlotting, need_plotting
+
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        raise CommandError(NO_ARROW) from None
+    try:
+        need_plotting()
+    except NoPlotting as missing:
+        raise CommandError(str(missing)) from missing
+    out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def parquet_table(path: Path, rows: Any) -> None:
+    """An Arrow table, or a list of rows with the same keys."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pylist(rows) if isinstance(rows, list) else rows
+    pq.write_table(table, path)
+    notice(f"{path}: {table.num_rows:,} rows")
+
+
+def written(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    notice(str(path))

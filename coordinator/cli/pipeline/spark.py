@@ -1,0 +1,24 @@
+"""A Spark session for the length of a command."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from coordinator.cli.errors import CommandError
+
+
+@contextmanager
+def spark_session(name: str, master: str) -> Iterator[Any]:
+    """Started, quiet, and stopped at the end."""
+    from coordinator.java import JavaNotFound
+    from coordinator.spark.session import session
+
+    try:
+        spark = session(name, master=master, light=master.startswith("local"))
+    except (ImportError, JavaNotFound) as missing:
+        raise CommandError(str(missing)) from missing
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        yield spark
+    finally:
+        spark.stop()

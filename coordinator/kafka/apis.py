@@ -1,0 +1,53 @@
+"""The APIs this node serves, and in which versions: enough for every client of today, nothing that none of them needs."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API. `parks`: its answer may take long, and the connection's later requests wait for it, as in Kafka."""
+
+    key: int
+    name: str
+    first: int
+    last: int
+    advertised_first: int = -1
+    """The first version that ApiVersions tells of, where that is not the first one served."""
+    parks: bool = False
+
+    @property
+    def told_first(self) -> int:
+        return self.first if self.advertised_first < 0 else self.advertised_first
+
+    def serves(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+
+APIS: Final = (
+    # librdkafka before 2.6 compresses only if Produce is told of from 0 on, which is why Kafka 4 does (KAFKA-18659).
+    Api(0, "Produce", 3, 9, advertised_first=0),
+    Api(1, "Fetch", 4, 12, parks=True),
+    Api(2, "ListOffsets", 1, 7),
+    Api(3, "Metadata", 0, 12),
+    Api(8, "OffsetCommit", 2, 9),
+    Api(9, "OffsetFetch", 1, 9),
+    Api(10, "FindCoordinator", 0, 4),
+    Api(11, "JoinGroup", 0, 9, parks=True),
+    Api(12, "Heartbeat", 0, 4),
+    Api(13, "LeaveGroup", 0, 5),
+    Api(14, "SyncGroup", 0, 5, parks=True),
+    Api(15, "DescribeGroups", 0, 6),
+    Api(16, "ListGroups", 0, 5),
+    Api(18, "ApiVersions", 0, 3),
+    Api(19, "CreateTopics", 2, 7),
+    Api(22, "InitProducerId", 0, 4),
+    Api(32, "DescribeConfigs", 1, 4),
+    Api(42, "DeleteGroups", 0, 2),
+    Api(47, "OffsetDelete", 0, 0),
+    Api(68, "ConsumerGroupHeartbeat", 0, 1),
+    Api(69, "ConsumerGroupDescribe", 0, 1),
+)
+
+API_VERSIONS: Final = 18
+UNSUPPORTED_VERSION: Final = 35

@@ -1,0 +1,293 @@
+"""One client's connection: frames in, answers out in the order of the requests, and a limit on everything between."""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, cast
+
+import structlog
+
+from coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
+from coordinator.kafka.codec import MalformedFrame, decode, decode_frame, encode, is_flexible, struct
+from coordinator.kafka.dispatch import Dispatch, KafkaCall, Peer, Row, ranges
+from coordinator.kafka.emitting import Buffer
+from coordinator.kafka.frames import LENGTH_BYTES, Frame, Frames
+
+HEAD = Struct(">hhi")
+"""How every request begins: API key, version, correlation id."""
+
+ANSWER = Struct(">ii")
+"""How every answer begins: its length, the correlation id."""
+
+TAGGED_ANSWER = Struct(">iib")
+"""The same in flexible versions: no tagged fields."""
+
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""A peer whose machine is gone is noticed after a minute and a half, though no byte of its connection is due."""
+
+TURN = 64
+"""Requests of one connection that are begun before others have their turn."""
+
+LARGE = 1 << 15
+"""Answers of this size are handed on as they are; smaller ones leave as one piece."""
+
+log = structlog.get_logger("muster.kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may take. Sizes in bytes, times in milliseconds."""
+
+    max_frame: int
+    max_in_flight: int
+    """Requests taken in and not answered."""
+    max_in_flight_bytes: int
+    """Their bytes; one frame of any allowed size is always let in."""
+    max_unsent_bytes: int
+    """Above this many bytes that the client does not read, none of its requests is begun."""
+    max_idle_ms: int
+
+
+class Slot:
+    """A request's place in the order of answers."""
+
+    __slots__ = ("answer", "correlation", "done", "row", "size", "task", "version")
+
+    def __init__(self, size: int, correlation: int, row: Row, version: int) -> None:
+        self.size = size
+        self.correlation = correlation
+        self.row = row
+        self.version = version
+        self.done = False
+        self.answer: list[Buffer] = []
+        self.task: asyncio.Task[None] | None = None
+
+
+class Connection(asyncio.Protocol):
+    """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of every one that was let in."""
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        limits: ConnectionLimits,
+        on_open: "Callable[[Connection], bool]",
+        on_close: "Callable[[Connection], None]",
+    ) -> None:
+        self._dispatch = dispatch
+        self._limits = limits
+        self._on_open = on_open
+        self._on_close = on_close
+        self._loop = asyncio.get_running_loop()
+        self._frames = Frames(limits.max_frame)
+        self._backlog: deque[Frame] = deque()
+        self._slots: deque[Slot] = deque()
+        self._bytes = 0
+        self._parked: Slot | None = None
+        self._choked = False
+        self._paused = False
+        self._draining = False
+        self._let_in = False
+        self._active_at = self._loop.time()
+
+    @property
+    def peer(self) -> Peer:
+        return self._peer
+
+    @property
+    def in_flight(self) -> int:
+        """Requests taken in and not answered."""
+        return len(self._slots) + len(self._backlog)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        self._peer = Peer(str(name[0]) if name else "", self._loop.create_future())
+        keep_alive(transport.get_extra_info("socket"))
+        self._transport.set_write_buffer_limits(high=self._limits.max_unsent_bytes)
+        self._let_in = self._on_open(self)
+        if not self._let_in:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._draining:
+            return
+        self._active_at = self._loop.time()
+        try:
+            frames = self._frames.feed(data)
+        except MalformedFrame as error:
+            self._drop(str(error))
+            return
+        for frame in frames:
+            self._bytes += len(frame)
+            self._backlog.append(frame)
+        self._advance()
+
+    def eof_received(self) -> bool:
+        """No client of Kafka closes one half only: it is gone."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Requests under way are forgotten. What they did stands, and members stay until their session ends."""
+        self._draining = True
+        self._backlog.clear()
+        for slot in self._slots:
+            if slot.task is not None:
+                slot.task.cancel()
+        if not self._peer.eof.done():
+            self._peer.eof.set_result(None)
+        if self._let_in:
+            self._on_close(self)
+
+    def pause_writing(self) -> None:
+        self._choked = True
+
+    def resume_writing(self) -> None:
+        self._choked = False
+        self._active_at = self._loop.time()
+        self._advance()
+
+    def drain(self) -> None:
+        """Take no further requests; close once those under way are answered."""
+        self._draining = True
+        self._backlog.clear()
+        self._close_if_drained()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def reap(self, now_s: float) -> None:
+        """Close the connection if nothing moved on it for too long: no request under way, or none of the answers read."""
+        resting = self._choked or not (self._slots or self._backlog)
+        if resting and (now_s - self._active_at) * 1000 > self._limits.max_idle_ms:
+            log.info("idle connection closed", peer=self._peer.host)
+            self._transport.abort()
+
+    def _advance(self) -> None:
+        """Begin what may begin, send what may be sent, and read on or stop reading."""
+        for _ in range(TURN):
+            if not self._may_begin():
+                break
+            self._begin(self._backlog.popleft())
+        self._send()
+        if self._may_begin():
+            self._loop.call_soon(self._advance)  # other connections first
+        self._throttle()
+
+    def _may_begin(self) -> bool:
+        return bool(self._backlog) and self._parked is None and not self._choked
+
+    def _begin(self, frame: Frame) -> None:
+        try:
+            self._start(frame)
+        except MalformedFrame as error:
+            self._drop(str(error))
+        except Exception as error:
+            log.error("request failed", peer=self._peer.host, exc_info=error)
+            self._drop("its request could not be answered")
+
+    def _start(self, frame: Frame) -> None:
+        key, version, correlation = HEAD.unpack_from(frame)
+        row = self._dispatch.row(key)
+        if row is None or not row.api.serves(version):
+            self._unsupported(key, version, correlation, len(frame))
+            return
+        header, begin = decode("RequestHeader", 1 + is_flexible(row.request_name, version), frame)
+        request = decode_frame(row.request_name, version, frame, begin)
+        slot = Slot(len(frame), correlation, row, version)
+        call = KafkaCall(version, header.client_id, self._peer)
+        self._slots.append(slot)
+        if row.immediate is not None:
+            response = row.immediate(request, call)
+            if response is not None:
+                self._fill(slot, response)
+                return
+        if row.api.parks:
+            self._parked = slot
+        slot.task = self._loop.create_task(self._serve(slot, request, call))
+
+    def _unsupported(self, key: int, version: int, correlation: int, size: int) -> None:
+        """KIP-511: ApiVersions of a version that is not served is answered in version 0, so that the client comes again.
+
+        For any other there is no form of answer that its client would understand.
+        """
+        row = self._dispatch.row(API_VERSIONS)
+        if key != API_VERSIONS or row is None:
+            self._drop(f"API {key} version {version} is not served here")
+            return
+        slot = Slot(size, correlation, row, 0)
+        self._slots.append(slot)
+        self._fill(slot, struct("ApiVersionsResponse")(error_code=UNSUPPORTED_VERSION, api_keys=ranges()))
+
+    async def _serve(self, slot: Slot, request: Any, call: KafkaCall) -> None:
+        try:
+            response = await slot.row.handler(request, call)
+            self._fill(slot, response)
+        except Exception as error:
+            log.error("handler failed", api=slot.row.api.name, peer=self._peer.host, exc_info=error)
+            self._drop("its request could not be answered")
+            return
+        if slot is self._parked:
+            self._parked = None
+        self._active_at = self._loop.time()
+        self._advance()
+
+    def _fill(self, slot: Slot, response: Any) -> None:
+        """The answer's bytes, with header (KIP-482: that of ApiVersions has no tagged fields, whatever its version)."""
+        slot.done = True
+        if response is None:
+            return
+        body = encode(slot.row.response_name, slot.version, response)
+        size = sum(map(len, body))
+        if is_flexible(slot.row.response_name, slot.version) and slot.row.api.key != API_VERSIONS:
+            head = TAGGED_ANSWER.pack(size + LENGTH_BYTES + 1, slot.correlation, 0)
+        else:
+            head = ANSWER.pack(size + LENGTH_BYTES, slot.correlation)
+        slot.answer = [head, *body]
+
+    def _send(self) -> None:
+        """Send the answers that are due."""
+        out: list[Buffer] = []
+        while self._slots and self._slots[0].done:
+            slot = self._slots.popleft()
+            self._bytes -= slot.size
+            out += slot.answer
+        if out and not self._transport.is_closing():
+            if max(map(len, out)) < LARGE:
+                self._transport.write(b"".join(out))
+            else:
+                self._transport.writelines(out)
+        self._close_if_drained()
+
+    def _throttle(self) -> None:
+        """Read on only while there is room; with an unfinished frame there always is, or it could never be finished."""
+        full = self.in_flight >= self._limits.max_in_flight or (
+            self._bytes + self._frames.held > self._limits.max_in_flight_bytes and self.in_flight > 0
+        )
+        stop = full or (self._choked and self.in_flight > 0)
+        if stop != self._paused and not self._transport.is_closing():
+            self._paused = stop
+            (self._transport.pause_reading if stop else self._transport.resume_reading)()
+
+    def _close_if_drained(self) -> None:
+        if self._draining and not self._slots:
+            self._transport.close()
+
+    def _drop(self, why: str) -> None:
+        """Close this connection, and nothing else."""
+        log.info("connection closed", peer=self._peer.host, why=why)
+        self._draining = True
+        self._backlog.clear()
+        self._transport.abort()
+
+
+def keep_alive(sock: socket.socket | None) -> None:
+    """Let the kernel find out about peers that are gone without a word."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in KEEPALIVE.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)

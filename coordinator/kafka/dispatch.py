@@ -1,0 +1,133 @@
+"""From an API's key to the handler that answers it. Handlers see decoded messages and know no connection.
+
+A handler is `async def join_group(self, request, call) -> response`, named like its API in snake_case. It may have a sister
+`heartbeat_now(self, request, call)` that answers at once, or returns None when the long way has to be gone. A handler that
+returns None gives no answer at all (Produce with acks=0). Responses are made with `codec.struct`, or are any object that has
+the fields.
+
+Requests of one connection begin in their order. One whose API `parks` holds those behind it until it is answered; the others
+may overlap, each begun up to where its handler first waits before the next one begins. Answers always leave in order.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from coordinator.kafka.apis import APIS, Api
+from coordinator.kafka.codec import struct
+
+Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
+Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]
+
+INVALID_REQUEST: Final = 42
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What a client may call itself (KIP-511)."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """The other end of a connection. `eof` is done once it is gone; requests under way are cancelled then as well."""
+
+    host: str
+    eof: "asyncio.Future[None]"
+    software_name: str = ""
+    """What the client said with ApiVersions; empty before that, and for clients that say nothing."""
+    software_version: str = ""
+
+
+class KafkaCall:
+    """What a handler may know of a request besides its message."""
+
+    __slots__ = ("api_version", "client_id", "peer")
+
+    def __init__(self, api_version: int, client_id: str | None, peer: Peer) -> None:
+        self.api_version = api_version
+        self.client_id = client_id or ""
+        self.peer = peer
+
+    @property
+    def peer_host(self) -> str:
+        return self.peer.host
+
+    @property
+    def client_software_name(self) -> str:
+        return self.peer.software_name
+
+    @property
+    def client_software_version(self) -> str:
+        return self.peer.software_version
+
+    @property
+    def eof(self) -> "asyncio.Future[None]":
+        """Done when the client is gone, for handlers that wait long."""
+        return self.peer.eof
+
+
+@dataclass(slots=True)
+class Row:
+    """One API with whoever answers it."""
+
+    api: Api
+    handler: Handler
+    immediate: Immediate | None
+    request_name: str = field(init=False)
+    response_name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.request_name, self.response_name = f"{self.api.name}Request", f"{self.api.name}Response"
+
+
+class Dispatch:
+    """All rows by API key. `handlers` are asked for each API in turn; ApiVersions is answered here.
+
+    Raises LookupError when nobody answers an API.
+    """
+
+    def __init__(self, handlers: Sequence[object]) -> None:
+        everyone = (Negotiation(), *handlers)
+        self._rows = {api.key: row_of(api, everyone) for api in APIS}
+
+    def row(self, key: int) -> Row | None:
+        return self._rows.get(key)
+
+
+def row_of(api: Api, handlers: Sequence[object]) -> Row:
+    name = snake_case(api.name)
+    for each in handlers:
+        handler = getattr(each, name, None)
+        if handler is not None:
+            return Row(api, handler, getattr(each, f"{name}_now", None))
+    raise LookupError(f"{api.name} has no handler; one of {[type(each).__name__ for each in handlers]} needs {name}()")
+
+
+class Negotiation:
+    """ApiVersions: what is served here, and what the client is (KIP-35, KIP-511)."""
+
+    async def api_versions(self, request: Any, call: KafkaCall) -> Any:
+        return self.api_versions_now(request, call)
+
+    def api_versions_now(self, request: Any, call: KafkaCall) -> Any:
+        if call.api_version >= 3:
+            for word in (request.client_software_name, request.client_software_version):
+                if not SOFTWARE.fullmatch(word):
+                    return struct("ApiVersionsResponse")(error_code=INVALID_REQUEST)
+            call.peer.software_name = request.client_software_name
+            call.peer.software_version = request.client_software_version
+        return struct("ApiVersionsResponse")(api_keys=ranges())
+
+
+def ranges() -> list[Any]:
+    """What ApiVersions tells of each API."""
+    made = struct("ApiVersionsResponse.api_keys")
+    return [made(api_key=api.key, min_version=api.told_first, max_version=api.last) for api in APIS]
+
+
+def snake_case(name: str) -> str:
+    """An API's name as its handler is called.
+
+    >>> snake_case("InitProducerId")
+    'init_producer_id'
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

@@ -1,4 +1,4 @@
-"""The APIs this node serves, and in which versions: enough for every client of today, nothing that none of them needs."""
+"""The APIs this node serves, and in which versions: enough for every client of today, and no more."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -14,7 +14,7 @@ from coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
 from coordinator.kafka.codec import MalformedFrame, decode, decode_frame, encode, is_flexible, struct
 from coordinator.kafka.dispatch import Dispatch, KafkaCall, Peer, Row, ranges
 from coordinator.kafka.emitting import Buffer
-from coordinator.kafka.frames import LENGTH_BYTES, Frame, Frames
+from coordinator.kafka.frames import LENGTH_BYTES, Frames
 
 HEAD = Struct(">hhi")
 """How every request begins: API key, version, correlation id."""
@@ -67,7 +67,7 @@ class Slot:
 
 
 class Connection(asyncio.Protocol):
-    """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of every one that was let in."""
+    """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of all that were let in."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def reap(self, now_s: float) -> None:
-        """Close the connection if nothing moved on it for too long: no request under way, or none of the answers read."""
+        """Close the connection if nothing moved on it for too long: nothing is under way, or no answer is read."""
         resting = self._choked or not (self._slots or self._backlog)
         if resting and (now_s - self._active_at) * 1000 > self._limits.max_idle_ms:
             log.info("idle connection closed", peer=self._peer.host)
@@ -209,7 +209,7 @@ class Connection(asyncio.Protocol):
         slot.task = self._loop.create_task(self._serve(slot, request, call))
 
     def _unsupported(self, key: int, version: int, correlation: int, size: int) -> None:
-        """KIP-511: ApiVersions of a version that is not served is answered in version 0, so that the client comes again.
+        """KIP-511: ApiVersions of an unknown version is answered in version 0, so that the client comes again.
 
         For any other there is no form of answer that its client would understand.
         """

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 from coordinator.kafka.schema.notation import Field
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+Frame: TypeAlias = bytes | bytearray
+"""One request or answer without its length."""
 
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uuid": "16s"}
 """Primitives of one size, by the letter that the struct module has for them."""

@@ -1,10 +1,6 @@
-"""Cuts a stream of bytes into frames: four bytes of length, then that many. Pure; nothing is kept beyond what arrived."""
+"""Cuts a stream of bytes into frames: four bytes of length, then that many. Pure; it keeps only what arrived."""
 
-from typing import TypeAlias
-
-from coordinator.kafka.emitting import MalformedFrame
-
-Frame: TypeAlias = bytes | bytearray
+from coordinator.kafka.emitting import Frame, MalformedFrame
 
 LENGTH_BYTES = 4
 SHORTEST = 8

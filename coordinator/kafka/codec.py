@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from coordinator.kafka.decoding import Decoder, decoder
-from coordinator.kafka.emitting import Buffer, MalformedFrame, Unencodable
+from coordinator.kafka.emitting import Buffer, Frame, MalformedFrame, Unencodable
 from coordinator.kafka.encoding import Encoder, encoder
 from coordinator.kafka.messages import struct
 from coordinator.kafka.schema import messages
@@ -18,7 +18,7 @@ from coordinator.kafka.schema.notation import Message
 __all__ = ["MalformedFrame", "Unencodable", "decode", "decode_frame", "encode", "is_flexible", "struct"]
 
 
-def decode(name: str, version: int, buffer: bytes, position: int = 0) -> tuple[Any, int]:
+def decode(name: str, version: int, buffer: Frame, position: int = 0) -> tuple[Any, int]:
     """Read the message `name` at `position` and return it with the position behind it. Raises MalformedFrame.
 
     >>> decode("HeartbeatResponse", 1, bytes(4) + b"\\0\\x1b")
@@ -27,7 +27,7 @@ def decode(name: str, version: int, buffer: bytes, position: int = 0) -> tuple[A
     return decoder_of(name, version)(buffer, position)
 
 
-def decode_frame(name: str, version: int, buffer: bytes, position: int = 0) -> Any:
+def decode_frame(name: str, version: int, buffer: Frame, position: int = 0) -> Any:
     """Read a message that ends where the frame ends. Raises MalformedFrame."""
     message, end = decoder_of(name, version)(buffer, position)
     if end != len(buffer):

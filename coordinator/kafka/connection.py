@@ -13,7 +13,7 @@ import structlog
 from coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
 from coordinator.kafka.codec import MalformedFrame, decode, decode_frame, encode, is_flexible, struct
 from coordinator.kafka.dispatch import Dispatch, KafkaCall, Peer, Row, ranges
-from coordinator.kafka.emitting import Buffer
+from coordinator.kafka.emitting import Buffer, Frame
 from coordinator.kafka.frames import LENGTH_BYTES, Frames
 
 HEAD = Struct(">hhi")

@@ -8,11 +8,11 @@ import struct as packing
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from coordinator.kafka.emitting import FIXED, Emitter, MalformedFrame, is_fixed, present, tagged
+from coordinator.kafka.emitting import FIXED, Emitter, Frame, MalformedFrame, is_fixed, present, tagged
 from coordinator.kafka.messages import struct
 from coordinator.kafka.schema.notation import STRUCT, Field, Message
 
-Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+Decoder: TypeAlias = Callable[[Frame, int], tuple[Any, int]]
 
 MAX_ELEMENTS = 1_000_000
 LONGEST_VARINT = 5
@@ -41,7 +41,7 @@ def decoder(message: Message, version: int) -> Decoder:
         emit.line(message.name, "return m0, p")
     raw = emit.function()
 
-    def decode(buffer: bytes, position: int = 0) -> tuple[Any, int]:
+    def decode(buffer: Frame, position: int = 0) -> tuple[Any, int]:
         try:
             decoded: tuple[Any, int] = raw(buffer, position)
         except Exception as error:  # whatever hostile bytes lead to
@@ -241,7 +241,7 @@ class Structs:
         return 2 if one.type == "string" and not one.array else 4
 
 
-def uvarint(b: bytes, p: int) -> tuple[int, int]:
+def uvarint(b: Frame, p: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits, and the position behind it."""
     value = 0
     for shift in range(0, 7 * LONGEST_VARINT, 7):
@@ -255,7 +255,7 @@ def uvarint(b: bytes, p: int) -> tuple[int, int]:
     raise Broken("its length is no varint of 32 bits")
 
 
-def skip_tags(b: bytes, p: int, end: int) -> int:
+def skip_tags(b: Frame, p: int, end: int) -> int:
     """The position behind tagged fields of which none is known here."""
     count, p = uvarint(b, p)
     last = -1
@@ -271,7 +271,7 @@ def skip_tags(b: bytes, p: int, end: int) -> int:
     return p
 
 
-def unpack_ints(b: bytes, p: int, count: int) -> tuple[list[int], int]:
+def unpack_ints(b: Frame, p: int, count: int) -> tuple[list[int], int]:
     """`count` 32-bit integers, and the position behind them."""
     q = p + 4 * count
     return list(packing.unpack(f">{count}i", b[p:q])), q

@@ -21,6 +21,7 @@ MAX_INT = 2**31 - 1
 DAY_MS = 86_400_000
 
 AssignorNames = NewType("AssignorNames", str)
+ConnectText = NewType("ConnectText", str)
 
 ZOOKEEPER_PORT = 2181
 
@@ -282,6 +283,27 @@ class Settings(LogSettings):
         le=MAX_INT,
         description="How old the list of topics that match a subscription's pattern may grow.",
     )
+    group_central_rebalance_max_retries: int = Field(
+        default=4,
+        alias="group.central.rebalance.max.retries",
+        ge=0,
+        le=1_000,
+        description="How often a failed attempt to rebalance a central group is repeated before it is reported.",
+    )
+    group_central_rebalance_backoff_ms: int = Field(
+        default=2_000,
+        alias="group.central.rebalance.backoff.ms",
+        ge=1,
+        le=MAX_INT,
+        description="The pause before a failed attempt to rebalance a central group is repeated.",
+    )
+    group_central_max_timed_out_heartbeats: int = Field(
+        default=3,
+        alias="group.central.max.timed.out.heartbeats",
+        ge=1,
+        le=1_000,
+        description="Pings in a row that a member of a central group may leave unanswered before it is given up.",
+    )
     group_remote_assignors: AssignorNames = Field(
         default=AssignorNames(""),
         alias="group.remote.assignors",
@@ -323,6 +345,26 @@ class Settings(LogSettings):
         description="Segment size of the internal topics, small so that compaction and loading stay quick.",
     )
 
+    zookeeper_connect: ConnectText = Field(
+        default=ConnectText(""),
+        alias="zookeeper.connect",
+        description="The ZooKeeper in which this node registers, and whose groups it shows; empty means none.",
+    )
+    zookeeper_session_timeout_ms: int = Field(
+        default=6_000,
+        alias="zookeeper.session.timeout.ms",
+        ge=100,
+        le=MAX_INT,
+        description="How long ZooKeeper waits for a silent node before its registration goes.",
+    )
+    zookeeper_connection_timeout_ms: int = Field(
+        default=6_000,
+        alias="zookeeper.connection.timeout.ms",
+        ge=100,
+        le=MAX_INT,
+        description="How long a starting node waits for ZooKeeper to answer before it gives up.",
+    )
+
     @property
     def consumer_assignors(self) -> tuple[str, ...]:
         return tuple(word.strip() for word in self.group_consumer_assignors.split(","))
@@ -350,6 +392,13 @@ class Settings(LogSettings):
     def is_an_address(cls, value: str) -> str:
         if value:
             parse_address(value)
+        return value
+
+    @field_validator("zookeeper_connect")
+    @classmethod
+    def is_a_connect_string(cls, value: ConnectText) -> ConnectText:
+        if value:
+            parse_connect(value)
         return value
 
     @field_validator("group_consumer_assignors")
@@ -565,6 +614,8 @@ def expected(field: FieldInfo) -> str:
     """What the field allows, in words."""
     if field.annotation is AssignorNames:
         return "names of assignors, separated by commas"
+    if field.annotation is ConnectText:
+        return "HOST:PORT,HOST:PORT/CHROOT or nothing"
     if field.annotation is str:
         return "HOST:PORT" if field.default else "HOST:PORT or nothing"
     if field.annotation is Path:

@@ -32,12 +32,25 @@ class Identity:
     node_id: int
 
 
+def known_cluster_id(files: Files, path: str) -> str | None:
+    """The cluster that the directory belongs to, looked up without taking it; None while it belongs to none.
+
+    Whoever takes the directory afterwards finds out what is wrong with one that cannot be read.
+    """
+    try:
+        lines = read_file(files, f"{path}/{META}").decode().splitlines()
+    except (OSError, ValueError):
+        return None
+    return next((line.partition("=")[2] for line in lines if line.startswith("cluster.id=")), None)
+
+
 def take_directory(
-    files: Files, path: str, node_id: int, random_bytes: Callable[[int], bytes]
+    files: Files, path: str, node_id: int, random_bytes: Callable[[int], bytes], cluster_id: str | None = None
 ) -> tuple[Lock, Identity, bool]:
     """Lock the directory for this process; its identity, and whether it was new.
 
-    DataDirectoryError when it is foreign, unreadable, of another node, or held by another process.
+    `cluster_id` is for a directory that is new; None draws one. DataDirectoryError when it is foreign, unreadable, of
+    another node, or held by another process.
     """
     try:
         fresh = _is_fresh(files, path)
@@ -55,7 +68,7 @@ def take_directory(
             "directory and may be written to."
         ) from error
     try:
-        return lock, _identity(files, path, node_id, random_bytes), fresh
+        return lock, _identity(files, path, node_id, random_bytes, cluster_id), fresh
     except BaseException:
         lock.release()
         raise
@@ -88,11 +101,13 @@ def _is_fresh(files: Files, path: str) -> bool:
     )
 
 
-def _identity(files: Files, path: str, node_id: int, random_bytes: Callable[[int], bytes]) -> Identity:
+def _identity(
+    files: Files, path: str, node_id: int, random_bytes: Callable[[int], bytes], cluster_id: str | None
+) -> Identity:
     meta = f"{path}/{META}"
     try:
         if not files.exists(meta):
-            made = Identity(format_id(random_bytes(16)), node_id)
+            made = Identity(cluster_id or format_id(random_bytes(16)), node_id)
             text = f"version={META_VERSION}\ncluster.id={made.cluster_id}\nnode.id={made.node_id}\n"
             replace_file(files, meta, text.encode())
             return made

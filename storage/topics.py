@@ -45,7 +45,8 @@ def _wall_clock_ms() -> int:
 class Topics:
     """The topics of one node and their logs, kept in one data directory.
 
-    Opening recovers what the last process left; DataDirectoryError when the directory is not ours to use.
+    Opening recovers what the last process left; DataDirectoryError when the directory is not ours to use. A directory
+    that is made now belongs to `cluster_id`; None draws one.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Topics:
         files: Files | None = None,
         *,
         node_id: int = 1,
+        cluster_id: str | None = None,
         clock_ms: Callable[[], int] = _wall_clock_ms,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -70,7 +72,7 @@ class Topics:
         self._broken: dict[TopicPartition, StorageError] = {}
         self._topic_listeners: list[Callable[[], None]] = []
         self._append_listeners: list[Callable[[str, int], None]] = []
-        self._lock, identity, fresh = take_directory(self._files, self.data_dir, node_id, random_bytes)
+        self._lock, identity, fresh = take_directory(self._files, self.data_dir, node_id, random_bytes, cluster_id)
         self.identity: Identity = identity
         self.closed = False
         self._producer_ids = ProducerIds(self._files, self.data_dir)
@@ -88,7 +90,7 @@ class Topics:
 
     @property
     def cluster_id(self) -> str:
-        """22 characters, drawn when the data directory was made."""
+        """22 characters, fixed when the data directory was made."""
         return self.identity.cluster_id
 
     @property

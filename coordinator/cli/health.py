@@ -2,7 +2,7 @@
 
 import click
 
-from coordinator.cli.errors import Unhealthy
+from coordinator.cli.errors import CommandError, Exit, Unhealthy
 from coordinator.cli.options import bootstrap_option
 
 
@@ -16,7 +16,13 @@ from coordinator.cli.options import bootstrap_option
     metavar="SECONDS",
     help="How long to wait for an answer.",
 )
-def health(bootstrap: str, timeout: float) -> None:
+@click.option(
+    "--service",
+    default="",
+    metavar="NAME",
+    help="Ask about one part: a gRPC service, or zookeeper (whether the node is in touch with it).",
+)
+def health(bootstrap: str, timeout: float, service: str) -> None:
     """Exit with 0 when the node serves, with 4 when it drains or does not answer."""
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -24,8 +30,12 @@ def health(bootstrap: str, timeout: float) -> None:
     with grpc.insecure_channel(bootstrap, options=[("grpc.enable_http_proxy", 0)]) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout, wait_for_ready=True)
+            answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout, wait_for_ready=True)
         except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                raise CommandError(
+                    f"{bootstrap} has no part called {service!r}", remedy="ask without --service", code=Exit.NOT_FOUND
+                ) from None
             raise Unhealthy(
                 f"{bootstrap} gave no answer within {timeout:g} s ({error.code().name})",
                 "expected a node that serves",
@@ -33,6 +43,10 @@ def health(bootstrap: str, timeout: float) -> None:
             ) from None
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     click.echo(status)
+    if answer.status != health_pb2.HealthCheckResponse.SERVING and service:
+        raise Unhealthy(
+            f"{service} of {bootstrap} is {status}", "expected SERVING", "see the node's log for the reason"
+        )
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
         raise Unhealthy(
             f"{bootstrap} is {status}", "expected SERVING", "it is being stopped; ask again once it is back"

@@ -1,6 +1,7 @@
 """The composition root: one node made of settings, started and stopped in order."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 
 import structlog
@@ -23,8 +24,13 @@ from coordinator.server.service import Endpoint, GroupCoordinator
 from coordinator.server.session import Sessions
 from coordinator.server.shape import MalformedRequest
 from coordinator.server.watch import Watchers
+from coordinator.server.zookeeper import HEALTH as ZOOKEEPER
+from coordinator.server.zookeeper import ZooKeeperSide, registration_of
 from storage.broker import Broker
+from storage.catalog import format_id
+from storage.data_dir import known_cluster_id
 from storage.errors import StorageError
+from storage.files import RealFiles
 from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 from storage.service import BrokerService
@@ -66,6 +72,9 @@ class Node:
         self._watchers = Watchers(settings.max_watchers)
         self._partitions: Mapping[str, int] = {}
         self._bound = Address(settings.listen_host, settings.listen_port)
+        self._zookeeper: ZooKeeperSide | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+        self._cluster_id: str | None = None
 
     @property
     def bound(self) -> Address:
@@ -81,14 +90,18 @@ class Node:
         """Take the port, open the data directory, replay the groups, then answer; return where.
 
         Raises AddressTaken before anything on disk is touched, and the log's own errors (a data directory that is in
-        use, foreign or unreadable) with the port given back.
+        use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster) with the port given
+        back.
         """
         names = (EVERYTHING, GROUP_SERVICE.full_name, BROKER_SERVICE.full_name, STAGING_SERVICE.full_name)
         self._listener = Listener(transport_limits(self._settings), names)
         self._bound = self._bound._replace(port=self._listener.bind(self._bound.host, self._bound.port))
         try:
+            await self._meet_zookeeper()
             self._open_log()
+            await self._register()
         except BaseException:
+            await self._leave_zookeeper()
             await self._listener.give_back()
             raise
         self._start_driver()
@@ -96,12 +109,15 @@ class Node:
         self._ticking = asyncio.create_task(self._tick())
         self._compacting = asyncio.create_task(self._compact())
         await self._listener.start(self.methods)
+        if self._zookeeper is not None:
+            self._zookeeper.start(self._report_zookeeper)
         log.info("listening", host=self._bound.host, port=self._bound.port, node_id=self._settings.node_id)
         return self._bound
 
     async def stop(self) -> None:
         """Drain: refuse new calls, answer parked ones, flush and close the log, then close the port."""
         log.info("draining", parked=self.driver.parked, in_flight=self.methods.in_flight)
+        await self._leave_zookeeper()
         await self._listener.announce_shutdown()
         self.methods.drain()
         self._watchers.close()
@@ -114,9 +130,42 @@ class Node:
         await self._listener.stop(LAST_WORDS_S)
         log.info("stopped")
 
+    async def _meet_zookeeper(self) -> None:
+        """Connect, and agree on the cluster's id before a data directory is made for it."""
+        settings = self._settings
+        if not settings.zookeeper_connect:
+            return
+        self._zookeeper = await ZooKeeperSide.open(
+            settings,
+            self._clock,
+            lambda: registration_of(self.advertised, None, self._clock.now_ms()),
+            lambda: {name: topic.partitions for name, topic in self.broker.topics().items() if not topic.internal},
+        )
+        own = known_cluster_id(RealFiles(), str(settings.data_dir))
+        self._cluster_id = await self._zookeeper.cluster_id(own, format_id(os.urandom(16)))
+
+    async def _register(self) -> None:
+        if self._zookeeper is None:
+            return
+        try:
+            await self._zookeeper.register()
+        except BaseException:
+            self.broker.close()
+            raise
+
+    def _report_zookeeper(self, in_touch: bool) -> None:
+        telling = asyncio.create_task(self._listener.report(ZOOKEEPER, in_touch))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _leave_zookeeper(self) -> None:
+        zookeeper, self._zookeeper = self._zookeeper, None
+        if zookeeper is not None:
+            await zookeeper.close()
+
     def _open_log(self) -> None:
         settings = self._settings
-        self.broker = Broker(settings.data_dir, settings, node_id=settings.node_id)
+        self.broker = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=self._cluster_id)
         try:
             group_log = BrokerGroupLog(
                 self.broker, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
@@ -188,6 +237,8 @@ class Node:
         before, self._partitions = self._partitions, partition_counts(self.broker)
         gone = tuple(sorted(before.keys() - self._partitions.keys()))
         self.driver.tell_all(TopicsChanged(self._partitions, gone, topic_ids(self.broker)))
+        if self._zookeeper is not None:
+            self._zookeeper.topics_changed()
 
     async def _tick(self) -> None:
         """Flushes by age and checkpoints, on the loop: one thread only may change the log."""

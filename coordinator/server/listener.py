@@ -105,6 +105,10 @@ class Listener:
             await self._health.set(service, STATUS_SERVING)
         await self._server.start()
 
+    async def report(self, service: str, serving: bool) -> None:
+        """Say of one service, or of something the node leans on, whether it serves."""
+        await self._health.set(service, STATUS_SERVING if serving else STATUS_NOT_SERVING)
+
     async def announce_shutdown(self) -> None:
         """Report NOT_SERVING to whoever asks or watches; calls are still answered."""
         await self._health.enter_graceful_shutdown()

@@ -16,6 +16,8 @@ from coordinator.runtime.group_log import PartitionCountConflict
 from coordinator.server.app import Node
 from coordinator.server.listener import AddressTaken
 from coordinator.server.logs import configure_logs
+from coordinator.zookeeper.errors import ZooKeeperError
+from coordinator.zookeeper.registry import IdTaken
 from storage.errors import DataDirectoryError, StorageError
 
 EXIT_OK = 0
@@ -46,7 +48,7 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     node = Node(settings)
     try:
         await node.start()
-    except (AddressTaken, PartitionCountConflict, StorageError) as error:
+    except (AddressTaken, PartitionCountConflict, StorageError, ZooKeeperError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
     gc.freeze()
@@ -86,4 +88,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def is_conflict(error: Exception) -> bool:
     """Another process holds what this one needs."""
-    return isinstance(error, AddressTaken) or (isinstance(error, DataDirectoryError) and error.holder is not None)
+    return isinstance(error, AddressTaken | IdTaken) or (
+        isinstance(error, DataDirectoryError) and error.holder is not None
+    )

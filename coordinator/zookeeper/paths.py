@@ -45,6 +45,10 @@ def topic_partitions(name: str) -> str:
     return f"{BROKER_TOPICS}/{name}/partitions"
 
 
+def partition(name: str, number: int) -> str:
+    return f"{BROKER_TOPICS}/{name}/partitions/{number}"
+
+
 def partition_state(name: str, partition: int) -> str:
     return f"{BROKER_TOPICS}/{name}/partitions/{partition}/state"
 
@@ -140,7 +144,7 @@ def read_epoch(path: str, data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """`/brokers/ids/[id]`. `host` and `port` are what clients of that era connect to (-1: no such door).
+    """`/brokers/ids/[id]`. `host` and `port` are Kafka's door where there is one, else ours.
 
     `endpoints` names every door as LISTENER://HOST:PORT; ours is GRPC, Kafka's is PLAINTEXT.
     """

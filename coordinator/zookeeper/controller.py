@@ -1,0 +1,173 @@
+"""The controller: the one broker that says who leads each partition, in the partition's state znode.
+
+It watches the brokers and the topics, works out what follows (`next_state`, pure) and writes what differs, under its
+epoch: a controller that woke up too late cannot write any more.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from coordinator.zookeeper import paths
+from coordinator.zookeeper.connect import Fired, Session
+from coordinator.zookeeper.election import Election, Reign
+from coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
+from coordinator.zookeeper.paths import PartitionState, read_partition_state
+
+OFFLINE = -1
+RETRY_S = 0.5
+MAX_TOGETHER = 100
+"""Partition states that are written in one transaction."""
+
+TopicPartition = tuple[str, int]
+Assignment = Mapping[int, Sequence[int]]
+
+log = structlog.get_logger("muster.zookeeper")
+
+
+def next_state(
+    replicas: Sequence[int], alive: frozenset[int], old: PartitionState | None, epoch: int
+) -> PartitionState:
+    """Who leads a partition now, and who is in sync.
+
+    The leader is the first replica that lives and is in sync. Whoever died leaves the in-sync set, but not the last of
+    it: when nobody in it lives, the partition is offline and waits for one of them. A leader that goes on keeps its
+    epoch.
+
+    >>> next_state((1, 2), frozenset({2}), PartitionState(1, (1, 2), 0, 1), 1)
+    PartitionState(leader=2, isr=(2,), leader_epoch=1, controller_epoch=1)
+    >>> next_state((1,), frozenset(), PartitionState(1, (1,), 0, 1), 1)
+    PartitionState(leader=-1, isr=(1,), leader_epoch=1, controller_epoch=1)
+    """
+    in_sync = tuple(replicas) if old is None else old.isr
+    living = tuple(replica for replica in in_sync if replica in alive)
+    leader = next((replica for replica in replicas if replica in living), OFFLINE)
+    if old is None:
+        return PartitionState(leader, living or in_sync, 0, epoch)
+    isr = living or in_sync
+    if old.leader in living:
+        leader = old.leader
+    if (leader, isr) == (old.leader, old.isr):
+        return old
+    return PartitionState(leader, isr, old.leader_epoch + 1, epoch)
+
+
+class Controller:
+    """A broker that stands for controller, and does its work while it is elected."""
+
+    def __init__(self, session: Session, broker_id: int, now_ms: Callable[[], int]) -> None:
+        self._session = session
+        self._stale = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self.election = Election(
+            session,
+            paths.CONTROLLER,
+            lambda: paths.controller_json(broker_id, now_ms()),
+            epoch_path=paths.CONTROLLER_EPOCH,
+            on_elected=self._elected,
+            on_resigned=self._resigned,
+        )
+
+    def start(self) -> None:
+        self.election.start()
+
+    async def stop(self) -> None:
+        await self.election.stop()
+
+    def _elected(self, reign: Reign) -> None:
+        log.info("this node is the controller", epoch=reign.epoch)
+        self._states.clear()
+        self._stale.set()
+        self._task = asyncio.get_running_loop().create_task(self._rule(reign))
+
+    def _resigned(self) -> None:
+        log.info("this node is the controller no longer")
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _rule(self, reign: Reign) -> None:
+        while True:
+            await self._stale.wait()
+            await self._session.connected()
+            self._stale.clear()
+            try:
+                await self._mend(reign)
+            except BadVersion:
+                return  # another one has been elected; the election will say so, too
+            except ZooKeeperError as error:
+                log.warning("the states of some partitions could not be written", why=str(error), retry_s=RETRY_S)
+                self._states.clear()
+                self._stale.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def _mend(self, reign: Reign) -> None:
+        """Read how things are, watch them, and write the states that follow and are not there yet."""
+        alive = await self._alive()
+        topics = await self._topics()
+        self._states = {tp: state for tp, state in self._states.items() if tp[1] in topics.get(tp[0], {})}
+        fresh: dict[TopicPartition, PartitionState] = {}
+        missing: set[TopicPartition] = set()
+        for name, assignment in topics.items():
+            for number, replicas in assignment.items():
+                tp = (name, number)
+                old = self._states.get(tp) or await self._stored(tp)
+                state = next_state(replicas, alive, old, reign.epoch)
+                if state != old:
+                    fresh[tp] = state
+                    if old is None:
+                        missing.add(tp)
+                self._states[tp] = state
+        for some in batches(sorted(fresh), MAX_TOGETHER):
+            await self._write({tp: fresh[tp] for tp in some}, missing, reign)
+
+    async def _alive(self) -> frozenset[int]:
+        names = await self._session.children(paths.BROKER_IDS, self._fired) or ()
+        return frozenset(int(name) for name in names if name.isdigit())
+
+    async def _topics(self) -> dict[str, Assignment]:
+        found: dict[str, Assignment] = {}
+        for name in await self._session.children(paths.BROKER_TOPICS, self._fired) or ():
+            znode = await self._session.get(paths.topic(name), self._fired)
+            if znode is None:
+                continue  # deleted meanwhile: the watch on the children tells
+            try:
+                found[name] = paths.read_topic(paths.topic(name), znode.data)
+            except MalformedZnode as error:
+                log.error("a topic is left out", why=str(error))
+        return found
+
+    async def _stored(self, tp: TopicPartition) -> PartitionState | None:
+        path = paths.partition_state(*tp)
+        znode = await self._session.get(path)
+        return None if znode is None else read_partition_state(path, znode.data)
+
+    async def _write(
+        self, states: Mapping[TopicPartition, PartitionState], new: set[TopicPartition], reign: Reign
+    ) -> None:
+        """Write all of them, or, when another controller has been elected, none. Raises BadVersion then."""
+        for name, number in sorted(new & states.keys()):
+            for folder in (paths.topic_partitions(name), paths.partition(name, number)):
+                # Its parents are not made: a topic that was deleted meanwhile must not come back as an empty shell.
+                with suppress(NodeExists):
+                    await self._session.create(folder, parents=False)
+
+        def build(together: Any) -> None:
+            together.check(paths.CONTROLLER_EPOCH, reign.version)
+            for (name, number), state in states.items():
+                put = together.create if (name, number) in new else together.set_data
+                put(paths.partition_state(name, number), state.to_json())
+
+        await self._session.commit(build)
+
+    def _fired(self, fired: Fired) -> None:
+        self._stale.set()
+
+
+def batches(items: Sequence[TopicPartition], size: int) -> Iterator[Sequence[TopicPartition]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

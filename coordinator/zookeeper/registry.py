@@ -1,0 +1,229 @@
+"""A node's place in ZooKeeper: its registration, its topics, and the id of the cluster they make.
+
+Registration and topics are kept right by one task that compares and mends whatever it is told has changed: after a new
+session, a change of topics, or a hand that deleted a znode. ZooKeeper out of reach holds up nobody.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from coordinator.zookeeper import paths
+from coordinator.zookeeper.connect import Fired, Session, SessionState, Znode
+from coordinator.zookeeper.errors import NodeExists, NotEmpty, ZooKeeperError
+from coordinator.zookeeper.paths import BrokerRegistration, read_broker, read_cluster_id
+
+RETRY_S = 1.0
+EXPIRY_SLACK_MS = 3_000
+"""How much later than its timeout a server may notice that a session is over."""
+
+log = structlog.get_logger("muster.zookeeper")
+
+
+class IdTaken(ZooKeeperError):
+    """Another node is registered under this id."""
+
+
+class ClusterMismatch(ZooKeeperError):
+    """The data directory belongs to another cluster than ZooKeeper speaks of."""
+
+
+class Registry:
+    """What node `broker_id` keeps in ZooKeeper. `registration` and `topics` say how things are, whenever asked."""
+
+    def __init__(
+        self,
+        session: Session,
+        broker_id: int,
+        registration: Callable[[], BrokerRegistration],
+        topics: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._session = session
+        self._broker_id = broker_id
+        self._registration = registration
+        self._topics = topics
+        self._path = paths.broker(broker_id)
+        self._stale = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._foreign: set[str] = set()
+        self.registered = False
+
+    async def cluster_id(self, own: str | None, fresh: str) -> str:
+        """The cluster's id: what ZooKeeper says, or else `own`, which the data directory has, or else `fresh`.
+
+        Whoever writes first decides for all. Raises ClusterMismatch when `own` is another one.
+        """
+        found = await self._session.get(paths.CLUSTER_ID)
+        if found is None:
+            proposal = own or fresh
+            try:
+                await self._session.create(paths.CLUSTER_ID, paths.cluster_id_json(proposal))
+            except NodeExists:
+                return await self.cluster_id(own, fresh)
+            log.info("named the cluster", cluster_id=proposal)
+            return proposal
+        known = read_cluster_id(paths.CLUSTER_ID, found.data)
+        if own is not None and own != known:
+            raise ClusterMismatch(
+                f"the data directory belongs to cluster {own}, ZooKeeper at {self._session.connect} to {known}; "
+                "expected the same; correct zookeeper.connect (and its chroot), or choose another data directory"
+            )
+        return known
+
+    async def register(self) -> None:
+        """Take the node's place in /brokers/ids, once, at the start. Raises IdTaken, naming the holder.
+
+        A place that this node's own earlier session still holds, since it ended without a word, is waited for.
+        """
+        for root in paths.PERSISTENT_ROOTS:
+            await self._session.ensure(root)
+        deadline_s = (self._session.session_timeout_ms + EXPIRY_SLACK_MS) / 1000
+        try:
+            async with asyncio.timeout(deadline_s):
+                while (holder := await self._take()) is not None:
+                    if not self._is_own(holder):
+                        raise self._taken(holder)
+                    log.warning(
+                        "waiting for an earlier session of this node to end",
+                        path=self._path,
+                        at_most_ms=self._session.session_timeout_ms,
+                    )
+                    await self._gone()
+        except TimeoutError as error:
+            raise IdTaken(
+                f"broker id {self._broker_id} is still held after {deadline_s:.0f} s by a session that gives this "
+                "node's own address; is it running twice? Stop the other one, or change node.id"
+            ) from error
+        self.registered = True
+        log.info("registered", path=self._path, zookeeper=str(self._session.connect))
+
+    def start(self) -> None:
+        """Publish the topics, and keep all of it right from now on."""
+        self._session.on_state(self._session_changed)
+        self._stale.set()
+        self._task = asyncio.get_running_loop().create_task(self._keep_right())
+
+    async def stop(self) -> None:
+        """Look after nothing any more. The registration goes with the session."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def changed(self) -> None:
+        """The topics, or the doors, are others than before."""
+        self._stale.set()
+
+    async def _keep_right(self) -> None:
+        while True:
+            await self._stale.wait()
+            await self._session.connected()
+            self._stale.clear()
+            try:
+                await self._stay_registered()
+                await self._publish_topics()
+            except ZooKeeperError as error:
+                log.warning("ZooKeeper does not show how this node is", why=str(error), retry_s=RETRY_S)
+                self._stale.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def _stay_registered(self) -> None:
+        holder = await self._take()
+        if holder is None:
+            if not self.registered:
+                log.info("registered again", path=self._path)
+            self.registered = True
+            wanted = self._registration()
+            found = await self._session.get(self._path, self._fired)
+            if found is not None and not same_doors(read_broker(self._path, found.data), wanted):
+                await self._session.put(self._path, wanted.to_json())
+            elif found is None:
+                self._stale.set()
+            return
+        self.registered = False
+        await self._session.get(self._path, self._fired)  # its end wakes us
+        if self._is_own(holder):
+            log.warning("waiting for an earlier session of this node to end", path=self._path)
+        else:
+            log.error("not registered", why=str(self._taken(holder)))
+
+    async def _take(self) -> Znode | None:
+        """Make the ephemeral znode; None when it is there and ours, else what another session has put there."""
+        try:
+            await self._session.create(self._path, self._registration().to_json(), ephemeral=True)
+        except NodeExists:
+            found = await self._session.get(self._path)
+            if found is None:
+                return await self._take()
+            return None if found.owner == self._session.id else found
+        return None
+
+    async def _gone(self) -> None:
+        """Return once the znode has changed or is gone."""
+        fired = asyncio.Event()
+        if await self._session.exists(self._path, lambda _: fired.set()):
+            await fired.wait()
+
+    def _is_own(self, holder: Znode) -> bool:
+        """Whether it was written by this node before: nobody else answers at its addresses, for this node has them."""
+        return same_doors(read_broker(self._path, holder.data), self._registration())
+
+    def _taken(self, holder: Znode) -> IdTaken:
+        found = read_broker(self._path, holder.data)
+        where = found.grpc or (found.host, found.port)
+        return IdTaken(
+            f"broker id {self._broker_id} is registered by the node at {where[0]}:{where[1]} already "
+            f"({self._path} of ZooKeeper at {self._session.connect}); give this node another node.id, or stop that "
+            "one; if it has just crashed, its registration goes with its session, within "
+            f"{self._session.session_timeout_ms} ms"
+        )
+
+    async def _publish_topics(self) -> None:
+        """Make `/brokers/topics` say what this node has; topics of other brokers are left alone."""
+        wanted = self._topics()
+        published = await self._published()
+        mine = {name for name, found in published.items() if self._owns(found)}
+        for name, partitions in wanted.items():
+            body = dict.fromkeys(range(partitions), (self._broker_id,))
+            if name not in published:
+                await self._session.write(paths.topic(name), paths.topic_json(body))
+            elif name in mine and published[name] != body:
+                await self._session.put(paths.topic(name), paths.topic_json(body))
+        for name in mine - wanted.keys():
+            await self._unpublish(name)
+        self._warn_of_foreign(wanted.keys() & (published.keys() - mine))
+
+    async def _published(self) -> dict[str, dict[int, tuple[int, ...]]]:
+        found = {}
+        for name in await self._session.children(paths.BROKER_TOPICS) or ():
+            znode = await self._session.get(paths.topic(name))
+            if znode is not None:
+                found[name] = paths.read_topic(paths.topic(name), znode.data)
+        return found
+
+    async def _unpublish(self, name: str) -> None:
+        try:
+            await self._session.delete_all(paths.topic(name))
+        except NotEmpty:
+            self._stale.set()  # the controller has just added to it: once more
+
+    def _owns(self, assignment: Mapping[int, Iterable[int]]) -> bool:
+        return all(tuple(replicas) == (self._broker_id,) for replicas in assignment.values())
+
+    def _warn_of_foreign(self, names: set[str]) -> None:
+        for name in sorted(names - self._foreign):
+            log.warning("a topic of this name is published by another broker; this node's stays unseen", topic=name)
+        self._foreign = names
+
+    def _fired(self, fired: Fired) -> None:
+        self._stale.set()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self.registered = False
+        if state is SessionState.CONNECTED:
+            self._stale.set()
+
+
+def same_doors(one: BrokerRegistration, other: BrokerRegistration) -> bool:
+    return (one.host, one.port, set(one.endpoints)) == (other.host, other.port, set(other.endpoints))

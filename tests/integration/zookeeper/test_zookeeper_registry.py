@@ -1,0 +1,280 @@
+"""What a node writes into ZooKeeper, read back with plain kazoo, and what it refuses."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from coordinator.server.app import Node
+from coordinator.zookeeper.ensemble import Ensemble
+from coordinator.zookeeper.errors import Unreachable
+from coordinator.zookeeper.registry import ClusterMismatch, IdTaken
+from tests.integration.conftest import Run
+from tests.integration.zookeeper.test_zookeeper_session import expire
+from tests.support.grpc_node import connected, create_topic, settings
+from tests.support.node import NodeProcess
+
+SESSION = {"zookeeper_session_timeout_ms": "1000", "zookeeper_connection_timeout_ms": "20000"}
+
+
+@contextmanager
+def plain(connect: str) -> Iterator[KazooClient]:
+    client = KazooClient(hosts=connect, timeout=10)
+    client.start(timeout=20)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+@asynccontextmanager
+async def node_at(data: Path, connect: str, number: int = 1) -> AsyncIterator[Node]:
+    node = Node(settings(data, node_id=str(number), zookeeper_connect=connect, **SESSION))
+    await node.start()
+    try:
+        yield node
+    finally:
+        await node.stop()
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Poll in a thread, so that the node's loop goes on, until it is so."""
+
+    def poll() -> bool:
+        return bool(true())
+
+    async with asyncio.timeout(30):
+        while not await asyncio.to_thread(poll):
+            pass
+
+
+def body(client: KazooClient, path: str) -> Any:
+    return json.loads(client.get(path)[0])
+
+
+def is_there(client: KazooClient, path: str) -> Callable[[], object]:
+    return lambda: client.exists(path)
+
+
+def test_the_layout_of_a_node_path_by_path(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with node_at(tmp_path / "d", zookeeper) as node, connected(node) as channel:
+            await create_topic(channel, "orders", 2)
+            with plain(zookeeper) as zk:
+                last = "/brokers/topics/orders/partitions/1/state"
+                await until(is_there(zk, last))
+                port = node.bound.port
+                registration = body(zk, "/brokers/ids/1")
+                timestamp = registration.pop("timestamp")
+                assert timestamp.isdigit()
+                assert registration == {
+                    "listener_security_protocol_map": {"GRPC": "PLAINTEXT"},
+                    "endpoints": [f"GRPC://127.0.0.1:{port}"],
+                    "jmx_port": -1,
+                    "host": "127.0.0.1",
+                    "port": port,
+                    "version": 4,
+                }
+                assert zk.exists("/brokers/ids/1").ephemeralOwner != 0
+                assert body(zk, "/brokers/topics/orders") == {"version": 1, "partitions": {"0": [1], "1": [1]}}
+                assert zk.exists("/brokers/topics/orders").ephemeralOwner == 0
+                assert sorted(zk.get_children("/brokers/topics/orders/partitions")) == ["0", "1"]
+                assert body(zk, last) == {
+                    "controller_epoch": 1,
+                    "leader": 1,
+                    "version": 1,
+                    "leader_epoch": 0,
+                    "isr": [1],
+                }
+                assert body(zk, "/controller")["brokerid"] == 1
+                assert zk.exists("/controller").ephemeralOwner == zk.exists("/brokers/ids/1").ephemeralOwner
+                assert zk.get("/controller_epoch")[0] == b"1"
+                assert body(zk, "/cluster/id") == {"version": "1", "id": node.broker.cluster_id}
+                assert sorted(zk.get_children("/")) == [
+                    "admin",
+                    "brokers",
+                    "cluster",
+                    "config",
+                    "consumers",
+                    "controller",
+                    "controller_epoch",
+                ]
+        with plain(zookeeper) as zk:
+            assert zk.get_children("/brokers/ids") == []
+            assert not zk.exists("/controller")
+            assert zk.get_children("/brokers/topics") == ["orders"]
+
+    run(story)
+
+
+def test_topics_grow_and_go_in_zookeeper_too(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with node_at(tmp_path / "d", zookeeper) as node, connected(node) as channel:
+            await create_topic(channel, "t", 1)
+            with plain(zookeeper) as zk:
+                await until(is_there(zk, "/brokers/topics/t/partitions/0/state"))
+                node.broker.add_partitions("t", 3)
+                await until(is_there(zk, "/brokers/topics/t/partitions/2/state"))
+                assert body(zk, "/brokers/topics/t")["partitions"] == {"0": [1], "1": [1], "2": [1]}
+                node.broker.delete_topic("t")
+                await until(lambda: not zk.exists("/brokers/topics/t"))
+
+    run(story)
+
+
+def test_what_changed_while_zookeeper_was_not_looked_at_is_made_good(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with node_at(tmp_path / "d", zookeeper) as node, connected(node) as channel:
+            await create_topic(channel, "stays", 1)
+            await create_topic(channel, "goes", 1)
+            with plain(zookeeper) as zk:
+                await until(is_there(zk, "/brokers/topics/goes/partitions/0/state"))
+        with plain(zookeeper) as zk:
+            zk.create("/brokers/topics/foreign", b'{"version":1,"partitions":{"0":[7]}}')
+        alone = Node(settings(tmp_path / "d"))
+        await alone.start()
+        alone.broker.delete_topic("goes")
+        await alone.stop()
+        async with node_at(tmp_path / "d", zookeeper):
+            with plain(zookeeper) as zk:
+                await until(lambda: sorted(zk.get_children("/brokers/topics")) == ["foreign", "stays"])
+                await until(is_there(zk, "/brokers/topics/foreign/partitions/0/state"))
+                assert body(zk, "/brokers/topics/foreign/partitions/0/state")["leader"] == -1
+
+    run(story)
+
+
+def test_an_id_in_use_is_refused_with_its_holder(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with node_at(tmp_path / "one", zookeeper) as first:
+            second = Node(settings(tmp_path / "two", zookeeper_connect=zookeeper, **SESSION))
+            with pytest.raises(
+                IdTaken, match=rf"broker id 1 is registered by the node at 127\.0\.0\.1:{first.bound.port}"
+            ):
+                await second.start()
+            async with node_at(tmp_path / "three", zookeeper, number=3) as third:
+                assert third.broker.cluster_id == first.broker.cluster_id
+
+    run(story)
+
+
+def test_the_node_of_another_cluster_is_refused(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with node_at(tmp_path / "one", f"{zookeeper}/a"):
+            pass
+        async with node_at(tmp_path / "two", f"{zookeeper}/b"):
+            pass
+        stranger = Node(settings(tmp_path / "one", zookeeper_connect=f"{zookeeper}/b", **SESSION))
+        with pytest.raises(ClusterMismatch, match="the data directory belongs to cluster"):
+            await stranger.start()
+        async with node_at(tmp_path / "one", f"{zookeeper}/c") as moved:
+            with plain(f"{zookeeper}/c") as zk:
+                assert body(zk, "/cluster/id")["id"] == moved.broker.cluster_id
+
+    run(story)
+
+
+def test_of_a_race_for_the_clusters_name_one_wins(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        nodes = [
+            Node(settings(tmp_path / str(n), node_id=str(n), zookeeper_connect=zookeeper, **SESSION)) for n in (1, 2, 3)
+        ]
+        await asyncio.gather(*(node.start() for node in nodes))
+        try:
+            assert len({node.broker.cluster_id for node in nodes}) == 1
+        finally:
+            await asyncio.gather(*(node.stop() for node in nodes))
+
+    run(story)
+
+
+def test_a_dead_brokers_partitions_have_no_leader_until_it_returns(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with node_at(tmp_path / "one", zookeeper):
+            with plain(zookeeper) as zk:
+                state = "/brokers/topics/t/partitions/0/state"
+                async with node_at(tmp_path / "two", zookeeper, number=2) as two, connected(two) as channel:
+                    await create_topic(channel, "t", 1)
+                    await until(is_there(zk, state))
+                    assert body(zk, state)["leader"] == 2
+                await until(lambda: body(zk, state)["leader"] == -1)
+                assert (body(zk, state)["isr"], body(zk, state)["leader_epoch"]) == ([2], 1)
+                async with node_at(tmp_path / "two", zookeeper, number=2):
+                    await until(lambda: body(zk, state)["leader"] == 2)
+                    assert body(zk, state)["leader_epoch"] == 2
+
+    run(story)
+
+
+def test_a_node_whose_session_expired_registers_again(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with node_at(tmp_path / "d", zookeeper) as node, connected(node) as channel:
+            side = node._zookeeper
+            assert side is not None
+            with plain(zookeeper) as zk:
+                before = zk.exists("/brokers/ids/1").ephemeralOwner
+                await until(is_there(zk, "/controller"))
+                await asyncio.to_thread(expire, side.session)
+                await until(lambda: (found := zk.exists("/brokers/ids/1")) and found.ephemeralOwner != before)
+                await until(is_there(zk, "/controller"))
+                assert zk.get("/controller_epoch")[0] == b"2"
+                zk.delete("/brokers/ids/1")  # by hand
+                await until(is_there(zk, "/brokers/ids/1"))
+                await create_topic(channel, "t", 1)
+                await until(is_there(zk, "/brokers/topics/t/partitions/0/state"))
+                assert body(zk, "/brokers/topics/t/partitions/0/state")["controller_epoch"] == 2
+
+    run(story)
+
+
+def test_without_a_quorum_the_node_goes_on_serving(zookeeper_ensemble: Ensemble, tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with node_at(tmp_path / "d", f"{zookeeper_ensemble.connect}/serving") as node, connected(node) as channel:
+            side = node._zookeeper
+            assert side is not None
+            for number in (1, 2):
+                await asyncio.to_thread(zookeeper_ensemble.kill, number)
+            await create_topic(channel, "made-meanwhile", 1)
+            await asyncio.to_thread(zookeeper_ensemble.start)
+            with plain(f"{zookeeper_ensemble.connect}/serving") as zk:
+                await until(is_there(zk, "/brokers/topics/made-meanwhile/partitions/0/state"))
+                await until(is_there(zk, "/brokers/ids/1"))
+
+    run(story)
+
+
+def test_a_killed_node_waits_for_its_own_earlier_session(zookeeper: str, tmp_path: Path) -> None:
+    node = NodeProcess(
+        tmp_path / "d",
+        {
+            "zookeeper.connect": zookeeper,
+            "zookeeper.session.timeout.ms": "2000",
+            "zookeeper.connection.timeout.ms": "20000",
+        },
+    )
+    node.start()
+    try:
+        with plain(zookeeper) as zk:
+            before = zk.exists("/brokers/ids/1").ephemeralOwner
+            node.kill()
+            node.start()
+            assert zk.exists("/brokers/ids/1").ephemeralOwner != before
+        assert "waiting for an earlier session of this node to end" in node.log_tail()
+    finally:
+        node.stop()
+
+
+def test_no_zookeeper_no_start(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        node = Node(settings(tmp_path / "d", zookeeper_connect="127.0.0.1:1", zookeeper_connection_timeout_ms="300"))
+        with pytest.raises(Unreachable, match="muster zookeeper start"):
+            await node.start()
+        assert not (tmp_path / "d").exists()
+
+    run(story)

@@ -12,8 +12,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from coordinator.client.config import ClientConfig, WorkerConfig, dotted, load
+from coordinator.client.config import ClientConfig, WorkerConfig, load
 from coordinator.client.errors import ConfigError
+from coordinator.client.group_protocols import dotted
 from coordinator.spark.schema import chosen_columns
 from coordinator.spark.starting import StartError, Where, parse_offsets, parse_times
 from storage.wording import expected

@@ -1,7 +1,7 @@
 """Who reads what: pending ranges of offsets dealt out to task slots. Pure, and the same plan every time.
 
-Three ways: `split` cuts the whole backlog into slots of equal length; `one-to-one` gives each partition its own task, as Spark's
-Kafka source does; any registered assignor deals whole partitions to slots as if those were members.
+Three ways: `split` cuts the backlog into slots of equal length; `one-to-one` gives each partition a task of its own, as
+Spark's source for Kafka does; any registered assignor deals whole partitions to slots as if those were members.
 """
 
 from collections.abc import Mapping, Sequence

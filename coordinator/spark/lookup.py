@@ -1,0 +1,208 @@
+"""What the driver asks a node: which partitions there are, where their logs begin and end, where to begin reading."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from coordinator.client.errors import NoOffset, UnknownTopic, refusal
+from coordinator.client.group_calls import GroupCalls
+from coordinator.client.log_calls import EARLIEST, LATEST, list_offsets
+from coordinator.client.loop import shared_loop
+from coordinator.client.methods import METADATA
+from coordinator.client.transport import Transport
+from coordinator.client.types import TopicPartition
+from coordinator.spark.errors import DataLoss
+from coordinator.spark.options import OptionError, ReadOptions
+from coordinator.spark.starting import PartitionNumbers, Where
+from storage.rpc.v1 import broker_service_pb2 as pb
+
+log = logging.getLogger("muster.spark")
+
+UNKNOWN_TOPIC = 3
+T = TypeVar("T")
+TP = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now; `id` is hexadecimal and never comes again."""
+
+    id: str
+    partitions: int
+
+
+class Bounds(NamedTuple):
+    """The first offset that a log still holds, and the one its next record gets."""
+
+    start: int
+    end: int
+
+
+class Lookup:
+    """The calls of one driver. Every method waits for its answer, at most default.api.timeout.ms."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._loop = shared_loop()
+        self.transport = Transport(options.client_config())
+        self.group = GroupCalls(self.transport, options.group_id) if options.group_id is not None else None
+
+    @property
+    def address(self) -> str:
+        return self.transport.bootstrap
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run(work)
+
+    def close(self) -> None:
+        self.run(self.transport.close())
+
+    # What there is
+
+    async def topics(self) -> dict[str, Topic]:
+        """The topics that the options mean and that exist."""
+        options = self._options
+        if options.subscribe_pattern is not None:
+            pattern = re.compile(options.subscribe_pattern)
+            everything = await self._metadata(pb.MetadataRequest(all_topics=True))
+            return {name: topic for name, topic in everything.items() if pattern.match(name)}
+        return await self._metadata(pb.MetadataRequest(topics=sorted(options.assign or options.topics)))
+
+    async def _metadata(self, request: pb.MetadataRequest) -> dict[str, Topic]:
+        answer = await self.transport.retried(METADATA, request, doing="looking up topics")
+        found = {}
+        for topic in answer.topics:
+            if topic.error_code and topic.error_code != UNKNOWN_TOPIC:
+                name = pb.ErrorCode.Name(topic.error_code)
+                raise refusal(topic.error_code, name, topic.error_message, topic.name)
+            if not topic.error_code:
+                found[topic.name] = Topic(topic.topic_id.hex(), len(topic.partitions))
+        return dict(sorted(found.items()))
+
+    def partitions_of(self, topics: Mapping[str, Topic]) -> list[TP]:
+        """The partitions that the options mean; UnknownTopic when one that is named does not exist."""
+        options = self._options
+        for name in sorted(options.assign or options.topics):
+            if name not in topics:
+                what = f"there is no topic {name!r}; create it first"
+                raise UnknownTopic(UNKNOWN_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION", what)
+        if options.assign is None:
+            return [(name, number) for name, topic in sorted(topics.items()) for number in range(topic.partitions)]
+        for name, numbers in options.assign.items():
+            if max(numbers) >= topics[name].partitions:
+                raise UnknownTopic(
+                    UNKNOWN_TOPIC,
+                    "UNKNOWN_TOPIC_OR_PARTITION",
+                    f"assign: {name} has partitions 0 to {topics[name].partitions - 1}; {max(numbers)} is not one",
+                )
+        return sorted({(name, number) for name, numbers in options.assign.items() for number in numbers})
+
+    async def bounds(self, partitions: Iterable[TP]) -> dict[TP, Bounds]:
+        """Where logs begin and end now: at the last stable offset when only committed data counts."""
+        keys = [TopicPartition(*tp) for tp in partitions]
+        committed = self._options.isolation_level == "read_committed"
+        starts, ends = await asyncio.gather(
+            list_offsets(self.transport, dict.fromkeys(keys, EARLIEST)),
+            list_offsets(self.transport, dict.fromkeys(keys, LATEST), committed=committed),
+        )
+        # A log may be cut between the two answers.
+        return {tp: Bounds(starts[tp].offset, max(ends[tp].offset, starts[tp].offset)) for tp in keys}
+
+    # Where to begin and to end
+
+    async def positions(self, where: Where, bounds: Mapping[TP, Bounds], option: str) -> dict[TP, int]:
+        """One offset per partition; `option` is its name for messages, its first letters say which end is meant."""
+        match where.kind:
+            case "earliest":
+                return {tp: known.start for tp, known in bounds.items()}
+            case "latest":
+                return {tp: known.end for tp, known in bounds.items()}
+            case "committed":
+                return await self._committed(bounds)
+            case "offsets":
+                given = every_partition(where.offsets, bounds, option)
+                return {tp: self._explicit(tp, given[tp], bounds[tp], option) for tp in bounds}
+            case "time":
+                return await self._at_times(dict.fromkeys(bounds, where.time_ms), bounds, where.strategy, option)
+            case _:
+                times = every_partition(where.times, bounds, option)
+                return await self._at_times(times, bounds, where.strategy, option)
+
+    def _explicit(self, tp: TP, offset: int, known: Bounds, option: str) -> int:
+        if offset in (EARLIEST, LATEST):
+            return known.start if offset == EARLIEST else known.end
+        return self.held(tp, offset, known, option)
+
+    def held(self, tp: TP, offset: int, known: Bounds, what: str) -> int:
+        """The offset, if the log goes so far back and so far on; else DataLoss, or the nearest one it holds."""
+        nearest = min(max(offset, known.start), known.end)
+        if nearest != offset:
+            loss = DataLoss(
+                f"{tp[0]}-{tp[1]}: {what} is {offset}, but the log at {self.address} holds {known.start} to {known.end}"
+            )
+            if self._options.fail_on_data_loss:
+                raise loss
+            log.warning("%s; going on from %d", loss.brief, nearest)
+        return nearest
+
+    async def _committed(self, bounds: Mapping[TP, Bounds]) -> dict[TP, int]:
+        found = await self.committed(bounds)
+        fallback = self._options.starting_offsets_fallback
+        positions = {}
+        for tp, known in bounds.items():
+            if (offset := found.get(tp)) is not None:
+                positions[tp] = self.held(tp, offset, known, f"the offset committed by {self._options.group_id!r}")
+            elif fallback == "error":
+                raise NoOffset(
+                    f"group {self._options.group_id!r} has committed nothing for {tp[0]}-{tp[1]}, and "
+                    "startingOffsetsFallback=error says not to guess"
+                )
+            else:
+                positions[tp] = known.start if fallback == "earliest" else known.end
+        return positions
+
+    async def committed(self, partitions: Collection[TP]) -> dict[TP, int]:
+        """What the group has committed, for those partitions where it has."""
+        assert self.group is not None, "the options were checked: committed offsets need a group"
+        found = await self.group.committed([TopicPartition(*tp) for tp in partitions])
+        return {tp: entry.offset for tp, entry in found.items() if entry is not None}
+
+    async def _at_times(
+        self, times: Mapping[TP, int], bounds: Mapping[TP, Bounds], strategy: str, option: str
+    ) -> dict[TP, int]:
+        asked = {TopicPartition(*tp): times[tp] for tp in bounds}
+        found = await list_offsets(self.transport, asked)
+        positions = {}
+        for tp, known in bounds.items():
+            offset = found[TopicPartition(*tp)].offset
+            if offset < 0 and strategy == "error":
+                raise OptionError(
+                    f"{option}: {tp[0]}-{tp[1]} has no record from {times[tp]} ms on; choose an earlier time, or "
+                    f"{option_of_strategy(option)}=latest"
+                )
+            positions[tp] = known.end if offset < 0 else min(max(offset, known.start), known.end)
+        return positions
+
+
+def option_of_strategy(option: str) -> str:
+    return "endingOffsetsByTimestampStrategy" if option.startswith("ending") else "startingOffsetsByTimestampStrategy"
+
+
+def every_partition(numbers: PartitionNumbers, partitions: Collection[TP], option: str) -> dict[TP, int]:
+    """A number for each partition, as Spark wants it; OptionError names what is missing and what is too much."""
+    given = {(topic, number): value for topic, row in numbers.items() for number, value in row.items()}
+    missing = sorted(set(partitions) - set(given))
+    unknown = sorted(set(given) - set(partitions))
+    if missing or unknown:
+        told = [f"it lacks {named(missing)}"] * bool(missing) + [f"{named(unknown)} is not read here"] * bool(unknown)
+        raise OptionError(f"{option} must name every partition that is read and no other: {'; '.join(told)}")
+    return given
+
+
+def named(partitions: Collection[TP]) -> str:
+    shown = [f"{topic}-{number}" for topic, number in list(partitions)[:5]]
+    more = len(partitions) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -1,70 +1,123 @@
-"""Many callers, one fsync: whoever asks while a flush runs shares the next one."""
+"""Many callers, one write and one fsync: what arrives in a turn of the loop is appended and flushed together."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
 
 from storage.broker import Broker
 from storage.errors import StorageError
-from storage.types import TopicPartition
+from storage.files import Buffer
+from storage.types import Appended, TopicPartition
 
-Waiting = dict[TopicPartition, list["asyncio.Future[None]"]]
+Promise: TypeAlias = "tuple[asyncio.Future[Any], Any]"
+"""Who waits, and what to answer once all before it is durable."""
+
+Waiting: TypeAlias = dict[TopicPartition, list[Promise]]
+Arrived: TypeAlias = "list[tuple[Buffer, asyncio.Future[Appended], bool]]"
 
 
 class GroupCommit:
-    """Flushes partitions off the event loop, one round at a time; each round serves all who waited for it."""
+    """Appends at the end of the turn and flushes off the event loop.
 
-    def __init__(self, broker: Broker, *, workers: int = 4) -> None:
+    One round of flushes runs at a time, and serves all who waited for it when it began. Futures may be cancelled by
+    whoever loses interest; what was to be appended still is.
+    """
+
+    def __init__(self, broker: Broker, clock_ms: Callable[[], int], *, workers: int = 4) -> None:
         self._broker = broker
+        self._clock_ms = clock_ms
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="fsync")
         self._workers = workers
+        self._arrived: dict[TopicPartition, Arrived] = {}
         self._waiting: Waiting = {}
-        # Shares of the round under way that are not back yet; the round that is about to begin counts as one.
+        # Shares of the round under way that are not back yet.
         self._under_way = 0
+        self._turn_due = False
         self._quiet: asyncio.Future[None] | None = None
+
+    def append(self, partition: TopicPartition, batches: Buffer, *, durable: bool = True) -> "asyncio.Future[Appended]":
+        """Append whole batches, in the order of the calls (see `Broker.append`).
+
+        Done once they are as durable as the topic's settings promise, or, not `durable`, once they are in the log.
+        Fails with the StorageError of the append or of the flush.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Appended] = loop.create_future()
+        others = self._arrived.get(partition)
+        if others is None:
+            self._arrived[partition] = [(batches, done, durable)]
+        else:
+            others.append((batches, done, durable))
+        if not self._turn_due:
+            self._turn_soon(loop)
+        return done
 
     def flushed(self, partition: TopicPartition) -> "asyncio.Future[None]":
         """Done once all appended to the partition before this call is as durable as its settings promise.
 
-        Fails with the StorageError of the flush, or UnknownTopicOrPartition when the topic went meanwhile. Whoever
-        loses interest may cancel it.
+        Fails with the StorageError of the flush, or UnknownTopicOrPartition when the topic went meanwhile.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        try:
-            log = self._broker.log(*partition)
-        except StorageError as error:
-            done.set_exception(error)
-            return done
-        if not log.waits_for_flush:
-            done.set_result(None)
-            return done
-        others = self._waiting.get(partition)
-        if others is None:
-            self._waiting[partition] = [done]
-        else:
-            others.append(done)
-        if not self._under_way:
-            self._begin_soon(loop)
+        self._waiting.setdefault(partition, []).append((done, None))
+        if not self._turn_due:
+            self._turn_soon(loop)
         return done
 
-    def _begin_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Whoever is ready to run now comes first, and can join the round.
-        self._under_way = 1
-        loop.call_soon(self._begin, loop)
+    def _turn_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Whoever is ready to run now comes first, and can join.
+        self._turn_due = True
+        loop.call_soon(self._turn, loop)
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._turn_due = False
+        self._append_arrived()
+        if self._waiting and not self._under_way:
+            self._begin(loop)
+
+    def _append_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, {}
+        now_ms = self._clock_ms()
+        for partition, lot in arrived.items():
+            for (_, done, durable), result in zip(lot, self._results(partition, lot, now_ms), strict=True):
+                if not isinstance(result, Appended):
+                    _settle([(done, None)], result)
+                elif durable:
+                    self._waiting.setdefault(partition, []).append((done, result))
+                else:
+                    _settle([(done, result)], None)
+
+    def _results(self, partition: TopicPartition, lot: Arrived, now_ms: int) -> Sequence[Appended | Exception]:
+        try:
+            return self._broker.append_each(*partition, [batches for batches, _, _ in lot], now_ms)
+        except Exception as error:
+            # A bug: those who wait must hear of it.
+            return [error] * len(lot)
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting, self._waiting = self._waiting, {}
-        partitions = list(waiting)
-        self._under_way = min(self._workers, len(partitions))
+        due = [partition for partition in waiting if self._must_flush(partition, waiting[partition])]
+        self._under_way = min(self._workers, len(due))
         for start in range(self._under_way):
-            share = {partition: waiting[partition] for partition in partitions[start :: self._workers]}
+            share = {partition: waiting[partition] for partition in due[start :: self._workers]}
             self._pool.submit(self._flush, loop, share)
+
+    def _must_flush(self, partition: TopicPartition, promises: list[Promise]) -> bool:
+        """False once those who wait are answered: their topic promises no flush, or has gone."""
+        try:
+            if self._broker.log(*partition).waits_for_flush:
+                return True
+        except StorageError as error:
+            _settle(promises, error)
+        else:
+            _settle(promises, None)
+        return False
 
     def _flush(self, loop: asyncio.AbstractEventLoop, share: Waiting) -> None:
         """In a thread of the pool."""
-        outcomes = [(waiting, self._outcome(partition)) for partition, waiting in share.items()]
-        loop.call_soon_threadsafe(self._settle, loop, outcomes)
+        outcomes = [(promises, self._outcome(partition)) for partition, promises in share.items()]
+        loop.call_soon_threadsafe(self._came_back, loop, outcomes)
 
     def _outcome(self, partition: TopicPartition) -> Exception | None:
         try:
@@ -74,30 +127,36 @@ class GroupCommit:
             return error
         return None
 
-    def _settle(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        outcomes: Iterable[tuple[list["asyncio.Future[None]"], Exception | None]],
+    def _came_back(
+        self, loop: asyncio.AbstractEventLoop, outcomes: Iterable[tuple[list[Promise], Exception | None]]
     ) -> None:
-        for waiting, error in outcomes:
-            for done in waiting:
-                if done.done():
-                    continue  # Whoever waited has gone.
-                if error is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(error)
+        for promises, error in outcomes:
+            _settle(promises, error)
         self._under_way -= 1
         if self._under_way:
             return
-        if self._waiting:
-            self._begin_soon(loop)
-        elif self._quiet:
+        if self._waiting and not self._turn_due:
+            self._turn_soon(loop)
+        if self._quiet:
             self._quiet.set_result(None)
+            self._quiet = None
 
     async def close(self) -> None:
-        """Finish the rounds under way and let the threads go."""
-        if self._under_way:
-            self._quiet = asyncio.get_running_loop().create_future()
-            await self._quiet
+        """Append what has arrived, finish the rounds under way and let the threads go."""
+        while self._turn_due or self._under_way or self._waiting:
+            if self._under_way:
+                self._quiet = asyncio.get_running_loop().create_future()
+                await self._quiet
+            else:
+                await asyncio.sleep(0)
         self._pool.shutdown(wait=False)
+
+
+def _settle(promises: Iterable[Promise], error: Exception | None) -> None:
+    for done, result in promises:
+        if done.done():
+            continue  # Whoever waited has gone.
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)

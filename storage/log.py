@@ -161,6 +161,12 @@ class Log:
             return Appended(known.first_offset, known.last_offset, append_time, self.start_offset)
         return Appended(stamped.heads[0].base_offset, stamped.next_offset - 1, append_time, self.start_offset)
 
+    def append_each(self, arrived: Sequence[Buffer], now_ms: int) -> list[Appended]:
+        """Do what `append` would for the first few of these, with one write; the rest, maybe all, is left."""
+        if self.failure:
+            raise self.failure
+        return self._short_way.append_each(arrived, now_ms) if self._plain else []
+
     def write(self, stamped: Stamped, now_ms: int, *, check: bool = True) -> KnownBatch | None:
         """Put numbered batches at the end; a batch known from its producer is returned and not written again.
 

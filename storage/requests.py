@@ -36,7 +36,7 @@ class LogRequests:
         self, broker: Broker, *, commit: GroupCommit | None = None, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> None:
         self.broker = broker
-        self.commit = commit or GroupCommit(broker)
+        self.commit = commit or GroupCommit(broker, clock_ms)
         self.parking = Parking(broker, broker.settings.max_parked_fetches)
         self._clock_ms = clock_ms
 
@@ -48,36 +48,26 @@ class LogRequests:
     # -- produce ------------------------------------------------------------------------------------------
 
     async def produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> list[Appended | StorageError]:
-        """Append all, then wait for durability together: one flush serves many produces.
+        """Append all, then wait for durability together: one write and one flush serve many produces.
 
-        With acks 0 nothing is waited for. RequestTimedOut where the flush took longer than `timeout_ms` (0: wait as
+        With acks 0 no flush is waited for. RequestTimedOut where the flush took longer than `timeout_ms` (0: wait as
         long as it takes).
         """
-        results = [self._append(part, acks) for part in parts]
-        if acks == ACKS_NONE:
-            return results
-        waiting = [place for place, result in enumerate(results) if isinstance(result, Appended)]
-        flushes = [self.commit.flushed(parts[place][:2]) for place in waiting]
+        if acks not in _KNOWN_ACKS:
+            refusal = InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")
+            return [refusal for _ in parts]
+        if not parts:
+            return []
+        done = [
+            self.commit.append((topic, partition), batches, durable=acks != ACKS_NONE)
+            for topic, partition, batches in parts
+        ]
         try:
-            if not all(flush.done() for flush in flushes):
-                await asyncio.wait(flushes, timeout=timeout_ms / 1000 if timeout_ms else None)
-            for place, flush in zip(waiting, flushes, strict=True):
-                refusal = _flush_failure(flush, timeout_ms)
-                if refusal:
-                    results[place] = refusal
+            await asyncio.wait(done, timeout=timeout_ms / 1000 if timeout_ms else None)
+            return [_outcome(part, timeout_ms) for part in done]
         finally:
-            for flush in flushes:
-                flush.cancel()
-        return results
-
-    def _append(self, part: Batches, acks: int) -> Appended | StorageError:
-        topic, partition, batches = part
-        try:
-            if acks not in _KNOWN_ACKS:
-                raise InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")
-            return self.broker.append(topic, partition, batches, self._clock_ms())
-        except StorageError as error:
-            return error
+            for part in done:
+                part.cancel()
 
     # -- fetch --------------------------------------------------------------------------------------------
 
@@ -132,13 +122,15 @@ class LogRequests:
 _NOTHING = Fetched(b"", -1, -1)
 
 
-def _flush_failure(flush: "asyncio.Future[None]", timeout_ms: int) -> StorageError | None:
-    if not flush.done():
+def _outcome(part: "asyncio.Future[Appended]", timeout_ms: int) -> Appended | StorageError:
+    if not part.done():
         return RequestTimedOut(
             f"The records are written, but were not flushed within {timeout_ms} ms. They may yet survive; "
             "an idempotent producer can safely send them again."
         )
-    error = flush.exception()
-    if error is not None and not isinstance(error, StorageError):
-        raise error
-    return error
+    error = part.exception()
+    if error is None:
+        return part.result()
+    if isinstance(error, StorageError):
+        return error
+    raise error

@@ -108,12 +108,17 @@ class Segment:
         self._index = OffsetIndex()
         self._times = TimeIndex()
 
-    def note(self, last_offset: int, max_timestamp: int, size: int) -> None:
-        """Take into account a batch just written at the end."""
+    def note(
+        self, last_offset: int, max_timestamp: int, size: int, youngest: int | None = None, first: int | None = None
+    ) -> None:
+        """Take into account what was just written at the end: one batch, or several with one entry in the indexes.
+
+        Of several, `youngest` is the last offset of the batch with the largest timestamp, `first` that of the first.
+        """
         position = self.size
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = last_offset
+            self.max_timestamp_offset = last_offset if youngest is None else youngest
         if not position:
             self.first_timestamp = max_timestamp
         # Readers ask for the size, then for the next offset: the offset moves first. What the index names comes last.
@@ -128,7 +133,7 @@ class Segment:
             index, times = self._index, self._times
             assert index is not None
             assert times is not None
-            index.append(last_offset - self.base_offset, position)
+            index.append((last_offset if first is None else first) - self.base_offset, position)
             if self.max_timestamp > times.latest:
                 times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
             self.entries += 1

@@ -80,12 +80,11 @@ def commit(name: str, home: str, rounds: int) -> Iterator[Case]:
 
 
 async def _callers(broker: Broker, data: bytes, callers: int, appends: int) -> float:
-    commit = GroupCommit(broker)
+    commit = GroupCommit(broker, lambda: NOW_MS)
 
     async def caller() -> None:
         for _ in range(appends):
-            broker.append("bench", 0, data, NOW_MS)
-            await commit.flushed(("bench", 0))
+            await commit.append(("bench", 0), data)
 
     start = time.perf_counter()
     await asyncio.gather(*(caller() for _ in range(callers)))

@@ -11,27 +11,14 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from coordinator.client.errors import ConfigError
+from coordinator.client.group_protocols import check_protocol, check_zookeeper
+from coordinator.client.group_protocols import dotted as dotted
+from coordinator.client.zookeeper_config import COMMIT_INTERVAL_MS, ZookeeperProperties
 from storage.wording import expected
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
 INT_MAX = 2**31 - 1
 Model = TypeVar("Model", bound="ClientConfig")
-
-
-def dotted(name: str) -> str:
-    return name.replace("_", ".")
-
-
-ASSIGNED_THERE = "the coordinator assigns; group.remote.assignor asks for an assignor of its own"
-TIMED_THERE = "the coordinator's group.consumer settings decide it"
-CLASSIC_ONLY_WHY = {
-    "partition_assignment_strategy": ASSIGNED_THERE,
-    "partition_assignment_options": ASSIGNED_THERE,
-    "partition_assignment_deadline_ms": ASSIGNED_THERE,
-    "session_timeout_ms": TIMED_THERE,
-    "heartbeat_interval_ms": TIMED_THERE,
-}
-CLASSIC_ONLY = frozenset(CLASSIC_ONLY_WHY)
 
 
 class ClientConfig(BaseModel):
@@ -126,9 +113,10 @@ class GroupConfig(ClientConfig):
     partition_assignment_deadline_ms: int = Field(
         10_000, ge=1, le=INT_MAX, description="How long the assignor of a leader may think before its plan is replaced."
     )
-    group_protocol: Literal["classic", "consumer"] = Field(
+    group_protocol: Literal["classic", "consumer", "zookeeper"] = Field(
         "classic",
-        description="classic: the members assign (JoinGroup, SyncGroup). consumer: the coordinator (KIP-848).",
+        description="classic: the members assign (JoinGroup, SyncGroup). consumer: the coordinator (KIP-848). "
+        "zookeeper: every consumer for itself (0.8).",
     )
     group_remote_assignor: str | None = Field(
         None, description="The assignor that the coordinator shall run; classic groups need all members to ask for one."
@@ -172,10 +160,7 @@ class GroupConfig(ClientConfig):
     @model_validator(mode="after")
     def _check_protocol(self) -> Self:
         """What belongs to one protocol means nothing in the other (as Kafka has it)."""
-        if self.group_protocol == "classic":
-            return self
-        for name in sorted(CLASSIC_ONLY & self.model_fields_set):
-            raise ValueError(f"{dotted(name)} cannot be set with group.protocol=consumer: {CLASSIC_ONLY_WHY[name]}")
+        check_protocol(self.group_protocol, self.model_fields_set)
         return self
 
 
@@ -192,8 +177,14 @@ class WorkerConfig(GroupConfig):
         "cooperative-sticky", description="Assignors by name, Kafka class, entry point or module:Class."
     )
 
+    @model_validator(mode="after")
+    def _check_worker(self) -> Self:
+        if self.group_protocol == "zookeeper":
+            raise ValueError("a worker reads no log, and group.protocol=zookeeper is for consumers; use classic")
+        return self
 
-class ConsumerConfig(GroupConfig):
+
+class ConsumerConfig(ZookeeperProperties, GroupConfig):
     """What a consumer understands beyond that."""
 
     kind: ClassVar[str] = "consumer"
@@ -206,7 +197,9 @@ class ConsumerConfig(GroupConfig):
     enable_auto_offset_store: bool = Field(
         True, description="Whether a handed-over record counts as done at the next poll."
     )
-    auto_commit_interval_ms: int = Field(5_000, ge=1, le=INT_MAX, description="How often to commit automatically.")
+    auto_commit_interval_ms: int = Field(
+        5_000, ge=1, le=INT_MAX, description="How often to commit automatically; with zookeeper once a minute."
+    )
     fetch_min_bytes: int = Field(1, ge=1, le=INT_MAX, description="What a fetch waits for.")
     fetch_max_wait_ms: int = Field(500, ge=0, le=300_000, description="How long a fetch waits for it.")
     fetch_max_bytes: int = Field(
@@ -219,6 +212,21 @@ class ConsumerConfig(GroupConfig):
     @classmethod
     def _rename_reset(cls, value: Any) -> Any:
         return {"smallest": "earliest", "beginning": "earliest", "largest": "latest", "end": "latest"}.get(value, value)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_for_zookeeper(cls, given: Any) -> Any:
+        """Two defaults were others in that era."""
+        if isinstance(given, dict) and given.get("group.protocol") == "zookeeper":
+            era = {"auto.commit.interval.ms": COMMIT_INTERVAL_MS, "partition.assignment.strategy": "range"}
+            return era | given
+        return given
+
+    @model_validator(mode="after")
+    def _check_era(self) -> Self:
+        if self.group_protocol == "zookeeper":
+            check_zookeeper(self.zookeeper_connect, self.group_id, self.partition_assignment_strategy)
+        return self
 
     @model_validator(mode="after")
     def _check_commit(self) -> Self:

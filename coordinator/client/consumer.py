@@ -52,13 +52,16 @@ class Consumer:
         on_assign: OnChange | None = None,
         on_revoke: OnChange | None = None,
         on_lost: OnChange | None = None,
+        *,
+        black_list: bool = False,
     ) -> None:
         """Take part in the group for these topics; one that begins with ^ is a regular expression.
 
-        Subscribing again changes the topics. Without `on_lost`, lost partitions go to `on_revoke`.
+        Subscribing again changes the topics. Without `on_lost`, lost partitions go to `on_revoke`. `black_list` means
+        every topic that the expressions do not match (group.protocol=zookeeper).
         """
         self._listener = Listener(on_assign, on_revoke, on_lost)
-        self._run(self._core.subscribe([topics] if isinstance(topics, str) else list(topics)))
+        self._run(self._core.subscribe([topics] if isinstance(topics, str) else list(topics), black_list))
 
     def unsubscribe(self) -> None:
         """Give up all partitions (with callbacks) and leave the group."""

@@ -108,6 +108,25 @@ class GroupNotEmpty(Refused):
     """The group has members; stop them first."""
 
 
+class ConsumerRebalanceFailed(ClientError):
+    """A consumer of the ZooKeeper era ran out of retries. It owns nothing; the next change in its group starts it anew.
+
+    `holders`: who held each partition that could not be claimed, at the last attempt.
+    """
+
+    def __init__(self, message: str, holders: Mapping[tuple[str, int], str]) -> None:
+        super().__init__(message)
+        self.holders = dict(holders)
+
+
+class ZookeeperRefused(ClientError):
+    """ZooKeeper, or what is kept in it, does not allow what was asked; the message says what helps."""
+
+
+class ZookeeperAway(ZookeeperRefused, ConnectionError):
+    """No server of the ensemble answered in time."""
+
+
 class NoOffset(ClientError):
     """Nothing is committed for a partition, and auto.offset.reset=none says not to guess."""
 

@@ -18,6 +18,11 @@ from coordinator.member.subscription import Subscriber
 
 def joining(config: ConsumerConfig, transport: Transport, catalog: Catalog) -> Joining:
     """The way that this consumer's properties ask for. Raises ConfigError for assignors nobody knows."""
+    if config.group_protocol == "zookeeper":
+        # Nobody else needs kazoo, nor what is built on it.
+        from coordinator.client.zookeeper_joining import ZookeeperJoining
+
+        return ZookeeperJoining(config, transport)
     return Coordinated(config, transport, catalog)
 
 

@@ -27,15 +27,24 @@ class Subscribed:
         """Whether new topics may change what is subscribed to, and it is for the consumer to look."""
         return bool(self._patterns) and not self._resolved_there
 
+    @property
+    def _in_zookeeper(self) -> bool:
+        return self._config.group_protocol == "zookeeper"
+
     def change(self, topics: Sequence[str], black_list: bool = False) -> None:
         if len(topics) > MAX_TOPICS:
             raise IllegalState(f"{len(topics)} topics are too many; at most {MAX_TOPICS} can be subscribed to")
         names = frozenset(topic for topic in topics if not topic.startswith("^"))
         patterns = tuple(compiled(topic) for topic in topics if topic.startswith("^"))
-        if black_list and (names or not patterns or str(self._config.group_protocol) != "zookeeper"):
+        if black_list and (names or not patterns or not self._in_zookeeper):
             raise IllegalState(
                 "black_list=True takes patterns that begin with ^ and nothing else, with group.protocol=zookeeper; "
                 f"got {', '.join(map(repr, topics)) or 'no topics'} with {self._config.group_protocol}"
+            )
+        if names and patterns and self._in_zookeeper:
+            raise IllegalState(
+                "a consumer of the ZooKeeper era subscribes by names or by patterns, not by both: "
+                f"{', '.join(map(repr, topics))}; give one kind"
             )
         self._names, self._patterns, self._black_list = names, patterns, black_list
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -78,6 +78,11 @@ class Transport:
     def bootstrap(self) -> str:
         """The bootstrap server in use; the next one after a failure."""
         return self._servers[0]
+
+    def use(self, servers: Sequence[str]) -> None:
+        """Begin with these nodes from now on, instead of bootstrap.servers."""
+        assert servers, "whoever knows of no node goes on with the old ones"
+        self._servers = list(servers)
 
     async def call(
         self,

@@ -35,9 +35,11 @@ class Consumer:
         on_assign: OnChange | None = None,
         on_revoke: OnChange | None = None,
         on_lost: OnChange | None = None,
+        *,
+        black_list: bool = False,
     ) -> None:
         self._listener = Listener(on_assign, on_revoke, on_lost)
-        await self._core.subscribe([topics] if isinstance(topics, str) else list(topics))
+        await self._core.subscribe([topics] if isinstance(topics, str) else list(topics), black_list)
 
     async def unsubscribe(self) -> None:
         await self._core.begin_unsubscribe()

@@ -85,7 +85,7 @@ def test_a_property_given_twice_is_refused() -> None:
         ({"group.instance.id": "i"}, r"a static member needs a group"),
         ({"enable.auto.commit": True}, r"needs a group\.id"),
         ({"heartbeat.interval.ms": 5_000, "session.timeout.ms": 5_000}, r"must be less than session\.timeout\.ms"),
-        ({"group.protocol": "zookeeper"}, r"group\.protocol='zookeeper': expected one of classic, consumer"),
+        ({"group.protocol": "raft"}, r"group\.protocol='raft': expected one of classic, consumer"),
         (
             {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
             r"partition\.assignment\.strategy cannot be set with group\.protocol=consumer: the coordinator assigns",

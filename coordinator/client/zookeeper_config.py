@@ -1,0 +1,65 @@
+"""The properties of a consumer of the ZooKeeper era: the names and defaults of that time."""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+from coordinator.config import parse_connect
+
+INT_MAX = 2**31 - 1
+COMMIT_INTERVAL_MS = 60_000
+"""How often a consumer of that era committed by itself."""
+
+
+class ZookeeperProperties(BaseModel):
+    """What `group.protocol=zookeeper` understands, and what a group on its way out of ZooKeeper needs."""
+
+    zookeeper_connect: str | None = Field(None, description="HOST:PORT,HOST:PORT/CHROOT of the ensemble.")
+    zookeeper_session_timeout_ms: int = Field(
+        6_000, ge=1, le=INT_MAX, description="Silence after which ZooKeeper gives a consumer up."
+    )
+    zookeeper_connection_timeout_ms: int = Field(
+        6_000, ge=1, le=INT_MAX, description="How long the first connection to ZooKeeper may take."
+    )
+    zookeeper_sync_time_ms: int = Field(
+        2_000, ge=0, le=INT_MAX, description="How far a server of the ensemble may be behind its leader."
+    )
+    rebalance_max_retries: int = Field(
+        4, ge=0, le=10_000, description="Further attempts of a rebalance that met claims of others."
+    )
+    rebalance_backoff_ms: int | None = Field(
+        None, ge=1, le=INT_MAX, description="The wait between those attempts; default zookeeper.sync.time.ms."
+    )
+    consumer_id: str | None = Field(
+        None, max_length=255, description="A name to register under instead of one made from host, time and chance."
+    )
+    offsets_storage: Literal["zookeeper", "kafka"] = Field(
+        "zookeeper", description="Where positions are kept: zookeeper, or kafka (the group's coordinator)."
+    )
+    dual_commit_enabled: bool | None = Field(
+        None,
+        description="Commit to both stores and begin at the larger offset; default true with offsets.storage=kafka.",
+    )
+
+    @field_validator("zookeeper_connect")
+    @classmethod
+    def _check_connect(cls, value: str | None) -> str | None:
+        try:
+            return None if value is None else str(parse_connect(value))
+        except ValueError as error:
+            raise ValueError(f"expected {error}") from None
+
+    @field_validator("consumer_id")
+    @classmethod
+    def _check_id(cls, value: str | None) -> str | None:
+        if value is not None and (not value or "/" in value):
+            raise ValueError("expected a name without / of one character or more; or leave it out")
+        return value
+
+    @property
+    def backoff_ms(self) -> int:
+        return self.rebalance_backoff_ms or max(1, self.zookeeper_sync_time_ms)
+
+    @property
+    def commits_twice(self) -> bool:
+        return self.offsets_storage == "kafka" if self.dual_commit_enabled is None else self.dual_commit_enabled

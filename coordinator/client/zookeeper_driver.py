@@ -1,0 +1,210 @@
+"""Performs what a consumer of the ZooKeeper era asks for, by its session; callbacks are queued for its owner."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from coordinator.client.classic_calls import code_of
+from coordinator.client.errors import ConsumerRebalanceFailed, Refused, ZookeeperRefused
+from coordinator.client.membership import Callback, Wake
+from coordinator.client.telling import callback_of
+from coordinator.client.transport import now_ms
+from coordinator.client.types import GroupMetadata
+from coordinator.core.types import Cause
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member import zookeeper_events as zk
+from coordinator.member.zookeeper import ZookeeperMember
+from coordinator.member.zookeeper_states import ZookeeperState
+from coordinator.member.zookeeper_types import Link, Registration, ZookeeperSettings
+from coordinator.zookeeper.connect import Session, SessionState
+from coordinator.zookeeper.consumer import ConsumerRegistry
+from coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, SessionExpired, ZooKeeperError
+
+log = logging.getLogger("muster.client")
+
+LEAVE_PATIENCE_S = 5.0
+"""How long a closing consumer waits until its nodes are gone; its session's end removes them anyway."""
+
+LINKS = {
+    SessionState.CONNECTED: Link.CONNECTED,
+    SessionState.SUSPENDED: Link.SUSPENDED,
+    SessionState.LOST: Link.LOST,
+}
+
+
+class ZookeeperDriver:
+    """One consumer on the running loop. `brokers_changed` is called when nodes came or went."""
+
+    def __init__(
+        self,
+        session: Session,
+        settings: ZookeeperSettings,
+        registration: Registration,
+        name: str | None,
+        wake: Wake,
+        brokers_changed: Callable[[], None],
+    ) -> None:
+        self.callbacks: deque[Callback] = deque()
+        self.failure: Exception | None = None
+        self.trouble: Exception | None = None
+        self.settings = settings
+        self.machine = ZookeeperMember(settings, registration)
+        self.registry = ConsumerRegistry(session, settings.group_id, name, self._watch_fired)
+        self._wake_owner = wake
+        self._brokers_changed = brokers_changed
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._over = False
+        session.on_state(self._session_changed)
+        self._session_changed(session.state)
+
+    @property
+    def identity(self) -> GroupMetadata:
+        machine = self.machine
+        return GroupMetadata(self.settings.group_id, machine.generation, machine.consumer_id, None)
+
+    @property
+    def watches_topics(self) -> bool:
+        """Its watches tell it."""
+        return False
+
+    def send(self, event: zk.Event) -> None:
+        """Step the machine and start what it asks for."""
+        if self._over:
+            return
+        before = self.machine.state
+        for action in self.machine.step(event, now_ms()):
+            self._perform(action)
+        if self.machine.state is not before:
+            log.debug("%s: %s", self.machine.consumer_id or self.settings.group_id, self.machine.state.value)
+
+    def refused(self, error: Refused, generation: int) -> None:
+        self.send(ev.CommitRefused(code_of(error.code), error.message, generation))
+
+    def done(self, callback: Callback) -> None:
+        if callback.token is not None:
+            self.send(ev.Revoked(callback.token))
+
+    def next_callback(self) -> Callback | None:
+        """What was to be revoked is lost if the session ended in the meantime."""
+        if not self.callbacks:
+            return None
+        callback = self.callbacks.popleft()
+        machine = self.machine
+        if callback.kind == "revoked" and machine.generation < 0 and machine.state is not ZookeeperState.CLOSED:
+            lost = act.Lost(
+                callback.token or 0, callback.partitions, Cause.SESSION_EXPIRED, callback.event.detail, 0, now_ms()
+            )
+            return self._callback(lost)
+        return callback
+
+    async def abort(self) -> None:
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def left(self) -> None:
+        """A callback that was interrupted (Ctrl-C) does not keep the consumer from leaving."""
+        while (token := self.machine.awaited_release) is not None:
+            self.send(ev.Revoked(token))
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=LEAVE_PATIENCE_S)
+        await self.abort()
+
+    # What is heard
+
+    def _session_changed(self, state: SessionState) -> None:
+        self.send(zk.SessionChanged(LINKS[state]))
+
+    def _watch_fired(self, what: str) -> None:
+        if what in ("brokers", "session") and not self._over:
+            self._brokers_changed()
+        self.send(zk.WatchFired(what))
+
+    # What is asked for
+
+    def _perform(self, action: zk.Action) -> None:
+        match action:
+            case zk.Register():
+                self._ask(action.token, self._register(action))
+            case zk.ReadGroup():
+                self._ask(action.token, self._read(action))
+            case zk.Release():
+                self._ask(action.token, self._release(action))
+            case zk.Claim():
+                self._ask(action.token, self._claim(action))
+            case zk.Withdraw():
+                self._ask(action.token, self._withdraw(action))
+            case zk.RebalanceFailed():
+                self.trouble = ConsumerRebalanceFailed(
+                    f"group {self.settings.group_id!r}: {action.message}", action.holders
+                )
+                self._wake_owner()
+            case act.Abandon():
+                if task := self._tasks.pop(action.token, None):
+                    task.cancel()
+            case act.WakeAt():
+                if self._timer is not None:
+                    self._timer.cancel()
+                delay_s = max(0, action.at_ms - now_ms()) / 1000
+                self._timer = asyncio.get_running_loop().call_later(delay_s, self.send, ev.Tick())
+            case act.Fail():
+                self.failure = ZookeeperRefused(action.message)
+                self._wake_owner()
+            case act.Closed():
+                pass  # Whoever closes looks at the machine's state.
+            case _:
+                self.callbacks.append(self._callback(action))
+                self._wake_owner()
+
+    def _callback(self, action: act.Revoke | act.Lost | act.Assign) -> Callback:
+        machine = self.machine
+        return callback_of(action, machine.generation, "eager", machine.owned, self.settings.patience_ms)
+
+    async def _register(self, action: zk.Register) -> zk.Answer:
+        return zk.Registered(action.token, await self.registry.register(action.registration, action.instead_of))
+
+    async def _read(self, action: zk.ReadGroup) -> zk.Answer:
+        try:
+            return zk.GroupRead(action.token, await self.registry.read(action.afresh))
+        except MalformedZnode as error:
+            return zk.Unreadable(action.token, str(error))
+
+    async def _release(self, action: zk.Release) -> zk.Answer:
+        await self.registry.owners.release(action.partitions)
+        return zk.Released(action.token)
+
+    async def _claim(self, action: zk.Claim) -> zk.Answer:
+        conflicts, newest = await self.registry.claim(action.consumer_id, action.share)
+        return zk.Claimed(action.token, conflicts, newest)
+
+    async def _withdraw(self, action: zk.Withdraw) -> zk.Answer:
+        await self.registry.withdraw(action.consumer_id, action.partitions)
+        return zk.Withdrawn(action.token)
+
+    def _ask(self, token: int, work: Coroutine[Any, Any, zk.Answer]) -> None:
+        async def asking() -> None:
+            answer: zk.Answer
+            try:
+                answer = await work
+            except (ConnectionLost, SessionExpired) as error:
+                answer = ev.RequestFailed(token, True, str(error))
+            except ZooKeeperError as error:
+                answer = ev.RequestFailed(token, False, str(error))
+            except Exception as error:
+                # A bug must not leave a consumer waiting for ever: whoever owns it is told.
+                log.exception("the consumer of group %r stopped working", self.settings.group_id)
+                self.failure = error
+                self._wake_owner()
+                return
+            self._tasks.pop(token, None)
+            self.send(answer)
+
+        self._tasks[token] = asyncio.create_task(asking())

@@ -1,0 +1,172 @@
+"""What a consumer of the ZooKeeper era does in ZooKeeper: registers, reads its group under watches, claims, releases.
+
+The rules are `coordinator.member.zookeeper`'s; here they are performed. Every method may raise ConnectionLost and
+SessionExpired.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from coordinator.member.types import TopicPartition
+from coordinator.member.zookeeper_types import STATIC, GroupView, Registration, Share
+from coordinator.zookeeper import errors, paths
+from coordinator.zookeeper.connect import Fired, Session
+from coordinator.zookeeper.owners import Owners
+
+T = TypeVar("T")
+MAX_IN_FLIGHT = 500
+"""Requests that wait for an answer at once."""
+NAME_CHECK_S = 0.1
+
+
+class IdInUse(errors.ZooKeeperError):
+    """Another consumer lives under the same `consumer.id`."""
+
+
+class ConsumerRegistry:
+    """One consumer's part of `/consumers/[group]`. `fired` is told which watch went off, on the session's loop."""
+
+    def __init__(self, session: Session, group_id: str, name: str | None, fired: Callable[[str], None]) -> None:
+        self.notifications = 0
+        """Watches that went off so far: what this consumer cost the ensemble in messages nobody asked for."""
+        self.owners = Owners(session, group_id)
+        self._session = session
+        self._group_id = group_id
+        self._name = name
+        self._fired = fired
+        self._registration = Registration({})
+
+    async def prepare(self) -> None:
+        """Make the directories that every consumer of that era makes if they are not there."""
+        for path in (
+            paths.BROKER_IDS,
+            paths.BROKER_TOPICS,
+            paths.consumer_ids(self._group_id),
+            paths.owners(self._group_id),
+            paths.offsets(self._group_id),
+        ):
+            await self._session.ensure(path)
+
+    async def register(self, registration: Registration, instead_of: str) -> str:
+        """The id of the new registration. Raises IdInUse when `consumer.id` stays taken for longer than a session."""
+        self._registration = registration
+        if instead_of:
+            await self._session.delete(paths.consumer(self._group_id, instead_of))
+        at_ms = time.time_ns() // 1_000_000
+        made = paths.new_consumer_id(self._group_id, socket.gethostname(), at_ms, uuid4().hex)
+        consumer_id = f"{self._group_id}_{self._name}" if self._name else made
+        path = paths.consumer(self._group_id, consumer_id)
+        body = paths.ConsumerRegistration(registration.subscription, pattern(registration), at_ms)
+        deadline = time.monotonic() + self._session.session_timeout_ms / 1000 * 2
+        while True:
+            try:
+                await self._session.create(path, body.to_json(), ephemeral=True)
+                return consumer_id
+            except errors.NodeExists:
+                node = await self._session.get(path)
+                if node is not None and node.owner == self._session.id:
+                    return consumer_id  # The answer to an earlier attempt was lost.
+            # The session of a process that died may hold the name a little longer.
+            if time.monotonic() >= deadline:
+                raise IdInUse(
+                    f"{consumer_id} is registered in group {self._group_id!r} by another session; give each consumer "
+                    "a consumer.id of its own, or leave it out"
+                )
+            await asyncio.sleep(NAME_CHECK_S)
+
+    async def read(self, afresh: bool) -> GroupView:
+        """Members, brokers and partition counts, with a watch on each list. Raises MalformedZnode.
+
+        The lists are watched before what is in them is read, so that nothing changes unnoticed.
+        """
+        if afresh:
+            await self._session.sync(paths.group(self._group_id))
+        ids, brokers = await asyncio.gather(
+            self._session.children(paths.consumer_ids(self._group_id), self._members_changed),
+            self._session.children(paths.BROKER_IDS, self._brokers_changed),
+        )
+        found = await at_most(ids or (), self._member)
+        members = {consumer_id: registration for consumer_id, registration in found if registration is not None}
+        counts = await at_most(await self._topics(members.values()), self._count)
+        return GroupView(
+            members,
+            {topic: count for topic, count in counts if count},
+            tuple(sorted(int(each) for each in brokers or () if paths.is_decimal(each))),
+        )
+
+    async def claim(self, consumer_id: str, share: Share) -> tuple[dict[TopicPartition, str], int]:
+        """Who holds what could not be claimed, and the number of the newest claim that could."""
+        return await self.owners.claim(consumer_id, share)
+
+    async def withdraw(self, consumer_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Claims first, so that whoever hears that the consumer went finds nothing of it any more."""
+        await self.owners.release(partitions)
+        path = paths.consumer(self._group_id, consumer_id)
+        node = await self._session.get(path)
+        if node is not None and node.owner == self._session.id:
+            await self._session.delete(path)
+
+    async def _member(self, consumer_id: str) -> tuple[str, Registration | None]:
+        """None when it went between the list and this."""
+        path = paths.consumer(self._group_id, consumer_id)
+        node = await self._session.get(path)
+        if node is None:
+            return consumer_id, None
+        body = paths.read_consumer(path, node.data)
+        return consumer_id, Registration(dict(body.subscription), body.pattern)
+
+    async def _topics(self, registrations: Iterable[Registration]) -> list[str]:
+        """The topics whose partition counts anybody's share depends on."""
+        named = {topic for each in registrations if each.pattern == STATIC for topic in each.subscription}
+        if all(each.pattern == STATIC for each in registrations):
+            return sorted(named)
+        watch = self._topics_changed if self._registration.pattern != STATIC else None
+        return sorted(named | set(await self._session.children(paths.BROKER_TOPICS, watch) or ()))
+
+    async def _count(self, topic: str) -> tuple[str, int]:
+        """How many partitions a topic has, 0: there is none. Watched when this consumer may read it."""
+        mine = self._registration.pattern != STATIC or topic in self._registration.subscription
+        watch = self._partitions_changed if mine else None
+        path = paths.topic(topic)
+        node = await self._session.get(path, watch)
+        if node is None and watch is not None and await self._session.exists(path, watch):
+            node = await self._session.get(path)
+        return topic, 0 if node is None else len(paths.read_topic(path, node.data))
+
+    # Watches. One method each, because kazoo tells watches apart by what they call.
+
+    def _members_changed(self, event: Fired) -> None:
+        self._tell("members", event)
+
+    def _brokers_changed(self, event: Fired) -> None:
+        self._tell("brokers", event)
+
+    def _topics_changed(self, event: Fired) -> None:
+        self._tell("topics", event)
+
+    def _partitions_changed(self, event: Fired) -> None:
+        self._tell("partitions", event)
+
+    def _tell(self, what: str, event: Fired) -> None:
+        if event.kind == "session":
+            what = "session"
+        else:
+            self.notifications += 1
+        self._fired(what)
+
+
+def pattern(registration: Registration) -> paths.Pattern:
+    known: Mapping[str, paths.Pattern] = {each: each for each in paths.PATTERNS}
+    return known[registration.pattern]
+
+
+async def at_most(names: Iterable[Any], read: Callable[[Any], Awaitable[T]]) -> list[T]:
+    """All of them, a limited number at once."""
+    wanted, found = list(names), list[T]()
+    for start in range(0, len(wanted), MAX_IN_FLIGHT):
+        found += await asyncio.gather(*(read(name) for name in wanted[start : start + MAX_IN_FLIGHT]))
+    return found

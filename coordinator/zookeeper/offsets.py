@@ -1,0 +1,92 @@
+"""Offsets of a group in ZooKeeper: one persistent znode per partition, the offset in decimal."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from coordinator.member.types import TopicPartition
+from coordinator.zookeeper import errors, paths
+from coordinator.zookeeper.connect import Session
+from coordinator.zookeeper.consumer import at_most
+
+MAX_IN_TRANSACTION = 500
+ATTEMPTS = 3
+
+
+class NotRegistered(errors.ZooKeeperError):
+    """The consumer that commits is not registered any more: its partitions may be somebody else's."""
+
+
+class OffsetNodes:
+    """Positions of one group as the tools of that era read and write them. There is room for an offset, no more."""
+
+    def __init__(self, session: Session, group_id: str) -> None:
+        self._session = session
+        self._group_id = group_id
+        self._there: set[TopicPartition] = set()
+        """Partitions whose znode was seen to be there."""
+
+    async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """None where nothing is committed. Raises MalformedZnode."""
+        return dict(await at_most(partitions, self._fetch_one))
+
+    async def fetch_all(self) -> dict[TopicPartition, int]:
+        """Everything the group has committed, by partition. Raises MalformedZnode."""
+        topics = await self._session.children(paths.offsets(self._group_id)) or []
+        found = await at_most(topics, self._numbers)
+        partitions = [(topic, number) for topic, numbers in found for number in numbers]
+        return {tp: offset for tp, offset in sorted((await self.fetch(partitions)).items()) if offset is not None}
+
+    async def write(self, offsets: Mapping[TopicPartition, int], registered_as: str | None) -> None:
+        """Write them, all or none of each 500.
+
+        With `registered_as`, only while that registration stands: the check is part of the transaction, so a consumer
+        that slept through its session's end cannot overwrite its successor. Raises NotRegistered then.
+        """
+        wanted = sorted(offsets)
+        for start in range(0, len(wanted), MAX_IN_TRANSACTION):
+            some = wanted[start : start + MAX_IN_TRANSACTION]
+            await self._write_some({tp: offsets[tp] for tp in some}, registered_as)
+
+    async def _write_some(self, offsets: Mapping[TopicPartition, int], registered_as: str | None) -> None:
+        """One transaction; again when a znode came or went since it was looked for."""
+        registration = paths.consumer(self._group_id, registered_as) if registered_as else None
+        for attempt in range(ATTEMPTS):
+            await at_most([tp for tp in sorted(offsets) if tp not in self._there], self._look_for)
+
+            def build(transaction: Any) -> None:
+                if registration is not None:
+                    transaction.check(registration, -1)
+                for tp, offset in offsets.items():
+                    # Made with its content: a tool that finds an empty one would stumble.
+                    put = transaction.set_data if tp in self._there else transaction.create
+                    put(paths.offset(self._group_id, *tp), paths.offset_text(offset))
+
+            try:
+                await self._session.commit(build)
+                self._there |= set(offsets)
+                return
+            except (errors.NoNode, errors.NodeExists) as error:
+                if registration is not None and not await self._session.exists(registration):
+                    raise NotRegistered(
+                        f"{registered_as} is not registered in group {self._group_id!r} any more: its session expired, "
+                        "or somebody deleted its node; nothing was committed"
+                    ) from error
+                self._there -= set(offsets)
+                if attempt + 1 == ATTEMPTS:
+                    raise
+
+    async def _look_for(self, tp: TopicPartition) -> None:
+        path = paths.offset(self._group_id, *tp)
+        if await self._session.exists(path):
+            self._there.add(tp)
+        else:
+            await self._session.ensure(paths.topic_offsets(self._group_id, tp[0]))
+
+    async def _fetch_one(self, tp: TopicPartition) -> tuple[TopicPartition, int | None]:
+        path = paths.offset(self._group_id, *tp)
+        node = await self._session.get(path)
+        return tp, None if node is None else paths.read_offset(path, node.data)
+
+    async def _numbers(self, topic: str) -> tuple[str, Iterable[int]]:
+        names = await self._session.children(paths.topic_offsets(self._group_id, topic)) or []
+        return topic, sorted(int(name) for name in names if paths.is_decimal(name))

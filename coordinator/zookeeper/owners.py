@@ -1,0 +1,81 @@
+"""The owner registry of a group: one ephemeral znode per partition, made before the partition is read."""
+
+import asyncio
+from collections.abc import Iterable
+
+from coordinator.member.types import TopicPartition
+from coordinator.member.zookeeper_types import Share
+from coordinator.zookeeper import errors, paths
+from coordinator.zookeeper.connect import Session
+
+MAX_IN_FLIGHT = 500
+ATTEMPTS = 3
+COMES_AND_GOES = "somebody who comes and goes"
+
+
+class Owners:
+    """Claims and releases of one session. What another session holds is never touched."""
+
+    def __init__(self, session: Session, group_id: str) -> None:
+        self._session = session
+        self._group_id = group_id
+        self._topics: set[str] = set()
+        """Topics whose directory was seen to be there."""
+
+    async def claim(self, consumer_id: str, share: Share) -> tuple[dict[TopicPartition, str], int]:
+        """Who holds what could not be claimed, and the transaction number of the newest claim that could."""
+        for topic in sorted({topic for topic, _ in share} - self._topics):
+            await self._session.ensure(paths.topic_owners(self._group_id, topic))
+            self._topics.add(topic)
+        conflicts: dict[TopicPartition, str] = {}
+        newest = 0
+        for some in chunks(sorted(share)):
+            claims = [self._claim_one(tp, paths.owner_text(consumer_id, share[tp])) for tp in some]
+            for tp, (holder, number) in zip(some, await asyncio.gather(*claims), strict=True):
+                newest = max(newest, number)
+                if holder:
+                    conflicts[tp] = holder
+        return conflicts, newest
+
+    async def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Delete those that are this session's."""
+        for some in chunks(sorted(partitions)):
+            await asyncio.gather(*(self._release_one(tp) for tp in some))
+
+    async def _claim_one(self, tp: TopicPartition, text: bytes) -> tuple[str, int]:
+        """("", number) when it is this session's now, else (its holder, 0)."""
+        path = paths.owner(self._group_id, *tp)
+        for _ in range(ATTEMPTS):
+            try:
+                _, stat = await self._session.perform(
+                    lambda c: c.create_async(path, text, ephemeral=True, include_data=True)
+                )
+                return "", int(stat.czxid)
+            except errors.NodeExists:
+                found = await self._held(path)
+            except errors.NoNode:
+                await self._session.ensure(paths.topic_owners(self._group_id, tp[0]))
+                continue
+            if found is not None:
+                return found
+        return COMES_AND_GOES, 0
+
+    async def _held(self, path: str) -> tuple[str, int] | None:
+        try:
+            data, stat = await self._session.perform(lambda c: c.get_async(path))
+        except errors.NoNode:
+            return None
+        if stat.ephemeralOwner == self._session.id:
+            return "", int(stat.czxid)  # The answer to an earlier attempt was lost.
+        return bytes(data).decode(errors="replace"), 0
+
+    async def _release_one(self, tp: TopicPartition) -> None:
+        path = paths.owner(self._group_id, *tp)
+        node = await self._session.get(path)
+        if node is not None and node.owner == self._session.id:
+            await self._session.delete(path)
+
+
+def chunks(partitions: list[TopicPartition]) -> Iterable[list[TopicPartition]]:
+    for start in range(0, len(partitions), MAX_IN_FLIGHT):
+        yield partitions[start : start + MAX_IN_FLIGHT]

@@ -398,6 +398,15 @@ _FROM_NODE = {
 }
 
 
+def node_setting(config: str) -> str | None:
+    """The field of `LogSettings` that a topic config overrides, if it does.
+
+    >>> node_setting("retention.ms")
+    'retention_ms'
+    """
+    return _FROM_NODE.get(config)
+
+
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
     """What is wrong with each setting, as one sentence each."""
     fields = {field.alias or name: field for name, field in model.model_fields.items()}

@@ -1,0 +1,59 @@
+"""Refusals that only Kafka's protocol has words for: what it lets a client ask for and one node cannot do."""
+
+from storage.errors import StorageError
+
+
+class NoTransactions(StorageError):
+    """Transactions are not coordinated here. The code is one that every client takes as final."""
+
+    code = 53
+    name = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+
+class InvalidReplicationFactor(StorageError):
+    """More copies than there are nodes."""
+
+    code = 38
+    name = "INVALID_REPLICATION_FACTOR"
+
+
+class InvalidReplicaAssignment(StorageError):
+    """Partitions assigned by hand to other nodes than this one, or not numbered from 0."""
+
+    code = 39
+    name = "INVALID_REPLICA_ASSIGNMENT"
+
+
+class FetchSessionIdNotFound(StorageError):
+    """A fetch session that was never opened: none are here."""
+
+    code = 70
+    name = "FETCH_SESSION_ID_NOT_FOUND"
+
+
+class UnknownLeaderEpoch(StorageError):
+    """The client knows a newer leader epoch than the log."""
+
+    code = 75
+    name = "UNKNOWN_LEADER_EPOCH"
+
+
+class UnknownTopicId(StorageError):
+    """No topic has this id."""
+
+    code = 100
+    name = "UNKNOWN_TOPIC_ID"
+
+
+class UnsupportedTimestamp(StorageError):
+    """A look-up that stands for something this node does not have, such as tiered storage."""
+
+    code = 35
+    name = "UNSUPPORTED_VERSION"
+
+
+def no_transactions(transactional_id: str) -> NoTransactions:
+    return NoTransactions(
+        f"transactional.id '{transactional_id}' needs a transaction coordinator, which this node has none of. "
+        "Leave it out: an idempotent producer needs none."
+    )

@@ -1,0 +1,31 @@
+"""All handlers of the log's APIs as one object, for the dispatcher."""
+
+from collections.abc import Callable
+
+from coordinator.kafka.log_configs import ConfigHandlers
+from coordinator.kafka.log_metadata import Endpoint, MetadataHandlers
+from coordinator.kafka.log_offsets import OffsetHandlers
+from coordinator.kafka.log_records import RecordHandlers
+from coordinator.kafka.log_topics import TopicHandlers
+from storage.requests import LogRequests
+
+
+class LogHandlers:
+    """Produce, Fetch, ListOffsets, Metadata, topics, settings and producer ids over one node's log.
+
+    `requests` are shared with the node's other door, so that each wakes the other's fetches. `endpoint` is asked each
+    time: the port is known only once the node listens.
+    """
+
+    def __init__(
+        self, requests: LogRequests, endpoint: Callable[[], Endpoint], *, node_id: int, auto_create: bool
+    ) -> None:
+        records = RecordHandlers(requests)
+        self.produce, self.fetch = records.produce, records.fetch
+        offsets = OffsetHandlers(requests)
+        self.list_offsets, self.init_producer_id = offsets.list_offsets, offsets.init_producer_id
+        self.metadata = MetadataHandlers(requests.broker, endpoint, auto_create=auto_create).metadata
+        topics = TopicHandlers(requests, node_id)
+        self.create_topics, self.delete_topics = topics.create_topics, topics.delete_topics
+        self.create_partitions = topics.create_partitions
+        self.describe_configs = ConfigHandlers(requests.broker, node_id).describe_configs

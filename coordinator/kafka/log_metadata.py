@@ -1,0 +1,102 @@
+"""Metadata: the one node there is, and its topics; a topic that is asked for may come into being by that."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from coordinator.kafka.codec import struct
+from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.log_errors import UnknownTopicId
+from storage.broker import Broker
+from storage.catalog import format_id
+from storage.errors import StorageError, UnknownTopicOrPartition
+from storage.types import Topic
+
+NO_ID = bytes(16)
+LEADER_NOT_AVAILABLE = 5
+NO_LEADER = -1
+
+
+class Endpoint(NamedTuple):
+    """Where clients are told to connect."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class MetadataHandlers:
+    """`auto_create` says whether a topic that a client asks for by name is made when there is none."""
+
+    def __init__(self, broker: Broker, endpoint: Callable[[], Endpoint], *, auto_create: bool) -> None:
+        self._broker = broker
+        self._endpoint = endpoint
+        self._auto_create = auto_create
+
+    async def metadata(self, request: Any, call: KafkaCall) -> Any:
+        """The topics asked for, or all. The controller is this node: clients look for it among the brokers."""
+        here = self._endpoint()
+        asked = request.topics
+        if asked is None or (call.api_version == 0 and not asked):
+            topics = [self._described(topic, here) for topic in self._broker.topics().values()]
+        else:
+            may_create = self._auto_create and request.allow_auto_topic_creation
+            topics = [self._asked(each, may_create, here) for each in asked]
+        return struct("MetadataResponse")(
+            brokers=[struct("MetadataResponse.brokers")(node_id=here.node_id, host=here.host, port=here.port)],
+            cluster_id=self._broker.cluster_id,
+            controller_id=here.node_id,
+            topics=topics,
+        )
+
+    def _asked(self, asked: Any, may_create: bool, here: Endpoint) -> Any:
+        try:
+            topic = self._by_id(asked.topic_id) if asked.name is None else self._by_name(asked.name, may_create)
+        except StorageError as error:
+            made = struct("MetadataResponse.topics")
+            return made(error_code=error.code, name=asked.name, topic_id=asked.topic_id)
+        return self._described(topic, here)
+
+    def _by_id(self, topic_id: bytes) -> Topic:
+        for topic in self._broker.topics().values():
+            if topic.id == topic_id:
+                return topic
+        raise UnknownTopicId(f"No topic has the id {format_id(topic_id)}.")
+
+    def _by_name(self, name: str, may_create: bool) -> Topic:
+        try:
+            return self._broker.topic(name)
+        except UnknownTopicOrPartition:
+            if not may_create:
+                raise
+            return self._broker.create_topic(name, self._broker.settings.num_partitions)
+
+    def _described(self, topic: Topic, here: Endpoint) -> Any:
+        return struct("MetadataResponse.topics")(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.internal,
+            partitions=list(self._partitions(topic, here.node_id)),
+        )
+
+    def _partitions(self, topic: Topic, node_id: int) -> Iterator[Any]:
+        made = struct("MetadataResponse.topics.partitions")
+        for number in range(topic.partitions):
+            try:
+                epoch = self._broker.log(topic.name, number).leader_epoch
+            except StorageError:
+                # Its directory is gone, which the node's log says: no leader until that is mended.
+                yield made(
+                    error_code=LEADER_NOT_AVAILABLE,
+                    partition_index=number,
+                    leader_id=NO_LEADER,
+                    replica_nodes=[node_id],
+                    offline_replicas=[node_id],
+                )
+                continue
+            yield made(
+                partition_index=number,
+                leader_id=node_id,
+                leader_epoch=epoch,
+                replica_nodes=[node_id],
+                isr_nodes=[node_id],
+            )

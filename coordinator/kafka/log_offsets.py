@@ -1,0 +1,83 @@
+"""ListOffsets and InitProducerId: where a log begins and ends, and who may write to it without repeating itself."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.log_errors import UnsupportedTimestamp, no_transactions
+from coordinator.kafka.log_records import READ_COMMITTED, check_epoch
+from storage.errors import InvalidRequest, StorageError
+from storage.reading import MAX_TIMESTAMP
+from storage.requests import LogRequests
+
+
+@dataclass(slots=True)
+class ListedPartition:
+    """One partition of a ListOffsetsResponse."""
+
+    partition_index: int
+    error_code: int = 0
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class ListedTopic:
+    name: str
+    partitions: list[ListedPartition]
+
+
+@dataclass(slots=True)
+class ListOffsetsAnswer:
+    topics: list[ListedTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class InitProducerIdAnswer:
+    error_code: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class OffsetHandlers:
+    """Handlers that answer at once."""
+
+    def __init__(self, requests: LogRequests) -> None:
+        self._requests = requests
+
+    async def list_offsets(self, request: Any, call: KafkaCall) -> ListOffsetsAnswer:
+        """Offsets by time: -1 the end (read_committed: the last stable offset), -2 the start, -3 the youngest."""
+        committed = request.isolation_level == READ_COMMITTED
+        return ListOffsetsAnswer(
+            [
+                ListedTopic(topic.name, [self._listed(topic.name, part, committed) for part in topic.partitions])
+                for topic in request.topics
+            ]
+        )
+
+    def _listed(self, topic: str, part: Any, committed: bool) -> ListedPartition:
+        index = part.partition_index
+        refusal = check_epoch(self._requests, topic, index, part.current_leader_epoch)
+        if refusal is not None:
+            return ListedPartition(index, refusal.code)
+        try:
+            if part.timestamp < MAX_TIMESTAMP:
+                raise UnsupportedTimestamp(f"Timestamp {part.timestamp} asks for nothing here; expected -3 or more.")
+            log = self._requests.broker.log(topic, index)
+            offset, timestamp = log.list_offset(part.timestamp, committed=committed)
+        except StorageError as error:
+            return ListedPartition(index, error.code)
+        return ListedPartition(index, 0, timestamp, offset, log.leader_epoch if offset >= 0 else -1)
+
+    async def init_producer_id(self, request: Any, call: KafkaCall) -> InitProducerIdAnswer:
+        """An id that was never given before, at epoch 0: without transactions nobody has to be fenced (KIP-360)."""
+        try:
+            if request.transactional_id == "":
+                raise InvalidRequest("transactional.id is empty; expected none at all, or one with characters.")
+            if request.transactional_id is not None:
+                raise no_transactions(request.transactional_id)
+            producer_id, epoch = self._requests.broker.next_producer_id()
+        except StorageError as error:
+            return InitProducerIdAnswer(error.code)
+        return InitProducerIdAnswer(0, producer_id, epoch)

@@ -1,0 +1,212 @@
+"""Produce and Fetch. Batches enter the log as they came and leave it as they lie there: no record is looked at."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.log_errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
+from storage.errors import FencedLeaderEpoch, InvalidRecord, StorageError, UnsupportedCompressionType
+from storage.files import Buffer
+from storage.requests import ACKS_NONE, Batches, LogRequests, Place
+from storage.types import AbortedTransaction, Appended, Fetched
+
+READ_COMMITTED: Final = 1
+ZSTD: Final = 4
+ZSTD_SINCE: Final = 7
+"""The first version of Produce in which zstd may come (KIP-110)."""
+
+# Of a batch's header: where its length, its magic and its attributes lie, and what the attributes say.
+_LENGTH, _MAGIC, _ATTRIBUTES = slice(8, 12), 16, slice(21, 23)
+_BEFORE_LENGTH_ENDS = 12
+_CODEC, _TRANSACTIONAL = 0x07, 0x10
+
+
+class RefusedQuietly(Exception):
+    """A produce with acks=0 failed: nobody waits for an answer, so that only a closed connection tells the client."""
+
+
+@dataclass(slots=True)
+class ProducedPartition:
+    """One partition of a ProduceResponse."""
+
+    index: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+@dataclass(slots=True)
+class ProducedTopic:
+    name: str
+    partition_responses: list[ProducedPartition]
+
+
+@dataclass(slots=True)
+class ProduceAnswer:
+    responses: list[ProducedTopic]
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """One partition of a FetchResponse."""
+
+    partition_index: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted_transactions: tuple[AbortedTransaction, ...] | None = None
+    records: Buffer = b""
+
+
+@dataclass(slots=True)
+class FetchedTopic:
+    topic: str
+    partitions: list[FetchedPartition]
+
+
+@dataclass(slots=True)
+class FetchAnswer:
+    """Session id 0 tells every client that it has to name all its partitions each time (KIP-227)."""
+
+    responses: list[FetchedTopic] = field(default_factory=list)
+    error_code: int = 0
+
+
+class RecordHandlers:
+    """Handlers of the records' APIs over a node's `LogRequests`."""
+
+    def __init__(self, requests: LogRequests) -> None:
+        self._requests = requests
+
+    # -- produce ------------------------------------------------------------------------------------------
+
+    async def produce(self, request: Any, call: KafkaCall) -> ProduceAnswer | None:
+        """Append everything in order, then answer when it is as durable as its topics promise; None with acks=0.
+
+        RefusedQuietly when something could not be appended and no answer is wanted.
+        """
+        parts: list[Batches] = []
+        refused: dict[int, StorageError] = {}
+        for place, (topic, data) in enumerate(partitions(request.topic_data, "partition_data")):
+            refusal = refusal_of(data.records, request.transactional_id, call.api_version)
+            if refusal is not None:
+                refused[place] = refusal
+            else:
+                parts.append((topic.name, data.index, data.records))
+        done = iter(await self._requests.produce(parts, request.acks, max(request.timeout_ms, 0)))
+        count = len(parts) + len(refused)
+        results = iter([refused[place] if place in refused else next(done) for place in range(count)])
+        if request.acks == ACKS_NONE:
+            self._check_quiet(results)
+            return None
+        return ProduceAnswer(
+            [
+                ProducedTopic(topic.name, [produced(data.index, next(results)) for data in topic.partition_data])
+                for topic in request.topic_data
+            ]
+        )
+
+    @staticmethod
+    def _check_quiet(results: Iterator[Appended | StorageError]) -> None:
+        for result in results:
+            if not isinstance(result, Appended):
+                raise RefusedQuietly(f"a produce with acks=0 was refused: {result}")
+
+    # -- fetch --------------------------------------------------------------------------------------------
+
+    async def fetch(self, request: Any, call: KafkaCall) -> FetchAnswer:
+        """Answer when there is enough to read, when a partition refuses, or when the client's patience is over."""
+        if request.session_id:
+            return FetchAnswer(error_code=FetchSessionIdNotFound.code)
+        wanted = list(partitions(request.topics, "partitions"))
+        fenced = {place: why for place, (topic, part) in enumerate(wanted) if (why := self._fenced(topic.topic, part))}
+        places: list[Place] = [
+            (topic.topic, part.partition, part.fetch_offset, max(part.partition_max_bytes, 1))
+            for place, (topic, part) in enumerate(wanted)
+            if place not in fenced
+        ]
+        found = iter(
+            await self._requests.fetch(
+                places,
+                # A refusal is news: it is not held back until the others have records.
+                max_wait_ms=0 if fenced else max(request.max_wait_ms, 0),
+                min_bytes=request.min_bytes,
+                max_bytes=max(request.max_bytes, 1),
+                committed=request.isolation_level == READ_COMMITTED,
+            )
+        )
+        committed = request.isolation_level == READ_COMMITTED
+        answer = FetchAnswer()
+        for place, (topic, part) in enumerate(wanted):
+            if not answer.responses or answer.responses[-1].topic != topic.topic:
+                answer.responses.append(FetchedTopic(topic.topic, []))
+            result = fenced[place] if place in fenced else next(found)
+            answer.responses[-1].partitions.append(fetched(part.partition, result, committed))
+        return answer
+
+    def _fenced(self, topic: str, part: Any) -> StorageError | None:
+        """Why the client's idea of the partition's leader is not the log's (KIP-320)."""
+        return check_epoch(self._requests, topic, part.partition, part.current_leader_epoch)
+
+
+def partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:
+    """Each partition with its topic, in the request's order."""
+    for topic in topics:
+        for each in getattr(topic, within):
+            yield topic, each
+
+
+def check_epoch(requests: LogRequests, topic: str, partition: int, epoch: int) -> StorageError | None:
+    """The refusal of a client that knows an older or a newer leader epoch than the log; -1 knows none."""
+    if epoch < 0:
+        return None
+    try:
+        ours = requests.broker.log(topic, partition).leader_epoch
+    except StorageError as error:
+        return error
+    where = f"{topic}-{partition} has leader epoch {ours}, the request says {epoch}"
+    if epoch < ours:
+        return FencedLeaderEpoch(f"{where}. Look the leader up again.")
+    if epoch > ours:
+        return UnknownLeaderEpoch(f"{where}. Try again later.")
+    return None
+
+
+def refusal_of(records: memoryview | None, transactional_id: str | None, version: int) -> StorageError | None:
+    """Why the batches may not come in by this door; None if the log is to judge. Only one header is read."""
+    if transactional_id is not None:
+        return no_transactions(transactional_id)
+    if not records:
+        return InvalidRecord("A partition came without records; expected one record batch.")
+    if len(records) < _ATTRIBUTES.stop or records[_MAGIC] < 2:
+        return None
+    if int.from_bytes(records[_LENGTH], "big") + _BEFORE_LENGTH_ENDS < len(records):
+        return InvalidRecord("A partition came with more than one record batch; expected exactly one.")
+    attributes = int.from_bytes(records[_ATTRIBUTES], "big")
+    if attributes & _TRANSACTIONAL:
+        # Nobody would ever end the transaction that this began.
+        return no_transactions("")
+    if attributes & _CODEC == ZSTD and version < ZSTD_SINCE:
+        return UnsupportedCompressionType(
+            f"Produce version {version} cannot carry zstd; expected version {ZSTD_SINCE} or later. "
+            "Use a newer client or another compression.type."
+        )
+    return None
+
+
+def produced(index: int, result: Appended | StorageError) -> ProducedPartition:
+    if isinstance(result, Appended):
+        base, _, append_time, log_start = result
+        return ProducedPartition(index, 0, base, append_time, log_start)
+    return ProducedPartition(index, result.code, error_message=str(result))
+
+
+def fetched(partition: int, found: Fetched | StorageError, committed: bool) -> FetchedPartition:
+    if isinstance(found, StorageError):
+        return FetchedPartition(partition, found.code)
+    records, high_watermark, log_start, stable, aborted = found
+    return FetchedPartition(partition, 0, high_watermark, stable, log_start, aborted if committed else None, records)

@@ -1,0 +1,175 @@
+"""CreateTopics, DeleteTopics, CreatePartitions: what admin clients change."""
+
+from collections import Counter
+from typing import Any
+
+from coordinator.kafka.codec import struct
+from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.log_configs import described
+from coordinator.kafka.log_errors import InvalidReplicaAssignment, InvalidReplicationFactor, UnknownTopicId
+from coordinator.kafka.log_metadata import NO_ID
+from storage.catalog import format_id
+from storage.errors import InvalidConfig, InvalidRequest, StorageError
+from storage.requests import LogRequests
+
+DEFAULT = -1
+"""Leaves a count to the node."""
+
+COPIES = 1
+"""How many copies of a record one node can keep."""
+
+
+class TopicHandlers:
+    """Handlers that change topics, each for itself: one refusal does not hurt the others."""
+
+    def __init__(self, requests: LogRequests, node_id: int) -> None:
+        self._requests = requests
+        self._broker = requests.broker
+        self._node_id = node_id
+
+    # -- create -------------------------------------------------------------------------------------------
+
+    async def create_topics(self, request: Any, call: KafkaCall) -> Any:
+        """Make topics, or only say whether that would go well."""
+        times = Counter(topic.name for topic in request.topics)
+        results = []
+        for topic in request.topics:
+            try:
+                if times[topic.name] > 1:
+                    raise InvalidRequest(f"The request names topic '{topic.name}' twice; expected each once.")
+                results.append(self._created(topic, request.validate_only))
+            except StorageError as error:
+                made = struct("CreateTopicsResponse.topics")
+                # Java's client cannot bear null here.
+                results.append(made(name=topic.name, error_code=error.code, error_message=str(error), configs=[]))
+        return struct("CreateTopicsResponse")(topics=results)
+
+    def _created(self, wanted: Any, validate_only: bool) -> Any:
+        count, configs = self._count(wanted), self._configs(wanted)
+        topic_id = NO_ID
+        if validate_only:
+            settings = self._broker.check_new_topic(wanted.name, count, configs)
+        else:
+            topic_id = self._broker.create_topic(wanted.name, count, configs).id
+            settings = self._broker.topic_settings(wanted.name)
+        return struct("CreateTopicsResponse.topics")(
+            name=wanted.name,
+            topic_id=topic_id,
+            error_message=None,
+            num_partitions=count,
+            replication_factor=COPIES,
+            configs=described("CreateTopicsResponse.topics.configs", settings, self._broker.settings, configs),
+        )
+
+    def _count(self, wanted: Any) -> int:
+        """How many partitions: as many as were assigned by hand, as asked for, or the node's default."""
+        name = wanted.name
+        if wanted.assignments:
+            if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
+                raise InvalidRequest(
+                    f"Topic '{name}' comes with assignments and with counts; expected -1 for both counts."
+                )
+            check_assignments(name, wanted.assignments, 0, self._node_id)
+            return len(wanted.assignments)
+        if wanted.replication_factor not in (DEFAULT, COPIES):
+            raise InvalidReplicationFactor(
+                f"Topic '{name}' cannot have replication factor {wanted.replication_factor} on one node; "
+                f"expected {COPIES}, or -1 for the default."
+            )
+        asked: int = wanted.num_partitions
+        return self._broker.settings.num_partitions if asked == DEFAULT else asked
+
+    @staticmethod
+    def _configs(wanted: Any) -> dict[str, str]:
+        configs: dict[str, str] = {}
+        for config in wanted.configs:
+            if config.value is None:
+                raise InvalidConfig(f"'{config.name}' has no value; expected text, or leave it out.")
+            if config.name in configs:
+                raise InvalidRequest(f"'{config.name}' is set twice for topic '{wanted.name}'; expected once.")
+            configs[config.name] = config.value
+        return configs
+
+    # -- grow ---------------------------------------------------------------------------------------------
+
+    async def create_partitions(self, request: Any, call: KafkaCall) -> Any:
+        """Raise partition counts."""
+        times = Counter(topic.name for topic in request.topics)
+        results = []
+        for wanted in request.topics:
+            code, message = 0, None
+            try:
+                if times[wanted.name] > 1:
+                    raise InvalidRequest(f"The request names topic '{wanted.name}' twice; expected each once.")
+                self._grow(wanted, request.validate_only)
+            except StorageError as error:
+                code, message = error.code, str(error)
+            results.append(
+                struct("CreatePartitionsResponse.results")(name=wanted.name, error_code=code, error_message=message)
+            )
+        return struct("CreatePartitionsResponse")(results=results)
+
+    def _grow(self, wanted: Any, validate_only: bool) -> None:
+        self._broker.check_writable(wanted.name)
+        self._broker.check_more_partitions(wanted.name, wanted.count)
+        present = self._broker.topic(wanted.name).partitions
+        if wanted.assignments is not None:
+            if len(wanted.assignments) != wanted.count - present:
+                raise InvalidReplicaAssignment(
+                    f"{len(wanted.assignments)} assignments for {wanted.count - present} new partitions of "
+                    f"'{wanted.name}'; expected one each, or none at all."
+                )
+            check_brokers(wanted.name, [assignment.broker_ids for assignment in wanted.assignments], self._node_id)
+        if not validate_only:
+            self._broker.add_partitions(wanted.name, wanted.count)
+
+    # -- delete -------------------------------------------------------------------------------------------
+
+    async def delete_topics(self, request: Any, call: KafkaCall) -> Any:
+        """Remove topics and their records for good; whoever waits for records of theirs is told."""
+        if call.api_version >= 6:
+            asked = [(topic.name, topic.topic_id) for topic in request.topics]
+        else:
+            asked = [(name, NO_ID) for name in request.topic_names]
+        responses = [self._deleted(name, topic_id) for name, topic_id in asked]
+        self._requests.parking.wake_all()
+        return struct("DeleteTopicsResponse")(responses=responses)
+
+    def _deleted(self, name: str | None, topic_id: bytes) -> Any:
+        code, message = 0, None
+        try:
+            if name is None:
+                name = self._name_of(topic_id)
+            topic_id = self._broker.topic(name).id
+            self._broker.check_writable(name)
+            self._broker.delete_topic(name)
+        except StorageError as error:
+            code, message = error.code, str(error)
+        return struct("DeleteTopicsResponse.responses")(
+            name=name, topic_id=topic_id, error_code=code, error_message=message
+        )
+
+    def _name_of(self, topic_id: bytes) -> str:
+        for topic in self._broker.topics().values():
+            if topic.id == topic_id:
+                return topic.name
+        raise UnknownTopicId(f"No topic has the id {format_id(topic_id)}.")
+
+
+def check_assignments(name: str, assignments: list[Any], first: int, node_id: int) -> None:
+    """InvalidReplicaAssignment unless they number the partitions from `first` and name this node only."""
+    numbers = sorted(assignment.partition_index for assignment in assignments)
+    if numbers != list(range(first, first + len(assignments))):
+        raise InvalidReplicaAssignment(
+            f"The assignments of topic '{name}' name partitions {numbers}; expected {first} to "
+            f"{first + len(assignments) - 1}, each once."
+        )
+    check_brokers(name, [assignment.broker_ids for assignment in assignments], node_id)
+
+
+def check_brokers(name: str, broker_ids: list[list[int]], node_id: int) -> None:
+    for brokers in broker_ids:
+        if list(brokers) != [node_id]:
+            raise InvalidReplicaAssignment(
+                f"A partition of topic '{name}' is assigned to the nodes {list(brokers)}; there is only node {node_id}."
+            )

@@ -9,7 +9,8 @@ RequestId: TypeAlias = int
 
 TimerKey: TypeAlias = tuple[str, ...]
 """("join", group), ("sync", group), ("session", group, member), ("retention",); in KIP-848 groups ("assign", group),
-("rebalance", group, member), and for their classic members ("rejoin", group, member), ("fetch", group, member)."""
+("rebalance", group, member), and for their classic members ("rejoin", group, member), ("fetch", group, member); in
+central groups ("retry", group), ("lease", group, member), ("ping", group, member), ("order", group, member)."""
 
 Partitions: TypeAlias = tuple[int, ...]
 """Partition numbers of one topic, ascending."""
@@ -44,6 +45,7 @@ class Cause(IntEnum):
     WEIGHT_CHANGED = 40
     ASSIGNOR_FAILED = 41
     DELAY_OVER = 42
+    BROKERS_CHANGED = 43
 
 
 class Outcome(IntEnum):
@@ -52,6 +54,7 @@ class Outcome(IntEnum):
     COMPLETED = 1
     EMPTIED = 2
     SUPERSEDED = 3
+    FAILED = 4
 
 
 class GroupState(Enum):
@@ -97,6 +100,11 @@ class Limits:
     """Also: upgrade, downgrade, disabled."""
     consumer_assignment_interval_ms: int = 1_000
     consumer_regex_refresh_ms: int = 600_000
+    central_max_retries: int = 4
+    """How often a failed attempt to rebalance a central group is repeated."""
+    central_backoff_ms: int = 2_000
+    central_max_timed_out: int = 3
+    """Pings in a row that a member of a central group may leave unanswered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +198,10 @@ class RebalanceEntry:
     """Further triggers that came while the rebalance was under way."""
     unowned_partition_ms: int = -1
     """All partitions' time without an owner, added up; -1 until every member has its share."""
+    herd: int = 0
+    """Groups of the ZooKeeper era: how many members let go of what they had and claimed anew."""
+    notifications: int = 0
+    """Groups of the ZooKeeper era: how many times a member was woken by a watch, all members together."""
 
 
 @dataclass(frozen=True, slots=True)

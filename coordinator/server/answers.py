@@ -297,6 +297,8 @@ def rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool) -> l
         snapshot_source=entry.snapshot_source,
         also=entry.also,
         unowned_partition_seconds=max(entry.unowned_partition_ms, 0) / 1000,
+        herd=entry.herd,
+        notifications=entry.notifications,
     )
 
 

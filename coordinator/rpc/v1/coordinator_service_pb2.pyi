@@ -433,7 +433,7 @@ class OffsetFetchTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partition_indexes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class OffsetFetchRequest(_message.Message):
-    __slots__ = ("group_id", "member_id", "member_epoch", "topics", "all_topics", "require_stable", "include_log_offsets")
+    __slots__ = ("group_id", "member_id", "member_epoch", "topics", "all_topics", "require_stable", "include_log_offsets", "include_zookeeper")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -441,6 +441,7 @@ class OffsetFetchRequest(_message.Message):
     ALL_TOPICS_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_STABLE_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_LOG_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_ZOOKEEPER_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     member_id: str
     member_epoch: int
@@ -448,10 +449,11 @@ class OffsetFetchRequest(_message.Message):
     all_topics: bool
     require_stable: bool
     include_log_offsets: bool
-    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopic, _Mapping]]] = ..., all_topics: bool = ..., require_stable: bool = ..., include_log_offsets: bool = ...) -> None: ...
+    include_zookeeper: bool
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopic, _Mapping]]] = ..., all_topics: bool = ..., require_stable: bool = ..., include_log_offsets: bool = ..., include_zookeeper: bool = ...) -> None: ...
 
 class OffsetFetchPartition(_message.Message):
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code", "commit_timestamp_ms", "log_start_offset", "log_end_offset")
+    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code", "commit_timestamp_ms", "log_start_offset", "log_end_offset", "in_zookeeper")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -460,6 +462,7 @@ class OffsetFetchPartition(_message.Message):
     COMMIT_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    IN_ZOOKEEPER_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     committed_offset: int
     committed_leader_epoch: int
@@ -468,7 +471,8 @@ class OffsetFetchPartition(_message.Message):
     commit_timestamp_ms: int
     log_start_offset: int
     log_end_offset: int
-    def __init__(self, partition_index: _Optional[int] = ..., committed_offset: _Optional[int] = ..., committed_leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., commit_timestamp_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ...) -> None: ...
+    in_zookeeper: bool
+    def __init__(self, partition_index: _Optional[int] = ..., committed_offset: _Optional[int] = ..., committed_leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., commit_timestamp_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., in_zookeeper: bool = ...) -> None: ...
 
 class OffsetFetchTopicResult(_message.Message):
     __slots__ = ("name", "partitions")

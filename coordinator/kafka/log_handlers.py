@@ -27,5 +27,5 @@ class LogHandlers:
         self.metadata = MetadataHandlers(requests.broker, endpoint, auto_create=auto_create).metadata
         topics = TopicHandlers(requests, node_id)
         self.create_topics, self.delete_topics = topics.create_topics, topics.delete_topics
-        self.create_partitions = topics.create_partitions
+        self.create_partitions, self.delete_records = topics.create_partitions, topics.delete_records
         self.describe_configs = ConfigHandlers(requests.broker, node_id).describe_configs

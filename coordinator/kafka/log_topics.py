@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: what admin clients change."""
+"""CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords: what admin clients change."""
 
 from collections import Counter
 from typing import Any
@@ -148,6 +148,23 @@ class TopicHandlers:
         return struct("DeleteTopicsResponse.responses")(
             name=name, topic_id=topic_id, error_code=code, error_message=message
         )
+
+    async def delete_records(self, request: Any, call: KafkaCall) -> Any:
+        """Give up the records before an offset; -1 stands for all that can be read."""
+        made = struct("DeleteRecordsResponse.topics.partitions")
+        topics = []
+        for topic in request.topics:
+            results = []
+            for part in topic.partitions:
+                code, low = 0, -1
+                try:
+                    self._broker.check_writable(topic.name)
+                    low = self._broker.delete_records(topic.name, part.partition_index, part.offset)
+                except StorageError as error:
+                    code = error.code
+                results.append(made(partition_index=part.partition_index, low_watermark=low, error_code=code))
+            topics.append(struct("DeleteRecordsResponse.topics")(name=topic.name, partitions=results))
+        return struct("DeleteRecordsResponse")(topics=topics)
 
     def _name_of(self, topic_id: bytes) -> str:
         for topic in self._broker.topics().values():

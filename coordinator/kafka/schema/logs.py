@@ -164,6 +164,54 @@ CreateTopicsResponse 2-7 flexible 5+
             config_source: int8 = -1
             is_sensitive: bool
 
+DeleteTopicsRequest 1-6 flexible 4+
+    topics: [] 6+
+        name: string? = null
+        topic_id: uuid
+    topic_names: [string] 1-5
+    timeout_ms: int32
+
+DeleteTopicsResponse 1-6 flexible 4+
+    throttle_time_ms: int32
+    responses: []
+        name: string?6+
+        topic_id: uuid 6+
+        error_code: int16
+        error_message: string? 5+ = null
+
+DeleteRecordsRequest 0-2 flexible 2+
+    topics: []
+        name: string
+        partitions: []
+            partition_index: int32
+            offset: int64
+    timeout_ms: int32
+
+DeleteRecordsResponse 0-2 flexible 2+
+    throttle_time_ms: int32
+    topics: []
+        name: string
+        partitions: []
+            partition_index: int32
+            low_watermark: int64
+            error_code: int16
+
+CreatePartitionsRequest 0-3 flexible 2+
+    topics: []
+        name: string
+        count: int32
+        assignments: []?
+            broker_ids: [int32]
+    timeout_ms: int32
+    validate_only: bool
+
+CreatePartitionsResponse 0-3 flexible 2+
+    throttle_time_ms: int32
+    results: []
+        name: string
+        error_code: int16
+        error_message: string? = null
+
 DescribeConfigsRequest 1-4 flexible 4+
     resources: []
         resource_type: int8

@@ -1,0 +1,41 @@
+"""All handlers of the group APIs as one object, for the dispatcher."""
+
+from collections.abc import Callable, Mapping
+
+from coordinator.kafka.asking import GroupDriver, Groups
+from coordinator.kafka.consumer_groups import ConsumerGroupHandlers
+from coordinator.kafka.group_offsets import OffsetHandlers
+from coordinator.kafka.group_tools import GroupToolHandlers
+from coordinator.kafka.log_metadata import Endpoint
+from coordinator.kafka.membership import MembershipHandlers
+
+
+class GroupHandlers:
+    """Members of both protocols, committed offsets and tools, over the same groups as the node's other door.
+
+    `endpoint` is asked each time: the port is known only once the node listens. `partitions` gives the catalog's
+    partition counts.
+    """
+
+    def __init__(
+        self,
+        driver: GroupDriver,
+        *,
+        shards: int,
+        endpoint: Callable[[], Endpoint],
+        partitions: Callable[[], Mapping[str, int]],
+    ) -> None:
+        groups = Groups(driver, shards)
+        members = MembershipHandlers(groups, endpoint)
+        self.find_coordinator = members.find_coordinator
+        self.join_group, self.sync_group, self.leave_group = members.join_group, members.sync_group, members.leave_group
+        self.heartbeat, self.heartbeat_now = members.heartbeat, members.heartbeat_now
+        offsets = OffsetHandlers(groups, partitions)
+        self.offset_commit, self.offset_fetch = offsets.offset_commit, offsets.offset_fetch
+        self.offset_delete = offsets.offset_delete
+        tools = GroupToolHandlers(groups)
+        self.list_groups, self.describe_groups = tools.list_groups, tools.describe_groups
+        self.delete_groups = tools.delete_groups
+        consumers = ConsumerGroupHandlers(groups)
+        self.consumer_group_heartbeat = consumers.consumer_group_heartbeat
+        self.consumer_group_describe = consumers.consumer_group_describe

@@ -1,0 +1,193 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from coordinator.core import effects, events
+from coordinator.core.types import CommittedOffset
+from coordinator.errors import ErrorCode
+from coordinator.kafka.asking import Groups, short, short_or_none
+from coordinator.kafka.codec import struct
+from coordinator.kafka.dispatch import KafkaCall
+
+KNOWS_GROUP_ID_NOT_FOUND: Final = 9
+"""OffsetCommit may be refused with that code from this version on."""
+
+GROUP_CODE: Final = 2
+"""OffsetFetch has a code for the whole group from this version on."""
+
+BATCHED: Final = 8
+"""OffsetFetch asks for several groups from this version on."""
+
+NO_RETENTION: Final = -1
+NO_OFFSET: Final = -1
+
+
+class OffsetHandlers:
+    """`partitions` gives the catalog's partition counts: positions in a log that does not exist are refused."""
+
+    def __init__(self, groups: Groups, partitions: Callable[[], Mapping[str, int]]) -> None:
+        self._groups = groups
+        self._partitions = partitions
+
+    async def offset_commit(self, request: Any, call: KafkaCall) -> Any:
+        """Partitions that cannot be are refused one by one; the core judges the rest."""
+        refused: dict[tuple[str, int], ErrorCode] = {}
+        positions = tuple(self._positions(request.topics, refused))
+        reply = effects.OffsetCommitReply()
+        if positions or not refused:
+            reply = await self._groups.ask(
+                request.group_id,
+                lambda: commit_event(request, call, self._groups.next_id(), positions),
+                effects.OffsetCommitReply,
+            )
+        return commit_response(request.topics, refused, reply)
+
+    async def offset_fetch(self, request: Any, call: KafkaCall) -> Any:
+        if call.api_version >= BATCHED:
+            made = struct("OffsetFetchResponse.groups")
+            groups = []
+            for asked in request.groups:
+                reply = await self._fetched(asked, request.require_stable, asked.member_id, asked.member_epoch)
+                topics = fetched_topics("OffsetFetchResponse.groups.topics", asked.topics, reply)
+                groups.append(made(group_id=asked.group_id, topics=topics, error_code=reply.code))
+            return struct("OffsetFetchResponse")(groups=groups)
+        reply = await self._fetched(request, request.require_stable, None, -1)
+        topics = fetched_topics("OffsetFetchResponse.topics", request.topics, reply)
+        code = reply.code if call.api_version >= GROUP_CODE else 0
+        return struct("OffsetFetchResponse")(topics=topics, error_code=code)
+
+    async def offset_delete(self, request: Any, call: KafkaCall) -> Any:
+        asked = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+        reply = await self._groups.ask(
+            request.group_id,
+            lambda: events.OffsetDelete(
+                self._groups.next_id(), short("group_id", request.group_id), tuple(dict.fromkeys(asked))
+            ),
+            effects.OffsetDeleteReply,
+        )
+        response = struct("OffsetDeleteResponse")
+        if reply.code is not ErrorCode.NONE:
+            return response(error_code=reply.code)
+        made, row = struct("OffsetDeleteResponse.topics"), struct("OffsetDeleteResponse.topics.partitions")
+        return response(
+            topics=[
+                made(
+                    name=topic.name,
+                    partitions=[
+                        row(
+                            partition_index=one.partition_index,
+                            error_code=reply.partitions[topic.name, one.partition_index],
+                        )
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    async def _fetched(
+        self, asked: Any, require_stable: bool, member_id: str | None, epoch: int
+    ) -> effects.OffsetFetchReply:
+        partitions = None
+        if asked.topics is not None:
+            partitions = tuple((topic.name, one) for topic in asked.topics for one in topic.partition_indexes)
+        return await self._groups.ask(
+            asked.group_id,
+            lambda: events.OffsetFetch(
+                self._groups.next_id(),
+                short("group_id", asked.group_id),
+                partitions,
+                require_stable,
+                member_id or None,
+                epoch,
+            ),
+            effects.OffsetFetchReply,
+        )
+
+    def _positions(
+        self, topics: Iterable[Any], refused: dict[tuple[str, int], ErrorCode]
+    ) -> Iterable[tuple[str, int, CommittedOffset]]:
+        """What can be committed; what cannot be is put into `refused`. The last of several for one partition counts."""
+        catalog = self._partitions()
+        for topic in topics:
+            name, count = topic.name, catalog.get(topic.name, 0)
+            for one in {each.partition_index: each for each in topic.partitions}.values():
+                if not 0 <= one.partition_index < count:
+                    refused[name, one.partition_index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif one.committed_offset < 0:
+                    refused[name, one.partition_index] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+                else:
+                    metadata = one.committed_metadata or ""
+                    position = CommittedOffset(one.committed_offset, max(one.committed_leader_epoch, -1), metadata)
+                    yield name, one.partition_index, position
+
+
+def commit_event(
+    request: Any, call: KafkaCall, request_id: int, positions: tuple[tuple[str, int, CommittedOffset], ...]
+) -> events.OffsetCommit:
+    retention_ms = request.retention_time_ms
+    return events.OffsetCommit(
+        request_id=request_id,
+        group_id=short("group_id", request.group_id),
+        member_id=short("member_id", request.member_id),
+        group_instance_id=short_or_none("group_instance_id", request.group_instance_id),
+        generation=request.generation_id_or_member_epoch,
+        offsets=positions,
+        retention_ms=None if retention_ms == NO_RETENTION else retention_ms,
+        missing_group_code_is_illegal_generation=call.api_version < KNOWS_GROUP_ID_NOT_FOUND,
+    )
+
+
+def commit_response(
+    topics: Iterable[Any], refused: Mapping[tuple[str, int], ErrorCode], reply: effects.OffsetCommitReply
+) -> Any:
+    """One row for each of the request."""
+    made, row = struct("OffsetCommitResponse.topics"), struct("OffsetCommitResponse.topics.partitions")
+    rest = reply.code
+    codes = {**reply.partitions, **refused}
+    return struct("OffsetCommitResponse")(
+        topics=[
+            made(
+                name=topic.name,
+                partitions=[
+                    row(
+                        partition_index=one.partition_index,
+                        error_code=codes.get((topic.name, one.partition_index), rest),
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+    )
+
+
+def fetched_topics(path: str, asked: list[Any] | None, reply: effects.OffsetFetchReply) -> list[Any]:
+    """Rows by topic, in the order asked, or in that of the names where everything was asked for."""
+    if asked is None:
+        wanted: dict[str, list[int]] = {}
+        for topic, partition in sorted(reply.offsets):
+            wanted.setdefault(topic, []).append(partition)
+        pairs = list(wanted.items())
+    else:
+        pairs = [(topic.name, topic.partition_indexes) for topic in asked]
+    made = struct(path)
+    return [
+        made(name=name, partitions=[fetched_row(f"{path}.partitions", name, one, reply) for one in partitions])
+        for name, partitions in pairs
+    ]
+
+
+def fetched_row(path: str, topic: str, partition: int, reply: effects.OffsetFetchReply) -> Any:
+    made, stored = struct(path), reply.offsets.get((topic, partition))
+    code = reply.refused.get((topic, partition), reply.code)
+    if stored is None:
+        return made(partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=code)
+    return made(
+        partition_index=partition,
+        committed_offset=stored.offset,
+        committed_leader_epoch=stored.leader_epoch,
+        metadata=stored.metadata,
+        error_code=code,
+    )

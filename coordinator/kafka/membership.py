@@ -1,0 +1,191 @@
+"""The APIs by which members of classic groups live: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import uuid4
+
+from coordinator.core import effects, events
+from coordinator.core.types import MemberIdentity, Protocol
+from coordinator.errors import CoordinatorError, ErrorCode
+from coordinator.kafka.asking import Groups, short, short_or_none
+from coordinator.kafka.codec import struct
+from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.log_metadata import Endpoint
+
+GROUP_KEYS: Final = 0
+"""The key type of groups; others are those of transactions and share groups, which do not exist here."""
+
+BATCHED: Final = 4
+"""FindCoordinator asks for several keys from this version on."""
+
+ID_FIRST: Final = 4
+"""JoinGroup sends newcomers back with a member id from this version on (KIP-394)."""
+
+NULLABLE_PROTOCOL: Final = 7
+SKIPS_ASSIGNMENT: Final = 9
+NAMED_PROTOCOL: Final = 5
+"""SyncGroup says which protocol it means from this version on (KIP-559)."""
+
+MANY_LEAVE: Final = 3
+"""LeaveGroup names several members from this version on."""
+
+ALL_IS_WELL: Final = struct("HeartbeatResponse")()
+
+
+class MembershipHandlers:
+    """`endpoint` is what FindCoordinator answers: this node coordinates every group."""
+
+    def __init__(self, groups: Groups, endpoint: Callable[[], Endpoint]) -> None:
+        self._groups = groups
+        self._endpoint = endpoint
+
+    async def find_coordinator(self, request: Any, call: KafkaCall) -> Any:
+        response = struct("FindCoordinatorResponse")
+        if call.api_version < BATCHED:
+            return response(**self._coordinator(request.key, request.key_type))
+        made = struct("FindCoordinatorResponse.coordinators")
+        keys = request.coordinator_keys
+        return response(coordinators=[made(key=key, **self._coordinator(key, request.key_type)) for key in keys])
+
+    async def join_group(self, request: Any, call: KafkaCall) -> Any:
+        reply = await self._groups.ask(
+            request.group_id, lambda: join_event(request, call, self._groups.next_id()), effects.JoinReply
+        )
+        return join_response(reply, request.member_id, call.api_version)
+
+    async def sync_group(self, request: Any, call: KafkaCall) -> Any:
+        reply = await self._groups.ask(
+            request.group_id, lambda: sync_event(request, call, self._groups.next_id()), effects.SyncReply
+        )
+        return struct("SyncGroupResponse")(
+            error_code=reply.code,
+            protocol_type=reply.protocol_type,
+            protocol_name=reply.protocol_name,
+            assignment=reply.assignment,
+        )
+
+    def heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
+        """The usual one: a dynamic member whose group is as it knows it."""
+        group_id = request.group_id
+        if request.group_instance_id is None and self._groups.driver.beat(
+            self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id
+        ):
+            return ALL_IS_WELL
+        return None
+
+    async def heartbeat(self, request: Any, call: KafkaCall) -> Any:
+        reply = await self._groups.ask(
+            request.group_id, lambda: heartbeat_event(request, self._groups.next_id()), effects.HeartbeatReply
+        )
+        return struct("HeartbeatResponse")(error_code=reply.code)
+
+    async def leave_group(self, request: Any, call: KafkaCall) -> Any:
+        reply = await self._groups.ask(
+            request.group_id, lambda: leave_event(request, call, self._groups.next_id()), effects.LeaveReply
+        )
+        if call.api_version < MANY_LEAVE:
+            return struct("LeaveGroupResponse")(error_code=reply.members[0].code if reply.members else reply.code)
+        made = struct("LeaveGroupResponse.members")
+        rows = [
+            made(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=one.code)
+            for one in reply.members
+        ]
+        return struct("LeaveGroupResponse")(error_code=reply.code, members=rows)
+
+    def _coordinator(self, key: str, key_type: int) -> dict[str, object]:
+        try:
+            checked_key(key, key_type)
+        except CoordinatorError as refusal:
+            return {"node_id": -1, "port": -1, "error_code": refusal.code, "error_message": refusal.message}
+        endpoint = self._endpoint()
+        return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
+
+
+def checked_key(key: str, key_type: int) -> None:
+    if key_type != GROUP_KEYS:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REQUEST, f"key type {key_type} has no coordinator here; only groups have one (0)"
+        )
+    if not key:
+        raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "group_id is empty; give the group a name")
+
+
+def join_event(request: Any, call: KafkaCall, request_id: int) -> events.JoinGroup:
+    protocols = {one.name: one for one in request.protocols}
+    if len(protocols) != len(request.protocols):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a protocol is offered twice; name each assignor once"
+        )
+    return events.JoinGroup(
+        request_id=request_id,
+        group_id=short("group_id", request.group_id),
+        member_id=short("member_id", request.member_id),
+        group_instance_id=short_or_none("group_instance_id", request.group_instance_id),
+        client_id=short("client_id", call.client_id),
+        client_host=call.peer_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocol_type=short("protocol_type", request.protocol_type),
+        protocols=tuple(Protocol(short("protocols.name", one.name), one.metadata) for one in request.protocols),
+        fresh_id=str(uuid4()),
+        reason=short("reason", request.reason or ""),
+        require_known_member_id=call.api_version >= ID_FIRST,
+        supports_skip_assignment=call.api_version >= SKIPS_ASSIGNMENT,
+    )
+
+
+def join_response(reply: effects.JoinReply, asked_as: str, version: int) -> Any:
+    made = struct("JoinGroupResponse.members")
+    name = reply.protocol_name
+    return struct("JoinGroupResponse")(
+        error_code=reply.code,
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=name or "" if version < NULLABLE_PROTOCOL else name,
+        leader=reply.leader,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id or asked_as,
+        members=[
+            made(member_id=one.member_id, group_instance_id=one.group_instance_id, metadata=one.metadata)
+            for one in reply.members
+        ],
+    )
+
+
+def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGroup:
+    named = call.api_version >= NAMED_PROTOCOL
+    return events.SyncGroup(
+        request_id=request_id,
+        group_id=short("group_id", request.group_id),
+        member_id=short("member_id", request.member_id),
+        group_instance_id=short_or_none("group_instance_id", request.group_instance_id),
+        generation=request.generation_id,
+        protocol_type=request.protocol_type if named else None,
+        protocol_name=request.protocol_name if named else None,
+        assignments=tuple({one.member_id: one.assignment for one in request.assignments}.items()),
+    )
+
+
+def heartbeat_event(request: Any, request_id: int) -> events.Heartbeat:
+    return events.Heartbeat(
+        request_id,
+        short("group_id", request.group_id),
+        short("member_id", request.member_id),
+        short_or_none("group_instance_id", request.group_instance_id),
+        request.generation_id,
+    )
+
+
+def leave_event(request: Any, call: KafkaCall, request_id: int) -> events.LeaveGroup:
+    members = tuple(identity(one) for one in request.members)
+    if call.api_version < MANY_LEAVE:
+        members = (MemberIdentity(short("member_id", request.member_id)),)
+    return events.LeaveGroup(request_id, short("group_id", request.group_id), members)
+
+
+def identity(member: Any) -> MemberIdentity:
+    return MemberIdentity(
+        short("members.member_id", member.member_id),
+        short_or_none("members.group_instance_id", member.group_instance_id),
+        short("members.reason", member.reason or ""),
+    )

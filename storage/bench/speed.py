@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import uvloop
 from crc32c import crc32c
 
 from storage.batch import decode_records, encode_batch, read_batches
@@ -73,8 +74,8 @@ def commit(name: str, home: str, rounds: int) -> Iterator[Case]:
         data = sample_batch(size)
         alone, together = [], []
         for _ in range(3 * rounds):
-            alone.append(asyncio.run(_callers(broker, data, 1, 40)))
-            together.append(asyncio.run(_callers(broker, data, 32, 40)))
+            alone.append(uvloop.run(_callers(broker, data, 1, 40)))
+            together.append(uvloop.run(_callers(broker, data, 32, 40)))
         yield rate_case(f"{name}, {label} each", together, "one caller", alone, "appends/s", 20.0)
     broker.close()
 

@@ -1,5 +1,6 @@
 """Read-only views of groups (coordinator.md 1.11), and what the ledger knows of them."""
 
+from coordinator.core.central import views as central_views
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer import views
 from coordinator.core.effects import DescribedMember, DescribeReply, ExplainReply, ListedGroup, ListReply
@@ -15,6 +16,9 @@ CLASSIC = "classic"
 
 def describe_group(request: DescribeGroup, step: Step) -> None:
     """The group as it is; subscriptions and assignments only while it is stable, for they are in flux otherwise."""
+    if central_group := step.state.central_groups.get(request.group_id):
+        step.reply(request.request_id, central_views.as_any_group(central_group, step))
+        return
     if consumer_group := step.state.consumer_groups.get(request.group_id):
         step.reply(request.request_id, views.as_any_group(consumer_group, step))
         return
@@ -69,6 +73,10 @@ def list_groups(request: ListGroups, step: Step) -> None:
     listed = [
         *(ListedGroup(g.id, g.protocol_type or "", g.state.value, CLASSIC) for g in step.state.groups.values()),
         *(ListedGroup(g.id, CONSUMER, g.state.value, CONSUMER) for g in step.state.consumer_groups.values()),
+        *(
+            ListedGroup(g.id, CONSUMER, g.state.value, central_views.CENTRAL)
+            for g in step.state.central_groups.values()
+        ),
     ]
     passed = [
         group
@@ -82,7 +90,8 @@ def explain_group(request: ExplainGroup, step: Step) -> None:
     """The group's rebalances, newest first. The ledger outlives the group's members, not the group."""
     ledger = step.state.ledgers.get(request.group_id)
     if ledger is None:
-        if request.group_id not in step.state.groups and request.group_id not in step.state.consumer_groups:
+        kinds = (step.state.groups, step.state.consumer_groups, step.state.central_groups)
+        if not any(request.group_id in groups for groups in kinds):
             raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
         step.reply(request.request_id, ExplainReply())
         return

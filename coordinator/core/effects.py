@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from coordinator.core.central.orders import Order
 from coordinator.core.consumer.records import Epochs, Shares, TopicId
 from coordinator.core.plan import PlanRequest
 from coordinator.core.records import Record
@@ -126,6 +127,16 @@ class PushReply:
 
 
 @dataclass(frozen=True, slots=True)
+class CentralReply:
+    """To everything that a member of a central group says. `answered`: the highest order number heard back from it."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    orders: tuple[Order, ...] = ()
+    answered: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class MemberReply:
     member_id: str
     group_instance_id: str | None
@@ -245,6 +256,7 @@ Reply: TypeAlias = (
     | ExplainReply
     | ConsumerHeartbeatReply
     | DescribeConsumerReply
+    | CentralReply
 )
 
 

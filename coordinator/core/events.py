@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from assignors.api import Snapshot
+from coordinator.core.central.events import CentralRequest, StreamClosed
 from coordinator.core.consumer.records import Shares
 from coordinator.core.plan import Plan
 from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
@@ -293,7 +294,17 @@ Request: TypeAlias = (
     | ExplainGroup
     | ConsumerHeartbeat
     | DescribeConsumerGroup
+    | CentralRequest
 )
 Event: TypeAlias = (
-    Request | Forget | StreamLost | TimerFired | TopicsChanged | Planned | RegexResolved | Loaded | Unload
+    Request
+    | Forget
+    | StreamLost
+    | StreamClosed
+    | TimerFired
+    | TopicsChanged
+    | Planned
+    | RegexResolved
+    | Loaded
+    | Unload
 )

@@ -15,6 +15,10 @@ from coordinator.core.types import Cause, Move, Phase, RebalanceEntry, Settlemen
 MAX_WAITED_FOR = 10
 MAX_ALSO = 20
 
+LAST_PHASES = {"assign": "reconcile", "stop": "start"}
+"""What follows a plan, by a phase that led to it: KIP-848 groups hand over one by one, central groups start everybody.
+Otherwise shares are fetched."""
+
 TopicPartition = tuple[str, int]
 
 
@@ -297,8 +301,7 @@ def settled(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEn
     if settlement is None:
         return entry
     unowned = {(topic, partition): ms for topic, partition, ms in settlement.unowned}
-    # KIP-848 groups have an "assign" phase; what follows is not a fetch of shares but one hand-over after the other.
-    last = "reconcile" if any(phase.name == "assign" for phase in entry.phases) else "settle"
+    last = next((LAST_PHASES[phase.name] for phase in entry.phases if phase.name in LAST_PHASES), "settle")
     return replace(
         entry,
         phases=(*entry.phases, Phase(last, settlement.settled_at_ms - entry.ended_at_ms, settlement.waited_for)),

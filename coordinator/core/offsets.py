@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from coordinator.core.central import positions as central_positions
 from coordinator.core.classic.checks import group_id_given, known_member, not_dead, same_generation
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer import positions
@@ -37,6 +38,9 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
 
 def may_commit_to(request: OffsetCommit, step: Step) -> dict[tuple[str, int], ErrorCode]:
     """The partitions that this committer may not speak for; raises when there is none it may."""
+    if (central_group := step.state.central_groups.get(request.group_id)) is not None:
+        central_positions.may_commit(central_group, request)
+        return {}
     consumer_group = step.state.consumer_groups.get(request.group_id)
     group = step.state.groups.get(request.group_id)
     if consumer_group is not None:
@@ -120,6 +124,8 @@ def kept_offsets(step: Step, group_id: str) -> Mapping[tuple[str, int], StoredOf
 
 def subscription_of(group_id: str, step: Step) -> frozenset[str] | None:
     """The topics whose positions may not be deleted: those that a member reads. None: all, for it cannot be known."""
+    if central_group := step.state.central_groups.get(group_id):
+        return central_group.subscribed_topics()
     if consumer_group := step.state.consumer_groups.get(group_id):
         return consumer_group.subscribed_topics()
     group = step.state.groups.get(group_id)
@@ -143,6 +149,7 @@ def expire(step: Step) -> None:
         if not group.offsets and group.state is GroupState.EMPTY and not group.pending_joins:
             delete_group_records(group, step)
     positions.expire(step)
+    central_positions.expire(step)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
 
 

@@ -7,6 +7,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from coordinator.core.central.records import CentralRecord
 from coordinator.core.consumer.records import ConsumerRecord
 from coordinator.core.types import RebalanceEntry, Settlement, StoredOffset
 
@@ -105,5 +106,7 @@ class DelayForgotten:
 
 
 GroupRecord: TypeAlias = GroupStored | GroupDeleted | OffsetStored | OffsetDeleted | ConsumerRecord
-LedgerRecord: TypeAlias = RebalanceDecided | RebalanceSettled | RebalanceForgotten | DelayStored | DelayForgotten
+LedgerRecord: TypeAlias = (
+    RebalanceDecided | RebalanceSettled | RebalanceForgotten | DelayStored | DelayForgotten | CentralRecord
+)
 Record: TypeAlias = GroupRecord | LedgerRecord

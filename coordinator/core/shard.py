@@ -4,6 +4,21 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.core import describe, offsets, push
+from coordinator.core.central import lifecycle as central
+from coordinator.core.central import liveness as central_liveness
+from coordinator.core.central import rebalance as central_rebalance
+from coordinator.core.central import registration, telling
+from coordinator.core.central import topics as central_topics
+from coordinator.core.central.events import (
+    AwaitOrders,
+    Deregister,
+    FetcherStarted,
+    FetcherStopped,
+    PingAnswered,
+    RegisterConsumer,
+    StreamClosed,
+)
+from coordinator.core.central.group import CentralGroup
 from coordinator.core.classic import join, leave, lifecycle, liveness, rebalance, remote, remote_again, sync
 from coordinator.core.classic.checks import group_id_given
 from coordinator.core.classic.group import ClassicGroup
@@ -11,8 +26,10 @@ from coordinator.core.consumer import classic_members, cleanup, leaving, regex, 
 from coordinator.core.consumer import heartbeat as consumer_heartbeat
 from coordinator.core.consumer import lifecycle as consumer_lifecycle
 from coordinator.core.consumer.cleanup import forget_group
-from coordinator.core.consumer.group import ConsumerGroup
+from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup
+from coordinator.core.consumer.records import GroupEpochStored
 from coordinator.core.effects import (
+    CentralReply,
     ConsumerHeartbeatReply,
     DeleteReply,
     DescribeConsumerReply,
@@ -88,6 +105,10 @@ class Shard:
         return self.state.consumer_groups
 
     @property
+    def central_groups(self) -> dict[str, CentralGroup]:
+        return self.state.central_groups
+
+    @property
     def ledgers(self) -> dict[str, Ledger]:
         return self.state.ledgers
 
@@ -134,6 +155,10 @@ def refusal_reply(request: Request, code: ErrorCode, message: str = "") -> Reply
 def known_group(group_id: str, step: Step) -> ClassicGroup:
     group_id_given(group_id)
     group = step.state.groups.get(group_id)
+    if group_id in step.state.central_groups:
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id!r} is a central group, whose members speak by their streams"
+        )
     if group is None:
         raise CoordinatorError(
             ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}; join with an empty member id"
@@ -142,6 +167,9 @@ def known_group(group_id: str, step: Step) -> ClassicGroup:
 
 
 def on_join(event: JoinGroup, step: Step) -> None:
+    if (central_group := step.state.central_groups.get(event.group_id)) is not None:
+        join_after_central(central_group, event, step)
+        return
     group = step.state.consumer_groups.get(event.group_id)
     if group is None:
         join.join_group(event, step)
@@ -158,15 +186,37 @@ def on_join(event: JoinGroup, step: Step) -> None:
         join.join_group(event, step)
 
 
+def join_after_central(group: CentralGroup, event: JoinGroup, step: Step) -> None:
+    """A central group that everybody has left becomes a classic one; its generations go on."""
+    join.session_timeout_allowed(event, step.limits)
+    join.may_open(ClassicGroup(group.id), event)
+    generation = central.make_room(group, "classic", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, step)
+    step.keep(GroupStored(group.id, "", generation, None, None, step.now_ms, ()))
+    step.state.groups[group.id].generation = generation
+    join.join_group(event, step)
+
+
+def on_consumer_heartbeat(event: ConsumerHeartbeat, step: Step) -> None:
+    if (central_group := step.state.central_groups.get(event.group_id)) is not None:
+        consumer_heartbeat.may_open(event, step.limits)
+        epoch = central.make_room(central_group, "consumer", ErrorCode.GROUP_ID_NOT_FOUND, step)
+        step.keep(GroupEpochStored(event.group_id, max(epoch, FIRST_EPOCH)))
+    consumer_heartbeat.consumer_heartbeat(event, step)
+
+
 def on_leave(event: LeaveGroup, step: Step) -> None:
-    if group := step.state.consumer_groups.get(event.group_id):
+    if central_group := step.state.central_groups.get(event.group_id):
+        central.leave_group(central_group, event, step)
+    elif group := step.state.consumer_groups.get(event.group_id):
         leaving.leave_group(group, event, step)
     else:
         leave.leave_group(event, step)
 
 
 def on_delete(event: DeleteGroup, step: Step) -> None:
-    if group := step.state.consumer_groups.get(event.group_id):
+    if central_group := step.state.central_groups.get(event.group_id):
+        central.delete_group(central_group, event, step)
+    elif group := step.state.consumer_groups.get(event.group_id):
         cleanup.delete_group(group, event, step)
     else:
         lifecycle.delete_group(event, step)
@@ -201,6 +251,7 @@ def on_sync(event: SyncGroup, step: Step) -> None:
 def on_forget(event: Forget, step: Step) -> None:
     """Its client is gone. The member lives on until its session ends: one that had joined still counts as joined."""
     push.forget(event.group_id, event.request_id, step)
+    central.forget(event.group_id, event.request_id, step)
     group = step.state.groups.get(event.group_id)
     for member in group.members.values() if group else ():
         if group is not None and member.sync_request == event.request_id:
@@ -214,6 +265,10 @@ def on_timer(event: TimerFired, step: Step) -> None:
     del step.state.deadlines[event.key]
     if event.key == ("retention",):
         offsets.expire(step)
+        return
+    central_group = step.state.central_groups.get(event.key[1])
+    if central_group is not None:
+        central.timer_fired(central_group, event.key, step)
         return
     consumer_group = step.state.consumer_groups.get(event.key[1])
     if consumer_group is not None:
@@ -250,22 +305,29 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
         offsets.forget_topics(event.deleted, step)
     target.topics_changed(step)
     remote_again.topics_changed(step)
+    central_topics.changed(step)
 
 
 def on_planned(event: Planned, step: Step) -> None:
-    if event.group_id in step.state.consumer_groups:
+    if event.group_id in step.state.central_groups:
+        central_rebalance.planned(event, step)
+    elif event.group_id in step.state.consumer_groups:
         target.planned(event, step)
     else:
         remote.planned(event, step)
 
 
 def on_regex(event: RegexResolved, step: Step) -> None:
-    regex.resolved(event, step)
+    if event.group_id in step.state.central_groups:
+        central_topics.resolved(event, step)
+    else:
+        regex.resolved(event, step)
 
 
 def on_loaded(event: Loaded, step: Step) -> None:
     lifecycle.load(step)
     consumer_lifecycle.load(step)
+    central.load(step)
     # A topic may have been deleted while nobody listened; made anew, it must not inherit the old positions.
     if step.state.catalog_known:
         offsets.forget_topics(offsets.orphaned_topics(step), step)
@@ -274,6 +336,7 @@ def on_loaded(event: Loaded, step: Step) -> None:
 def on_unload(event: Unload, step: Step) -> None:
     lifecycle.unload(step)
     push.unload(step)
+    central.unload(step)
 
 
 HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
@@ -291,8 +354,15 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     Listen: on_listen,
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,
-    ConsumerHeartbeat: consumer_heartbeat.consumer_heartbeat,
+    ConsumerHeartbeat: on_consumer_heartbeat,
     DescribeConsumerGroup: views.describe_consumer_group,
+    RegisterConsumer: registration.register_consumer,
+    AwaitOrders: telling.await_orders,
+    PingAnswered: central_liveness.ping_answered,
+    FetcherStopped: central_liveness.fetcher_stopped,
+    FetcherStarted: central_liveness.fetcher_started,
+    Deregister: central_liveness.deregister,
+    StreamClosed: central_liveness.stream_closed,
     Planned: on_planned,
     RegexResolved: on_regex,
     Forget: on_forget,
@@ -316,4 +386,10 @@ REPLIES: dict[type[Any], Callable[[ErrorCode, str], Reply]] = {
     ExplainGroup: ExplainReply,
     ConsumerHeartbeat: ConsumerHeartbeatReply,
     DescribeConsumerGroup: DescribeConsumerReply,
+    RegisterConsumer: CentralReply,
+    AwaitOrders: CentralReply,
+    PingAnswered: CentralReply,
+    FetcherStopped: CentralReply,
+    FetcherStarted: CentralReply,
+    Deregister: CentralReply,
 }

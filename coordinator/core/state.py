@@ -7,6 +7,8 @@ persisted with the step.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from coordinator.core.central.group import CentralGroup
+from coordinator.core.central.records import CentralDeleted, CentralRecord, CentralStored
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer.apply import apply_to
 from coordinator.core.consumer.group import ConsumerGroup
@@ -32,7 +34,7 @@ from coordinator.core.types import Limits, RebalanceEntry, RequestId, StoredOffs
 
 @dataclass(slots=True)
 class ShardState:
-    """The groups of one offsets partition. A group id is in `groups` or in `consumer_groups`, never in both.
+    """The groups of one offsets partition. A group id is in one of the three kinds only.
 
     `offsets` belong to the group id, so they stay when a group changes its kind. `partitions` are the catalog's counts
     by topic, `topic_ids` and `topic_names` its ids, `topics_version` the time at which topics were last created.
@@ -42,6 +44,7 @@ class ShardState:
     planner: Planner = plan_at_once
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
     consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    central_groups: dict[str, CentralGroup] = field(default_factory=dict)
     offsets: dict[str, dict[tuple[str, int], StoredOffset]] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
@@ -88,7 +91,7 @@ class Step:
         if self.state.deadlines.pop(key, None) is not None:
             self.out.cancel_timer(key)
 
-    def announce(self, group: ClassicGroup | ConsumerGroup, entry: RebalanceEntry | None = None) -> None:
+    def announce(self, group: ClassicGroup | ConsumerGroup | CentralGroup, entry: RebalanceEntry | None = None) -> None:
         """Tell the group's watchers."""
         generation = group.epoch if isinstance(group, ConsumerGroup) else group.generation
         self.out.notices.append(GroupChanged(group.id, group.state.value, generation, entry))
@@ -105,9 +108,7 @@ def apply(state: ShardState, record: Record) -> None:
             if not state.offsets.get(record.group_id):
                 state.offsets.pop(record.group_id, None)
         case OffsetStored():
-            offsets_of(state, record.group_id)[record.topic, record.partition] = record.value
-            if record.group_id not in state.consumer_groups:
-                group_of(state, record.group_id)
+            keep_offset(state, record)
         case OffsetDeleted():
             forget_offset(state, record)
         case RebalanceDecided():
@@ -122,14 +123,24 @@ def apply(state: ShardState, record: Record) -> None:
         case DelayStored():
             state.ledgers.setdefault(record.group_id, Ledger()).delay = record
         case DelayForgotten():
-            if kept := state.ledgers.get(record.group_id):
-                kept.delay = None
-                drop_if_empty(state, record.group_id, kept)
+            forget_delay(state, record.group_id)
+        case CentralStored() | CentralDeleted():
+            apply_central(state, record)
         case _:
             if not isinstance(record, TOMBSTONES):
                 # The group is of this kind from here on: a simple group that only had offsets makes room (4.8).
                 state.groups.pop(record.group_id, None)
             apply_to(state.consumer_groups, record)
+
+
+def apply_central(state: ShardState, record: CentralRecord) -> None:
+    if isinstance(record, CentralStored):
+        # The group is of this kind from here on, whatever an older record made of it.
+        state.groups.pop(record.group_id, None)
+        state.consumer_groups.pop(record.group_id, None)
+        state.central_groups.setdefault(record.group_id, CentralGroup(record.group_id)).own(record)
+    elif state.central_groups.pop(record.group_id, None) is not None and state.offsets.get(record.group_id):
+        group_of(state, record.group_id)
 
 
 def group_of(state: ShardState, group_id: str) -> ClassicGroup:
@@ -142,6 +153,12 @@ def group_of(state: ShardState, group_id: str) -> ClassicGroup:
 
 def offsets_of(state: ShardState, group_id: str) -> dict[tuple[str, int], StoredOffset]:
     return state.offsets.setdefault(group_id, {})
+
+
+def keep_offset(state: ShardState, record: OffsetStored) -> None:
+    offsets_of(state, record.group_id)[record.topic, record.partition] = record.value
+    if record.group_id not in state.consumer_groups and record.group_id not in state.central_groups:
+        group_of(state, record.group_id)
 
 
 def forget_offset(state: ShardState, record: OffsetDeleted) -> None:
@@ -160,6 +177,12 @@ def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
     ledger.entries.pop(record.number, None)
     ledger.settlements.pop(record.number, None)
     drop_if_empty(state, record.group_id, ledger)
+
+
+def forget_delay(state: ShardState, group_id: str) -> None:
+    if kept := state.ledgers.get(group_id):
+        kept.delay = None
+        drop_if_empty(state, group_id, kept)
 
 
 def drop_if_empty(state: ShardState, group_id: str, ledger: Ledger) -> None:

@@ -1,9 +1,12 @@
 """Ledger records <-> JSON, as kept in `__rebalances`.
 
-Key: {"group": ..., "kind": ..., "number": ...}, kind "decided", "settled" or "delay" (number 0: there is one of it).
-Value: {"version": 1, "entry": {...}}, {"version": 1, "settlement": {...}} or {"version": 1, "leader_state": "...",
-"until_ms": ...}, with the field names of `RebalanceEntry`, `Settlement` and `DelayStored`. Keys are sorted and nothing
-is spaced out, so equal records have equal bytes: compaction compares keys by their bytes.
+Key: {"group": ..., "kind": ..., "number": ...}, kind "decided", "settled", "delay" or "central" (the last two with
+number 0: there is one of each).
+Value: {"version": 1, "entry": {...}}, {"version": 1, "settlement": {...}}, {"version": 1, "leader_state": "...",
+"until_ms": ...} or {"version": 1, "central": {...}}, with the field names of `RebalanceEntry`, `Settlement`,
+`DelayStored` and `CentralStored`. The ownership of central groups is kept here because Kafka has no record for it: its
+tools, which read `__consumer_offsets`, meet nothing there that they do not know. Keys are sorted and nothing is spaced
+out, so equal records have equal bytes: compaction compares keys by their bytes.
 """
 
 import json
@@ -11,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from coordinator.core.central.records import CentralDeleted, CentralStored
 from coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -27,6 +31,7 @@ VERSION = 1
 
 ENTRY = TypeAdapter(RebalanceEntry)
 SETTLEMENT = TypeAdapter(Settlement)
+CENTRAL = TypeAdapter(CentralStored)
 
 
 class LedgerKey(BaseModel):
@@ -34,7 +39,7 @@ class LedgerKey(BaseModel):
 
     group: str
     number: int
-    kind: Literal["decided", "settled", "delay"]
+    kind: Literal["decided", "settled", "delay", "central"]
 
 
 class DecidedValue(BaseModel):
@@ -53,6 +58,11 @@ class DelayValue(BaseModel):
     until_ms: int | None
 
 
+class CentralValue(BaseModel):
+    version: Literal[1]
+    central: CentralStored
+
+
 def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
     match record:
         case RebalanceDecided(group_id, entry):
@@ -69,6 +79,11 @@ def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
             return [KeyValue(ledger_key(group_id, 0, "delay"), compact_json(value))]
         case DelayForgotten(group_id):
             return [KeyValue(ledger_key(group_id, 0, "delay"), None)]
+        case CentralStored(group_id):
+            value = {"version": VERSION, "central": CENTRAL.dump_python(record, mode="json")}
+            return [KeyValue(ledger_key(group_id, 0, "central"), compact_json(value))]
+        case CentralDeleted(group_id):
+            return [KeyValue(ledger_key(group_id, 0, "central"), None)]
 
 
 def decode_ledger(stored: KeyValue) -> LedgerRecord | Skipped:
@@ -83,6 +98,10 @@ def decode_ledger(stored: KeyValue) -> LedgerRecord | Skipped:
                 return DelayForgotten(key.group)
             kept = DelayValue.model_validate_json(stored.value)
             return DelayStored(key.group, kept.leader_state, kept.until_ms)
+        if key.kind == "central":
+            if stored.value is None:
+                return CentralDeleted(key.group)
+            return CentralValue.model_validate_json(stored.value).central
         if key.kind == "decided":
             if stored.value is None:
                 return RebalanceForgotten(key.group, key.number)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from coordinator.core.central.records import CentralDeleted
 from coordinator.core.records import DelayForgotten, GroupDeleted, OffsetDeleted, RebalanceForgotten, Record
 from coordinator.runtime.codec import decode_group
 from coordinator.runtime.fields import MalformedRecord, Skipped
@@ -63,7 +64,7 @@ def replay(log: GroupLog, shard: int, core: Replayable) -> LoadReport:
     for record in understood(log.read_ledger(shard), decode_ledger, place, report):
         core.apply(record)
         report.ledger += 1
-        report.tombstones += isinstance(record, RebalanceForgotten | DelayForgotten)
+        report.tombstones += isinstance(record, RebalanceForgotten | DelayForgotten | CentralDeleted)
     return report
 
 

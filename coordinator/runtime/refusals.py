@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from coordinator.core import effects, events
+from coordinator.core.central import events as central
 from coordinator.core.effects import Reply
 from coordinator.core.events import Event, Request
 from coordinator.errors import ErrorCode
@@ -24,6 +25,12 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.ExplainGroup: effects.ExplainReply,
     events.ConsumerHeartbeat: effects.ConsumerHeartbeatReply,
     events.DescribeConsumerGroup: effects.DescribeConsumerReply,
+    central.RegisterConsumer: effects.CentralReply,
+    central.AwaitOrders: effects.CentralReply,
+    central.PingAnswered: effects.CentralReply,
+    central.FetcherStopped: effects.CentralReply,
+    central.FetcherStarted: effects.CentralReply,
+    central.Deregister: effects.CentralReply,
 }
 """Every request and how it is answered; an event that is not in here is not a request."""
 

@@ -116,7 +116,7 @@ class ConsumerStage:
         asked = self.asked_regexes[regex]
         topics = () if error else matching(asked)
         event = events.RegexResolved(group, regex, topics, asked.version, " ".join(error))
-        yield from self.step(event) or ["nothing"]
+        yield from self.obeyed(self.step(event)) or ["nothing"]
 
     def do_describe_consumer(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
         event = events.DescribeConsumerGroup(self.request("describe", self.client(words[0], "*")), words[0])

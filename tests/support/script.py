@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from assignors.user_data import encode_assignment
 from coordinator.core import events
-from coordinator.core.effects import ConsumerHeartbeatReply, Effects, PushReply
+from coordinator.core.effects import CentralReply, ConsumerHeartbeatReply, Effects, PushReply
 from coordinator.core.plan import Plan, PlanRequest, planned
 from coordinator.core.records import Record
 from coordinator.core.shard import Shard
 from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, TimerKey
 from coordinator.errors import ErrorCode
+from tests.support.central_stage import CentralStage
 from tests.support.consumer_stage import ConsumerStage
 from tests.support.story import milliseconds, pairs, protocols_from, repeated, topic_map, topic_partition
 from tests.support.trace import describe_record, describe_reply
@@ -39,7 +40,7 @@ class Client:
 
 
 @dataclass
-class Stage(ConsumerStage):
+class Stage(ConsumerStage, CentralStage):
     """The shard under test, its clock and its clients."""
 
     limits: Limits = field(default_factory=Limits)
@@ -58,6 +59,7 @@ class Stage(ConsumerStage):
 
     def __post_init__(self) -> None:
         ConsumerStage.__init__(self)
+        CentralStage.__init__(self)
         self.shard = Shard(self.limits, 0)
         self.shard.state.planner = self.plan
         self.step(events.Loaded())
@@ -81,7 +83,8 @@ class Stage(ConsumerStage):
         for anew in [topic for topic in options.pop("anew", "").split(",") if topic]:
             self.lives[anew] = self.lives.get(anew, 0) + 1
         counts = {topic: int(count) for topic, count in options.items()}
-        yield from self.step(events.TopicsChanged(counts, deleted, self.topic_ids(list(counts)))) or ["ok"]
+        changed = events.TopicsChanged(counts, deleted, self.topic_ids(list(counts)))
+        yield from self.obeyed(self.step(changed)) or ["ok"]
 
     def do_advance(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """Let time pass: 500ms, 7d. What comes due fires; a retention check that finds nothing is silent."""
@@ -91,7 +94,7 @@ class Stage(ConsumerStage):
             at_ms, key = due[0]
             del self.timers[key]
             self.now_ms = at_ms
-            lines = self.step(events.TimerFired(key, at_ms))
+            lines = self.obeyed(self.step(events.TimerFired(key, at_ms)))
             if lines or key[0] != "retention":
                 yield f"{at_ms}ms timer {' '.join(key)}"
                 quiet = False
@@ -105,6 +108,7 @@ class Stage(ConsumerStage):
         self.shard = self.replayed()
         self.timers.clear()
         self.requests.clear()
+        self.streams.clear()
         if words:
             counts = {topic: int(count) for topic, count in pairs(words).items()}
             yield from self.step(events.TopicsChanged(counts, ids=self.topic_ids(list(counts))))
@@ -223,7 +227,7 @@ class Stage(ConsumerStage):
         asked = self.asked_plans[group]
         made = None if "error" in options else planned(asked)
         epoch = int(options.get("epoch", asked.epoch))
-        yield from self.step(events.Planned(group, epoch, made, options.get("error", ""))) or ["quiet"]
+        yield from self.obeyed(self.step(events.Planned(group, epoch, made, options.get("error", "")))) or ["quiet"]
 
     def do_heartbeat(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         group, name, *rest = words
@@ -392,6 +396,8 @@ class Stage(ConsumerStage):
             assert request not in self.answered, f"request {request} answered twice"
             self.answered.add(request)
             kind, client = self.requests[request]
+            if isinstance(reply, CentralReply):
+                yield from self.heard_central(request, reply)
             told = reply.consumer if isinstance(reply, PushReply) else reply
             if isinstance(told, ConsumerHeartbeatReply):
                 self.learn(request, told)
@@ -419,14 +425,14 @@ class Stage(ConsumerStage):
         assert hard_state(self.replayed()) == hard_state(self.shard)
 
 
-def hard_state(shard: Shard) -> tuple[object, object, object, object]:
-    """What must survive: groups of both kinds, offsets, ledger."""
+def hard_state(shard: Shard) -> tuple[object, object, object, object, object]:
+    """What must survive: groups of every kind, offsets, ledger."""
     groups = {group.id: (group.stored, dict(group.offsets)) for group in shard.groups.values()}
     offsets = {group_id: dict(kept) for group_id, kept in shard.state.offsets.items() if kept}
     ledgers = {
         name: (dict(ledger.entries), dict(ledger.settlements), ledger.delay) for name, ledger in shard.ledgers.items()
     }
-    return groups, ledgers, offsets, dict(shard.consumer_groups)
+    return groups, ledgers, offsets, dict(shard.consumer_groups), dict(shard.central_groups)
 
 
 def setting(text: str) -> int | str | tuple[str, ...]:

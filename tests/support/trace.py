@@ -1,6 +1,7 @@
 """Says in one line what a record or a reply is, for stories and failing seeds."""
 
 from coordinator.core import effects, records
+from coordinator.core.central import records as central
 from coordinator.core.consumer import records as consumer
 from coordinator.core.consumer.group import MemberState
 from coordinator.core.plan import assignment_of
@@ -35,8 +36,17 @@ def describe_record(record: records.Record) -> str:
             return f"ledger leader knows {record.leader_state}, {until}"
         case records.DelayForgotten():
             return "ledger what the leader knew is forgotten"
+        case central.CentralStored():
+            shares = "".join(f" {owner.member_id}={owned(owner)}" for owner in record.owners)
+            return f"ledger owners of {record.group_id} generation={record.generation}{shares or ' nobody'}"
+        case central.CentralDeleted():
+            return f"ledger owners of {record.group_id} forgotten"
         case _:
             return f"append {type(record).__name__} {describe_consumer_record(record)}"
+
+
+def owned(owner: central.CentralOwner) -> str:
+    return ",".join(f"{topic}-{p}" for topic, partitions in owner.share for p in partitions) or "nothing"
 
 
 def describe_consumer_record(record: consumer.ConsumerRecord) -> str:

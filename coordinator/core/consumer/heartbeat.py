@@ -19,7 +19,7 @@ from coordinator.core.events import ConsumerHeartbeat
 from coordinator.core.ledger import Trigger
 from coordinator.core.plan import canonical_name
 from coordinator.core.state import Step
-from coordinator.core.types import Cause
+from coordinator.core.types import Cause, Limits
 from coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -46,6 +46,15 @@ def group_meant(request: ConsumerHeartbeat, step: Step) -> ConsumerGroup:
             ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}; join with epoch 0"
         )
     return ConsumerGroup(request.group_id)
+
+
+def may_open(request: ConsumerHeartbeat, limits: Limits) -> None:
+    """Refuse what could not join an empty group of this kind."""
+    well_formed(request, limits)
+    if request.member_epoch != JOINING:
+        raise CoordinatorError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}; join with epoch 0"
+        )
 
 
 def stay(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:

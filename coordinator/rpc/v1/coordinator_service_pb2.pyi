@@ -724,19 +724,95 @@ class SessionHello(_message.Message):
     group_instance_id: str
     def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ...) -> None: ...
 
+class ConsumedOffset(_message.Message):
+    __slots__ = ("topic", "partition", "offset", "leader_epoch")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class RegisterConsumer(_message.Message):
+    __slots__ = ("group_id", "member_id", "client_id", "session_timeout_ms", "topics", "regex", "assignor", "generation_id", "owned", "offsets")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    REGEX_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    OWNED_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    member_id: str
+    client_id: str
+    session_timeout_ms: int
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    regex: str
+    assignor: str
+    generation_id: int
+    owned: _containers.RepeatedCompositeFieldContainer[_ledger_pb2.TopicPartitions]
+    offsets: _containers.RepeatedCompositeFieldContainer[ConsumedOffset]
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., regex: _Optional[str] = ..., assignor: _Optional[str] = ..., generation_id: _Optional[int] = ..., owned: _Optional[_Iterable[_Union[_ledger_pb2.TopicPartitions, _Mapping]]] = ..., offsets: _Optional[_Iterable[_Union[ConsumedOffset, _Mapping]]] = ...) -> None: ...
+
+class PingAnswered(_message.Message):
+    __slots__ = ("number", "offsets")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    offsets: _containers.RepeatedCompositeFieldContainer[ConsumedOffset]
+    def __init__(self, number: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[ConsumedOffset, _Mapping]]] = ...) -> None: ...
+
+class FetcherStopped(_message.Message):
+    __slots__ = ("number", "offsets")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    offsets: _containers.RepeatedCompositeFieldContainer[ConsumedOffset]
+    def __init__(self, number: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[ConsumedOffset, _Mapping]]] = ...) -> None: ...
+
+class FetcherStarted(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class Deregister(_message.Message):
+    __slots__ = ("offsets", "reason")
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    offsets: _containers.RepeatedCompositeFieldContainer[ConsumedOffset]
+    reason: str
+    def __init__(self, offsets: _Optional[_Iterable[_Union[ConsumedOffset, _Mapping]]] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class SessionRequest(_message.Message):
-    __slots__ = ("acknowledged", "request_number", "hello", "heartbeat", "consumer_group_heartbeat")
+    __slots__ = ("acknowledged", "request_number", "hello", "heartbeat", "consumer_group_heartbeat", "register_consumer", "ping_answered", "fetcher_stopped", "fetcher_started", "deregister")
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     REQUEST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GROUP_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    PING_ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    FETCHER_STOPPED_FIELD_NUMBER: _ClassVar[int]
+    FETCHER_STARTED_FIELD_NUMBER: _ClassVar[int]
+    DEREGISTER_FIELD_NUMBER: _ClassVar[int]
     acknowledged: int
     request_number: int
     hello: SessionHello
     heartbeat: HeartbeatRequest
     consumer_group_heartbeat: ConsumerGroupHeartbeatRequest
-    def __init__(self, acknowledged: _Optional[int] = ..., request_number: _Optional[int] = ..., hello: _Optional[_Union[SessionHello, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., consumer_group_heartbeat: _Optional[_Union[ConsumerGroupHeartbeatRequest, _Mapping]] = ...) -> None: ...
+    register_consumer: RegisterConsumer
+    ping_answered: PingAnswered
+    fetcher_stopped: FetcherStopped
+    fetcher_started: FetcherStarted
+    deregister: Deregister
+    def __init__(self, acknowledged: _Optional[int] = ..., request_number: _Optional[int] = ..., hello: _Optional[_Union[SessionHello, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., consumer_group_heartbeat: _Optional[_Union[ConsumerGroupHeartbeatRequest, _Mapping]] = ..., register_consumer: _Optional[_Union[RegisterConsumer, _Mapping]] = ..., ping_answered: _Optional[_Union[PingAnswered, _Mapping]] = ..., fetcher_stopped: _Optional[_Union[FetcherStopped, _Mapping]] = ..., fetcher_started: _Optional[_Union[FetcherStarted, _Mapping]] = ..., deregister: _Optional[_Union[Deregister, _Mapping]] = ...) -> None: ...
 
 class SessionWelcome(_message.Message):
     __slots__ = ("reconnect_grace_ms",)
@@ -774,8 +850,76 @@ class SessionDrain(_message.Message):
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
+class ConsumerRegistered(_message.Message):
+    __slots__ = ("error_code", "error_message")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error_code: _errors_pb2.ErrorCode
+    error_message: str
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class CentralOrder(_message.Message):
+    __slots__ = ("number", "answered", "ping", "stop_fetcher", "start_fetcher", "rebalance_failed")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
+    STOP_FETCHER_FIELD_NUMBER: _ClassVar[int]
+    START_FETCHER_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_FAILED_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    answered: int
+    ping: Ping
+    stop_fetcher: StopFetcher
+    start_fetcher: StartFetcher
+    rebalance_failed: RebalanceFailed
+    def __init__(self, number: _Optional[int] = ..., answered: _Optional[int] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., stop_fetcher: _Optional[_Union[StopFetcher, _Mapping]] = ..., start_fetcher: _Optional[_Union[StartFetcher, _Mapping]] = ..., rebalance_failed: _Optional[_Union[RebalanceFailed, _Mapping]] = ...) -> None: ...
+
+class Ping(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StopFetcher(_message.Message):
+    __slots__ = ("cause", "cause_detail", "rebalance_number")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_DETAIL_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    cause: _ledger_pb2.RebalanceCause
+    cause_detail: str
+    rebalance_number: int
+    def __init__(self, cause: _Optional[_Union[_ledger_pb2.RebalanceCause, str]] = ..., cause_detail: _Optional[str] = ..., rebalance_number: _Optional[int] = ...) -> None: ...
+
+class StartPartition(_message.Message):
+    __slots__ = ("topic", "partition", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class StartFetcher(_message.Message):
+    __slots__ = ("generation_id", "partitions", "cause", "cause_detail", "rebalance_number")
+    GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_DETAIL_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    generation_id: int
+    partitions: _containers.RepeatedCompositeFieldContainer[StartPartition]
+    cause: _ledger_pb2.RebalanceCause
+    cause_detail: str
+    rebalance_number: int
+    def __init__(self, generation_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[StartPartition, _Mapping]]] = ..., cause: _Optional[_Union[_ledger_pb2.RebalanceCause, str]] = ..., cause_detail: _Optional[str] = ..., rebalance_number: _Optional[int] = ...) -> None: ...
+
+class RebalanceFailed(_message.Message):
+    __slots__ = ("detail",)
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    detail: str
+    def __init__(self, detail: _Optional[str] = ...) -> None: ...
+
 class SessionResponse(_message.Message):
-    __slots__ = ("sequence_number", "request_number", "welcome", "heartbeat", "consumer_group_heartbeat", "rebalance", "fenced", "drain")
+    __slots__ = ("sequence_number", "request_number", "welcome", "heartbeat", "consumer_group_heartbeat", "rebalance", "fenced", "drain", "registered", "order")
     SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     REQUEST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
@@ -784,6 +928,8 @@ class SessionResponse(_message.Message):
     REBALANCE_FIELD_NUMBER: _ClassVar[int]
     FENCED_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     sequence_number: int
     request_number: int
     welcome: SessionWelcome
@@ -792,7 +938,9 @@ class SessionResponse(_message.Message):
     rebalance: SessionRebalance
     fenced: SessionFenced
     drain: SessionDrain
-    def __init__(self, sequence_number: _Optional[int] = ..., request_number: _Optional[int] = ..., welcome: _Optional[_Union[SessionWelcome, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., consumer_group_heartbeat: _Optional[_Union[ConsumerGroupHeartbeatResponse, _Mapping]] = ..., rebalance: _Optional[_Union[SessionRebalance, _Mapping]] = ..., fenced: _Optional[_Union[SessionFenced, _Mapping]] = ..., drain: _Optional[_Union[SessionDrain, _Mapping]] = ...) -> None: ...
+    registered: ConsumerRegistered
+    order: CentralOrder
+    def __init__(self, sequence_number: _Optional[int] = ..., request_number: _Optional[int] = ..., welcome: _Optional[_Union[SessionWelcome, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., consumer_group_heartbeat: _Optional[_Union[ConsumerGroupHeartbeatResponse, _Mapping]] = ..., rebalance: _Optional[_Union[SessionRebalance, _Mapping]] = ..., fenced: _Optional[_Union[SessionFenced, _Mapping]] = ..., drain: _Optional[_Union[SessionDrain, _Mapping]] = ..., registered: _Optional[_Union[ConsumerRegistered, _Mapping]] = ..., order: _Optional[_Union[CentralOrder, _Mapping]] = ...) -> None: ...
 
 class WatchGroupRequest(_message.Message):
     __slots__ = ("group_id",)

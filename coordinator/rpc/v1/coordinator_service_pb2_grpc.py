@@ -243,7 +243,8 @@ class GroupCoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Session(self, request_iterator, context):
-        """One stream per member: heartbeats go up, and what a heartbeat would hear comes down as soon as it is true.
+        """One stream per member: heartbeats go up, and what a heartbeat would hear comes down as soon as it is true. Members of
+        central groups register on it, and answer the coordinator's orders.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias, get_args
 import pytest
 
 from coordinator.core import effects, events
+from coordinator.core.central import events as central
+from coordinator.core.central.events import CentralRequest
 from coordinator.core.effects import HeartbeatReply, JoinReply, OffsetCommitReply, Reply
 from coordinator.core.events import Event, Forget, Heartbeat, Loaded, TimerFired, TopicsChanged, Unload
 from coordinator.core.types import Cause, Limits
@@ -577,6 +579,12 @@ def example(kind: type[events.Request]) -> events.Request:
         events.ExplainGroup: events.ExplainGroup(1, "g"),
         events.ConsumerHeartbeat: events.ConsumerHeartbeat(1, "g", "m", 1),
         events.DescribeConsumerGroup: events.DescribeConsumerGroup(1, "g"),
+        central.RegisterConsumer: central.RegisterConsumer(1, "g", "m", "c", "h", 6_000, ("t",), "", "range"),
+        central.AwaitOrders: central.AwaitOrders(1, "g", "m", 1),
+        central.PingAnswered: central.PingAnswered(1, "g", "m", 1, 1),
+        central.FetcherStopped: central.FetcherStopped(1, "g", "m", 1, 1),
+        central.FetcherStarted: central.FetcherStarted(1, "g", "m", 1, 1),
+        central.Deregister: central.Deregister(1, "g", "m", 1),
     }
     return examples[kind]
 
@@ -585,7 +593,9 @@ def test_every_request_has_a_reply_type() -> None:
     assert set(REPLY_TYPES) == set(get_args(events.Request))
     pushed = {events.Listen, events.SessionHeartbeat}
     assert {REPLY_TYPES[request] for request in pushed} == {effects.PushReply}
-    for request, reply in ((request, reply) for request, reply in REPLY_TYPES.items() if request not in pushed):
+    told = set(get_args(CentralRequest))
+    assert {REPLY_TYPES[request] for request in told} == {effects.CentralReply}
+    for request, reply in ((one, reply) for one, reply in REPLY_TYPES.items() if one not in pushed | told):
         assert reply.__name__.removesuffix("Reply") == request.__name__.removesuffix("Group").removesuffix("Groups")
 
 

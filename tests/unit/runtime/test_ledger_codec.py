@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from coordinator.core.central.records import CentralDeleted, CentralOwner, CentralStored
 from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
 from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
 from coordinator.runtime.codec import encode
@@ -56,6 +57,14 @@ def test_a_settlement_comes_back() -> None:
     assert decode_ledger(stored) == SETTLED
 
 
+def test_the_ownership_of_a_central_group_comes_back_and_is_forgotten_under_the_same_key() -> None:
+    owner = CentralOwner("m1", "c", "/h", 6_000, ("t",), "t.*", (("t", (0, 1)),))
+    owned, gone = CentralStored("g", 3, "range", 100, (owner,)), CentralDeleted("g")
+    stored, tombstone = encode([owned, gone]).ledger
+    assert [decode_ledger(stored), decode_ledger(tombstone)] == [owned, gone]
+    assert stored.key == tombstone.key == b'{"group":"g","kind":"central","number":0}'
+
+
 def test_forgetting_leaves_a_tombstone_for_each_half_and_counts_once() -> None:
     record = RebalanceForgotten("g", 7)
     stored = encode([record]).ledger
@@ -73,7 +82,7 @@ def test_a_field_of_a_later_release_is_passed_over() -> None:
     ("key", "value", "complaint"),
     [
         (b"\xff", None, "JSON"),
-        (b'{"group":"g","kind":"invented","number":7}', None, "kind: Input should be 'decided', 'settled' or 'delay'"),
+        (b'{"group":"g","kind":"invented","number":7}', None, "kind: Input should be 'decided', 'settled', 'delay' or"),
         (b'{"group":"g","kind":"decided","number":"7"}', None, "number: Input should be a valid integer"),
         (KEY, b"", "JSON"),
         (KEY, b'{"version":2,"entry":{}}', "version: Input should be 1"),

@@ -1,0 +1,205 @@
+"""A central group, its members, its states and the legal moves between them.
+
+Hard state is `stored`, the ownership that holds; everything else is soft and may die with the process.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from coordinator.core.central.orders import Order
+from coordinator.core.central.records import CentralStored
+from coordinator.core.ledger import RebalanceInProgress, Settling, Trigger
+from coordinator.core.plan import Plan, PlanRequest
+from coordinator.core.types import RequestId, TimerKey
+
+NOT_FETCHING = -1
+
+
+class CentralState(Enum):
+    """What the one task of a group is doing."""
+
+    EMPTY = "Empty"
+    WAITING = "Waiting"
+    ASSIGNING = "Assigning"
+    STOPPING = "Stopping"
+    STARTING = "Starting"
+    BACKING_OFF = "BackingOff"
+    STABLE = "Stable"
+
+
+EMPTY, WAITING, ASSIGNING = CentralState.EMPTY, CentralState.WAITING, CentralState.ASSIGNING
+STOPPING, STARTING = CentralState.STOPPING, CentralState.STARTING
+BACKING_OFF, STABLE = CentralState.BACKING_OFF, CentralState.STABLE
+
+MOVES: dict[CentralState, frozenset[CentralState]] = {
+    EMPTY: frozenset({WAITING, ASSIGNING}),
+    WAITING: frozenset({ASSIGNING, EMPTY}),
+    ASSIGNING: frozenset({WAITING, STOPPING, STARTING, BACKING_OFF, STABLE, EMPTY}),
+    STOPPING: frozenset({STARTING, ASSIGNING, WAITING, BACKING_OFF, EMPTY}),
+    STARTING: frozenset({STABLE, ASSIGNING, WAITING, BACKING_OFF, EMPTY}),
+    BACKING_OFF: frozenset({ASSIGNING, WAITING, EMPTY}),
+    STABLE: frozenset({ASSIGNING, WAITING, EMPTY}),
+}
+"""From each state to those it may become. The table of docs/protocol/central.md is drawn from this one."""
+
+
+class Want(Enum):
+    """What a member was ordered to do and has not done yet."""
+
+    STOP = "stop"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """`number` is that of the order; answers to others are late."""
+
+    want: Want
+    number: int
+
+
+@dataclass(slots=True)
+class CentralMember:
+    """A registered member, or one whose stream is gone and whose lease still runs (`stream` None)."""
+
+    id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    stream: int | None = None
+    fetching: int = NOT_FETCHING
+    """The generation whose share it is fetching, as far as it has said."""
+    may_fetch: bool = False
+    """It has been told to start, and has not said that it stopped."""
+    heard_ms: int = 0
+    """When it was last heard of: its lease begins here."""
+    orders: list[Order] = field(default_factory=list)
+    """Not delivered yet: at most a ping, what is wanted of it, and a report."""
+    waiting: RequestId | None = None
+    """Its stream asks for orders."""
+    last_number: int = 0
+    answered: int = 0
+    """The highest number that it has answered; it hears of that with the next order."""
+    ping: int | None = None
+    """The number of the ping that is under way."""
+    pinged_ms: int = 0
+    timed_out: int = 0
+    """Pings in a row that were not answered in time."""
+    demand: Demand | None = None
+    gone: Trigger | None = None
+    """Why its stream is gone: what its removal will be put down to when the lease is over."""
+
+    @property
+    def lost(self) -> bool:
+        return self.stream is None
+
+    @property
+    def ping_interval_ms(self) -> int:
+        return max(1, self.session_timeout_ms // 3)
+
+    @property
+    def patience_ms(self) -> int:
+        """How long an answer may take."""
+        return max(1, 2 * self.session_timeout_ms // 3)
+
+    @property
+    def lease_end_ms(self) -> int:
+        """Until then it may be fetching: it stops by itself a session timeout after the last sign of us."""
+        return self.heard_ms + self.session_timeout_ms
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the group's task is about. Soft."""
+
+    dirty: bool = False
+    """Something happened since the plan was made: look again when this task is done."""
+    asked: int = 0
+    """How many plans were asked for: an answer to an older question is void."""
+    request: PlanRequest | None = None
+    """What the plan was, or is, made from."""
+    put_off: bool = False
+    """The plan is being made off the loop."""
+    plan: Plan = field(default_factory=dict)
+    """What is being brought about."""
+    failures: int = 0
+    """Attempts of this rebalance that failed."""
+    rebalance: RebalanceInProgress | None = None
+    settling: Settling | None = None
+    planning_since_ms: int = 0
+    stopping_since_ms: int = 0
+    stopped: dict[str, int] = field(default_factory=dict)
+    """member -> when it had stopped, in that order"""
+    awaited: set[str] = field(default_factory=set)
+    """Whose answer the attempt waits for."""
+    void: bool = False
+    """A member that the plan counts on has left in good order."""
+    regexes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What the regular expressions in use stand for."""
+    resolving: set[str] = field(default_factory=set)
+    counts: dict[str, int] | None = None
+    """The partition counts that the last plan was made from; None: none was made by this process."""
+
+
+@dataclass(slots=True)
+class CentralGroup:
+    id: str
+    stored: CentralStored | None = None
+    owned: Plan = field(default_factory=dict, compare=False)
+    """What `stored` says, by member."""
+    state: CentralState = field(default=CentralState.EMPTY, compare=False)
+    assignor: str = field(default="", compare=False)
+    members: dict[str, CentralMember] = field(default_factory=dict, compare=False)
+    progress: Progress = field(default_factory=Progress, compare=False)
+
+    @property
+    def generation(self) -> int:
+        return self.stored.generation if self.stored is not None else 0
+
+    @property
+    def lost(self) -> list[CentralMember]:
+        return [member for member in self.members.values() if member.lost]
+
+    @property
+    def present(self) -> list[CentralMember]:
+        return [member for member in self.members.values() if not member.lost]
+
+    def own(self, stored: CentralStored) -> None:
+        """This ownership holds from here on."""
+        self.stored = stored
+        self.owned = {owner.member_id: dict(owner.share) for owner in stored.owners}
+
+    def is_late(self, member: CentralMember) -> bool:
+        """It does not fetch what is stored for it, as far as it has said."""
+        return not member.lost and member.id in self.owned and member.fetching != self.generation
+
+    def become(self, state: CentralState) -> None:
+        assert state is self.state or state in MOVES[self.state], f"{self.id}: {self.state} -> {state}"
+        self.state = state
+
+    def topics_of(self, member: CentralMember) -> frozenset[str]:
+        """Names, and what its regular expression stands for so far."""
+        return member.topics.union(self.progress.regexes.get(member.regex, ()))
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """What the members read, all together, and what is stored for those who are to come back."""
+        stored = {topic for share in self.owned.values() for topic in share}
+        return frozenset(stored).union(*(self.topics_of(member) for member in self.members.values()))
+
+    @property
+    def retry_timer(self) -> TimerKey:
+        return ("retry", self.id)
+
+    def lease_timer(self, member_id: str) -> TimerKey:
+        return ("lease", self.id, member_id)
+
+    def ping_timer(self, member_id: str) -> TimerKey:
+        return ("ping", self.id, member_id)
+
+    def order_timer(self, member_id: str) -> TimerKey:
+        return ("order", self.id, member_id)
+
+    def timers_of(self, member_id: str) -> tuple[TimerKey, ...]:
+        return (self.lease_timer(member_id), self.ping_timer(member_id), self.order_timer(member_id))

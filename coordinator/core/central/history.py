@@ -1,0 +1,197 @@
+"""Tells the ledger of central groups: one entry for each new ownership, and for each that could not be brought about.
+
+Everybody stops, so every partition is without an owner from its owner's FetcherStopped to the new one's FetcherStarted.
+"""
+
+from coordinator.core.central.group import CentralGroup, CentralMember
+from coordinator.core.ledger import (
+    Before,
+    Departure,
+    RebalanceInProgress,
+    Settling,
+    Trigger,
+    difference,
+    last_few,
+    settled,
+)
+from coordinator.core.plan import CONSUMER, Plan
+from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry
+
+SOURCE = "central"
+"""Where the ledger's snapshot comes from: it is the assignor's input itself."""
+
+
+def by_member(cause: Cause, member: CentralMember, what: str, reason: str = "") -> Trigger:
+    """A trigger whose culprit is a member."""
+    who = f"member {member.id} ({member.client_id or 'no client id'} at {member.client_host or 'unknown host'})"
+    return Trigger(
+        cause=cause,
+        detail=f"{who} {what}{f': {reason}' if reason else ''}",
+        culprit=member.id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        client_reason=reason,
+    )
+
+
+def noted(group: CentralGroup, trigger: Trigger, step: Step) -> None:
+    """The first trigger gives a rebalance its cause; those that come before it has been decided are noted beside it."""
+    progress = group.progress
+    if progress.rebalance is not None:
+        progress.rebalance.note(trigger)
+        return
+    ledger = step.state.ledgers.get(group.id)
+    progress.rebalance = RebalanceInProgress(
+        number=ledger.next_number if ledger else 1,
+        trigger=trigger,
+        previous_generation=group.generation,
+        started_at_ms=step.now_ms,
+    )
+
+
+def departed(group: CentralGroup, member: CentralMember, departure: Departure) -> None:
+    """A member is gone; the trigger that says so has been noted."""
+    assert group.progress.rebalance is not None
+    group.progress.rebalance.left(member.id, departure)
+
+
+def stopped(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    group.progress.stopped.setdefault(member.id, step.now_ms)
+    if group.progress.rebalance is not None:
+        group.progress.rebalance.released.setdefault(member.id, step.now_ms)
+
+
+def started_again(group: CentralGroup, member: CentralMember) -> None:
+    """It fetches what it had before: it was only stopped for a while."""
+    if group.progress.rebalance is not None:
+        group.progress.rebalance.released.pop(member.id, None)
+
+
+def nothing_moves(group: CentralGroup) -> None:
+    """The plan is the one that holds: whatever called for it leaves no entry."""
+    group.progress.rebalance = None
+
+
+def planned(group: CentralGroup, step: Step) -> None:
+    """There is another plan. What went before it was waiting: for leases, for patterns, for failed attempts."""
+    rebalance = group.progress.rebalance
+    if rebalance is None:
+        noted(group, Trigger(Cause.COORDINATOR_FAILOVER, "the group was loaded, and needs another assignment"), step)
+        rebalance = group.progress.rebalance
+        assert rebalance is not None
+    since_ms = group.progress.planning_since_ms
+    rebalance.phases.clear()
+    if since_ms > rebalance.started_at_ms:
+        rebalance.phases.append(Phase("wait", since_ms - rebalance.started_at_ms, last_few(rebalance.gone)))
+    rebalance.phases.append(Phase("plan", step.now_ms - since_ms))
+
+
+def attempt_failed(group: CentralGroup, why: str, step: Step) -> None:
+    """Noted beside the cause; if nothing was under way but the start of what is decided, it is a cause of its own."""
+    trigger = Trigger(Cause.HANDOFF_TIMEOUT, f"attempt {group.progress.failures} failed: {why}")
+    noted(group, trigger, step)
+
+
+def given_up(group: CentralGroup, step: Step) -> None:
+    """Every attempt failed: the entry says so, and the ownership that is stored stays."""
+    rebalance = group.progress.rebalance
+    assert rebalance is not None
+    write(group, rebalance, Outcome.FAILED, (), step)
+    group.progress.rebalance = None
+
+
+def emptied(group: CentralGroup, step: Step) -> None:
+    """Nobody is left."""
+    rebalance = group.progress.rebalance
+    assert rebalance is not None
+    close_settling(group, step)
+    diff = difference(Before(group.owned, {}, {}), {}, rebalance)
+    write(group, rebalance, Outcome.EMPTIED, diff.moves, step)
+    group.progress.rebalance = None
+
+
+def decided(group: CentralGroup, step: Step) -> None:
+    """Everybody has stopped, so the plan becomes the ownership; the one before is still the stored one."""
+    progress = group.progress
+    rebalance = progress.rebalance
+    assert rebalance is not None
+    close_settling(group, step)
+    rebalance.phases.append(Phase("stop", step.now_ms - progress.stopping_since_ms, last_few(progress.stopped)))
+    diff = difference(Before(group.owned, {}, {}), progress.plan, rebalance)
+    write(group, rebalance, Outcome.COMPLETED, diff.moves, step)
+    progress.settling = Settling(rebalance.number, step.now_ms, diff.gaps)
+    progress.rebalance = None
+
+
+def started(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    """The member fetches its share: it is owned from here on."""
+    started_again(group, member)
+    settling = group.progress.settling
+    if settling is not None:
+        settling.fetched.setdefault(member.id, step.now_ms)
+
+
+def close_settling(group: CentralGroup, step: Step) -> None:
+    """Complete the last entry with what became known since: when each partition was fetched again."""
+    settling, group.progress.settling = group.progress.settling, None
+    if settling is None:
+        return
+    ledger = step.state.ledgers.get(group.id)
+    entry = ledger.entries.get(settling.number) if ledger else None
+    if entry is not None:
+        settlement = settling.settlement(step.now_ms)
+        step.keep(RebalanceSettled(group.id, settlement))
+        step.announce(group, entry=settled(entry, settlement))
+
+
+def write(
+    group: CentralGroup, rebalance: RebalanceInProgress, outcome: Outcome, moves: tuple[Move, ...], step: Step
+) -> None:
+    """Keep the entry, and let the oldest go when the ledger is full."""
+    completed = outcome is Outcome.COMPLETED
+    plan = group.progress.plan if completed else {}
+    text, source = snapshot_text(group, step) if completed else ("", "")
+    trigger = rebalance.trigger
+    entry = RebalanceEntry(
+        number=rebalance.number,
+        previous_generation=group.generation,
+        generation=group.generation + (outcome is not Outcome.FAILED),
+        protocol_type=CONSUMER,
+        protocol_name=group.assignor,
+        cause=trigger.cause,
+        culprit=trigger.culprit,
+        culprit_client_id=trigger.client_id,
+        culprit_client_host=trigger.client_host,
+        detail=trigger.detail,
+        client_reason=trigger.client_reason,
+        outcome=outcome,
+        started_at_ms=rebalance.started_at_ms,
+        ended_at_ms=step.now_ms,
+        phases=tuple(rebalance.phases),
+        members=tuple(member_plan(member, plan) for member in group.members.values() if member.id in plan),
+        moves=moves,
+        snapshot_json=text,
+        snapshot_source=source,
+        also=tuple(rebalance.also),
+    )
+    step.keep(RebalanceDecided(group.id, entry))
+    for number in step.state.ledgers[group.id].surplus(step.limits.ledger_max_entries):
+        step.keep(RebalanceForgotten(group.id, number))
+    step.announce(group, entry=entry)
+
+
+def member_plan(member: CentralMember, plan: Plan) -> MemberPlan:
+    return MemberPlan(member.id, member.client_id, member.client_host, None, tuple(sorted(plan[member.id].items())))
+
+
+def snapshot_text(group: CentralGroup, step: Step) -> tuple[str, str]:
+    """What the assignor saw, and where it is from; one over the limit is left out, and that is said."""
+    request = group.progress.request
+    assert request is not None
+    text = request.snapshot.to_json()
+    size, limit = len(text.encode()), step.limits.ledger_max_snapshot_bytes
+    if size > limit:
+        return "", f"left out: {size} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
+    return text, SOURCE

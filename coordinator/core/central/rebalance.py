@@ -1,0 +1,296 @@
+"""The one task of a central group: plan, stop everybody, own, start everybody (zookeeper.md 4).
+
+Whatever happens meanwhile sets one bit, and the group looks again when its task is done. Nothing is given away that a
+member may still be fetching: while a lost member's lease runs, everybody keeps what is stored.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from assignors.api import AssignorError, Snapshot
+from assignors.api import Member as AssignorMember
+from coordinator.core.central import history, telling
+from coordinator.core.central.group import (
+    NOT_FETCHING,
+    CentralGroup,
+    CentralMember,
+    CentralState,
+    Want,
+)
+from coordinator.core.central.records import CentralOwner, CentralStored
+from coordinator.core.events import Planned
+from coordinator.core.ledger import Trigger
+from coordinator.core.plan import Plan, PlanRequest, wants_lags
+from coordinator.core.state import Step
+
+
+def call_for(group: CentralGroup, trigger: Trigger, step: Step) -> None:
+    """Something happened that may change who is to have what."""
+    history.noted(group, trigger, step)
+    group.progress.dirty = True
+    go_on(group, step)
+
+
+def go_on(group: CentralGroup, step: Step) -> None:
+    """Take the group's task as far as it can go now."""
+    match group.state:
+        case CentralState.EMPTY | CentralState.WAITING | CentralState.STABLE:
+            if group.progress.dirty:
+                look(group, step)
+
+        case CentralState.STOPPING:
+            if group.progress.void:
+                # Those who have stopped wait for the next plan.
+                look(group, step)
+            elif not group.progress.awaited:
+                own(group, step)
+
+        case CentralState.STARTING:
+            if not group.progress.awaited:
+                settled(group, step)
+
+        case CentralState.ASSIGNING | CentralState.BACKING_OFF:
+            pass  # The plan, or the timer, leads on from here.
+
+        case _:
+            assert_never(group.state)
+
+
+def look(group: CentralGroup, step: Step) -> None:
+    """Find out what is to be done, from the group as it is now."""
+    progress = group.progress
+    progress.dirty = progress.void = False
+    progress.awaited.clear()
+    step.disarm(group.retry_timer)
+    if not group.members:
+        emptied(group, step)
+    elif group.lost or progress.resolving:
+        progress.dirty = True
+        become(group, CentralState.WAITING, step)
+        start_late_ones(group, step)
+    else:
+        plan(group, step)
+
+
+def plan(group: CentralGroup, step: Step) -> None:
+    """Have the assignor run: at once where that is quick, else off the loop."""
+    progress = group.progress
+    become(group, CentralState.ASSIGNING, step)
+    progress.asked += 1
+    progress.planning_since_ms = step.now_ms
+    request = PlanRequest(group.id, progress.asked, group.assignor, snapshot_of(group, step))
+    progress.request, progress.put_off = request, False
+    try:
+        # Only the edge knows where the logs end.
+        made = None if wants_lags(group.assignor) else step.state.planner(request)
+    except AssignorError as error:
+        failed(group, str(error), step)
+        return
+    if made is None:
+        progress.put_off = True
+        step.out.plans.append(request)
+    else:
+        adopt(group, made, step)
+
+
+def planned(event: Planned, step: Step) -> None:
+    """A plan that was put off has come, or its assignor failed."""
+    group = step.state.central_groups.get(event.group_id)
+    if group is None or not group.progress.put_off or event.epoch != group.progress.asked:
+        return
+    progress = group.progress
+    assert progress.request is not None
+    progress.put_off = False
+    if event.snapshot is not None:
+        progress.request = PlanRequest(group.id, event.epoch, group.assignor, event.snapshot)
+    if progress.dirty:
+        look(group, step)
+    elif event.plan is None:
+        failed(group, event.error, step)
+    else:
+        adopt(group, event.plan, step)
+
+
+def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
+    """If the plan is the one that holds, nobody is stopped for it; otherwise everybody is."""
+    progress = group.progress
+    assert progress.request is not None
+    wanted = {member_id: shares_of(made.get(member_id, {})) for member_id in group.members}
+    progress.counts = dict(progress.request.snapshot.topics)
+    if wanted == group.owned:
+        history.nothing_moves(group)
+        become(group, CentralState.STARTING, step)
+        start_late_ones(group, step)
+        go_on(group, step)
+        return
+    history.planned(group, step)
+    progress.plan = wanted
+    progress.stopping_since_ms = step.now_ms
+    progress.stopped.clear()
+    become(group, CentralState.STOPPING, step)
+    for member in group.present:
+        if member.may_fetch:
+            progress.awaited.add(member.id)
+            telling.stop(group, member, step)
+    go_on(group, step)
+
+
+def own(group: CentralGroup, step: Step) -> None:
+    """Nobody fetches: the plan becomes the ownership, and everybody is told to start."""
+    progress = group.progress
+    history.decided(group, step)
+    owners = tuple(owner_of(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
+    step.keep(CentralStored(group.id, group.generation + 1, group.assignor, step.now_ms, owners))
+    become(group, CentralState.STARTING, step)
+    start_late_ones(group, step)
+    go_on(group, step)
+
+
+def settled(group: CentralGroup, step: Step) -> None:
+    """Everybody fetches what is stored for it."""
+    history.close_settling(group, step)
+    group.progress.failures = 0
+    become(group, CentralState.STABLE, step)
+    if group.progress.dirty:
+        look(group, step)
+
+
+def start_late_ones(group: CentralGroup, step: Step) -> None:
+    for member in group.present:
+        start_if_late(group, member, step)
+
+
+def start_if_late(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    """Whoever is here and does not fetch what is stored for it is told to."""
+    if not group.is_late(member):
+        return
+    if group.state is CentralState.STARTING:
+        group.progress.awaited.add(member.id)
+    if member.demand is None or member.demand.want is Want.STOP:
+        telling.start(group, member, step)
+
+
+def stopped(group: CentralGroup, member: CentralMember, number: int, step: Step) -> None:
+    """The member has stopped. One that was told to start in the meantime says so next."""
+    demand = member.demand
+    if demand is not None and (demand.want is Want.START or number < demand.number):
+        return
+    member.may_fetch, member.fetching, member.demand = False, NOT_FETCHING, None
+    step.disarm(group.order_timer(member.id))
+    history.stopped(group, member, step)
+    if group.state is CentralState.STOPPING:
+        group.progress.awaited.discard(member.id)
+        go_on(group, step)
+    elif group.state is not CentralState.BACKING_OFF:
+        # Too late for the attempt that asked for it. If it was given up, perhaps the next one finds everybody ready.
+        group.progress.dirty = group.progress.dirty or demand is None
+        start_if_late(group, member, step)
+        go_on(group, step)
+
+
+def started(group: CentralGroup, member: CentralMember, number: int, step: Step) -> None:
+    demand = member.demand
+    if demand is None or demand.want is not Want.START or number != demand.number:
+        return
+    member.demand, member.fetching = None, group.generation
+    step.disarm(group.order_timer(member.id))
+    history.started(group, member, step)
+    if group.state is CentralState.STARTING:
+        group.progress.awaited.discard(member.id)
+        go_on(group, step)
+
+
+def order_timed_out(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    """An answer is late: the attempt has failed. Outside of an attempt, the order is given again."""
+    demand = member.demand
+    if demand is None:
+        return
+    word = "StopFetcher" if demand.want is Want.STOP else "StartFetcher"
+    if group.state in (CentralState.STOPPING, CentralState.STARTING):
+        failed(group, f"member {member.id} did not answer {word} within {member.patience_ms} ms", step)
+    else:
+        member.demand = None
+        start_late_ones(group, step)
+
+
+def failed(group: CentralGroup, why: str, step: Step) -> None:
+    """This attempt is over. There is another after a pause, up to a maximum; then it is reported."""
+    progress = group.progress
+    progress.failures += 1
+    history.attempt_failed(group, why, step)
+    for member in group.present:
+        step.disarm(group.order_timer(member.id))
+        member.demand = None
+    progress.awaited.clear()
+    if progress.failures > step.limits.central_max_retries:
+        give_up(group, why, step)
+        return
+    become(group, CentralState.BACKING_OFF, step)
+    step.arm(group.retry_timer, step.limits.central_backoff_ms)
+
+
+def give_up(group: CentralGroup, why: str, step: Step) -> None:
+    """Say so to the ledger and to everybody; what is stored stands until something else happens."""
+    progress = group.progress
+    attempts, progress.failures, progress.dirty = progress.failures, 0, bool(group.lost)
+    history.given_up(group, step)
+    for member in group.present:
+        telling.report(member, f"{attempts} attempts to rebalance group {group.id!r} failed, the last one: {why}", step)
+    become(group, CentralState.WAITING, step)
+    start_late_ones(group, step)
+
+
+def emptied(group: CentralGroup, step: Step) -> None:
+    progress = group.progress
+    if group.stored is not None and group.stored.owners:
+        history.emptied(group, step)
+        step.keep(CentralStored(group.id, group.generation + 1, group.assignor, step.now_ms))
+    progress.rebalance, progress.put_off, progress.failures = None, False, 0
+    become(group, CentralState.EMPTY, step)
+
+
+def become(group: CentralGroup, state: CentralState, step: Step) -> None:
+    if state is not group.state:
+        group.become(state)
+        step.announce(group)
+
+
+def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
+    """All that the plan depends on. What members own is what is stored for them."""
+    counts = step.state.partitions
+    subscribed = {member.id: group.topics_of(member) for member in group.members.values()}
+    topics = sorted(frozenset().union(*subscribed.values()) & counts.keys())
+    had = group.owned
+    return Snapshot(
+        topics={topic: counts[topic] for topic in topics},
+        members=[
+            AssignorMember(
+                id=member_id,
+                topics=tuple(sorted(subscribed[member_id])),
+                owned=still_there(had[member_id], counts) if member_id in had else None,
+                generation=group.generation if member_id in had else -1,
+            )
+            for member_id in sorted(group.members)
+        ],
+        assignor=group.assignor,
+    )
+
+
+def still_there(share: Mapping[str, Sequence[int]], counts: Mapping[str, int]) -> dict[str, list[int]]:
+    return {topic: list(partitions) for topic, partitions in share.items() if topic in counts}
+
+
+def shares_of(share: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    return {topic: tuple(sorted(share[topic])) for topic in sorted(share) if share[topic]}
+
+
+def owner_of(member: CentralMember, share: dict[str, tuple[int, ...]]) -> CentralOwner:
+    return CentralOwner(
+        member.id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        tuple(sorted(member.topics)),
+        member.regex,
+        tuple(sorted(share.items())),
+    )

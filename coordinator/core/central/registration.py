@@ -1,0 +1,196 @@
+"""RegisterConsumer: somebody comes, comes back, or wants to read something else (zookeeper.md 4). Checks come first."""
+
+from assignors.registry import known as known_assignors
+from coordinator.core.central import history, positions, rebalance, telling, topics
+from coordinator.core.central.events import RegisterConsumer
+from coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember
+from coordinator.core.central.records import CentralStored
+from coordinator.core.consumer.cleanup import forget_group
+from coordinator.core.consumer.regex import check_regex
+from coordinator.core.effects import CentralReply
+from coordinator.core.plan import canonical_name
+from coordinator.core.records import GroupDeleted
+from coordinator.core.state import Step
+from coordinator.core.types import Cause, GroupState, Limits
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def register_consumer(request: RegisterConsumer, step: Step) -> None:
+    """Take the member in and look at what that changes. Refusals change nothing."""
+    well_formed(request, step.limits)
+    may_be_central(request.group_id, step)
+    group = step.state.central_groups.get(request.group_id)
+    if group is not None:
+        fits(group, request, step.limits)
+    if request.stream:
+        assert group is not None, "an open stream has a group"
+        change_subscription(group, request, step)
+        return
+    group = group or opened(request, step)
+    if (member := group.members.get(request.member_id)) is not None:
+        come_back(group, member, request, step)
+    else:
+        come(group, request, step)
+
+
+def well_formed(request: RegisterConsumer, limits: Limits) -> None:
+    """The request makes sense by itself."""
+    if not request.group_id:
+        raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "group_id is empty; give the group a name")
+    if not request.member_id:
+        raise invalid("member_id is empty; make one (a uuid) and keep it for the life of the process")
+    if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
+        raise CoordinatorError(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            f"session timeout {request.session_timeout_ms} ms is not between group.min.session.timeout.ms "
+            f"({limits.min_session_timeout_ms}) and group.max.session.timeout.ms ({limits.max_session_timeout_ms})",
+        )
+    if not request.topics and not request.regex:
+        raise invalid("a member that registers has to give topic names or a regular expression")
+    if request.regex:
+        check_regex(request.regex)
+    names = list(dict.fromkeys([*known_assignors(), *limits.remote_assignors]))
+    if canonical_name(request.assignor) not in names:
+        # A client must not name code to be imported here.
+        raise CoordinatorError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"{request.assignor!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}",
+        )
+
+
+def may_be_central(group_id: str, step: Step) -> None:
+    """A group of another kind makes room only when nobody is in it."""
+    classic = step.state.groups.get(group_id)
+    consumer = step.state.consumer_groups.get(group_id)
+    if classic is not None and (classic.state is not GroupState.EMPTY or classic.pending_joins):
+        raise another_kind(group_id, "classic", len(classic.members))
+    if consumer is not None and consumer.members:
+        raise another_kind(group_id, "consumer", len(consumer.members))
+
+
+def fits(group: CentralGroup, request: RegisterConsumer, limits: Limits) -> None:
+    """What the request says agrees with the group as it is."""
+    member = group.members.get(request.member_id)
+    if request.stream:
+        if member is None or member.stream != request.stream:
+            raise CoordinatorError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"member {request.member_id!r} is not registered by this stream"
+            )
+    elif member is not None and not member.lost:
+        raise CoordinatorError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"member id {request.member_id!r} of group {group.id!r} is registered by another stream, which is open; "
+            "give each consumer an id of its own, or wait until that stream is given up",
+        )
+    others = len(group.members) - (member is not None)
+    if others and canonical_name(request.assignor) != group.assignor:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"the members of group {group.id!r} assign by {group.assignor!r}, this one by {request.assignor!r}; "
+            "give all of them the same partition.assignment.strategy",
+        )
+    if member is None and len(group.members) >= limits.max_group_size:
+        raise CoordinatorError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.id!r} has reached group.max.size ({limits.max_group_size}); "
+            "stop a member or raise the limit",
+        )
+    if not request.stream:
+        may_go_on(group, member, request)
+
+
+def may_go_on(group: CentralGroup, member: CentralMember | None, request: RegisterConsumer) -> None:
+    """Whoever is still fetching must be doing so with the group's knowledge."""
+    if request.generation == NOT_FETCHING and not request.owned:
+        return
+    share = group.owned.get(request.member_id, {})
+    cells = {(topic, partition) for topic, partitions in share.items() for partition in partitions}
+    if member is None or request.generation != group.generation or cells != set(request.owned):
+        raise not_yours(request, f"the group is at generation {group.generation}")
+
+
+def opened(request: RegisterConsumer, step: Step) -> CentralGroup:
+    """The group in its central form. Its generations go on where those of its former kind ended."""
+    if request.generation != NOT_FETCHING or request.owned:
+        raise not_yours(request, "the group is new here")
+    generation = 0
+    if (consumer := step.state.consumer_groups.get(request.group_id)) is not None:
+        generation = consumer.epoch
+        forget_group(consumer, step)
+    if (classic := step.state.groups.get(request.group_id)) is not None:
+        generation = max(generation, classic.generation)
+        step.keep(GroupDeleted(request.group_id))
+    step.keep(CentralStored(request.group_id, generation, canonical_name(request.assignor), step.now_ms))
+    return step.state.central_groups[request.group_id]
+
+
+def come(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
+    member = CentralMember(request.member_id, request.client_id, request.client_host, request.session_timeout_ms)
+    group.members[member.id] = member
+    take_in(group, member, request, step)
+    rebalance.call_for(group, history.by_member(Cause.MEMBER_JOINED, member, "registered"), step)
+
+
+def come_back(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
+    """Its lease runs: if it still fetches what is stored for it, nothing has happened to anybody."""
+    before = (member.topics, member.regex)
+    step.disarm(group.lease_timer(member.id))
+    member.fetching = request.generation
+    member.may_fetch = request.generation != NOT_FETCHING
+    take_in(group, member, request, step)
+    positions.keep(group, member, request.offsets, step)
+    if (member.topics, member.regex) != before:
+        changed = history.by_member(Cause.SUBSCRIPTION_CHANGED, member, "came back with another subscription")
+        rebalance.call_for(group, changed, step)
+    else:
+        group.progress.dirty = True
+        rebalance.go_on(group, step)
+
+
+def take_in(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
+    """What the request says of the member is true from here on, and its stream is the one that counts."""
+    group.assignor = canonical_name(request.assignor)
+    member.client_id, member.client_host = request.client_id, request.client_host
+    member.session_timeout_ms = request.session_timeout_ms
+    member.stream, member.gone = request.request_id, None
+    member.heard_ms, member.timed_out = step.now_ms, 0
+    member.last_number = member.answered = 0
+    subscribe(group, member, request, step)
+    step.reply(request.request_id, CentralReply())
+    step.arm(group.ping_timer(member.id), member.ping_interval_ms)
+
+
+def subscribe(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
+    former, member.regex = member.regex, request.regex
+    member.topics = frozenset(request.topics)
+    topics.forget_unused(group, former)
+    topics.want_resolved(group, member.regex, step)
+
+
+def change_subscription(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
+    _, member = telling.speaker(request.group_id, request.member_id, request.stream, step)
+    before = (member.topics, member.regex)
+    subscribe(group, member, request, step)
+    step.reply(request.request_id, CentralReply())
+    if (member.topics, member.regex) != before:
+        changed = history.by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")
+        rebalance.call_for(group, changed, step)
+
+
+def not_yours(request: RegisterConsumer, why: str) -> CoordinatorError:
+    return CoordinatorError(
+        ErrorCode.ILLEGAL_GENERATION,
+        f"member {request.member_id!r} fetches {len(request.owned)} partitions of generation {request.generation}, but "
+        f"{why}, and they are not its own in it; give up everything and register with nothing",
+    )
+
+
+def another_kind(group_id: str, kind: str, members: int) -> CoordinatorError:
+    return CoordinatorError(
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        f"group {group_id!r} is a {kind} group with {members} members; stop them first, or use another group.id",
+    )
+
+
+def invalid(message: str) -> CoordinatorError:
+    return CoordinatorError(ErrorCode.INVALID_REQUEST, message)

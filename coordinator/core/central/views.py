@@ -1,0 +1,57 @@
+"""Read-only views of central groups."""
+
+from assignors.user_data import Subscription, encode_assignment, encode_subscription
+from coordinator.core.central.group import CentralGroup, CentralMember, CentralState, Want
+from coordinator.core.effects import DescribedMember, DescribeReply
+from coordinator.core.plan import CONSUMER
+from coordinator.core.state import Step
+
+CENTRAL = "central"
+
+
+def as_any_group(group: CentralGroup, step: Step) -> DescribeReply:
+    """The group as DescribeGroups shows it, with the ownership that is stored."""
+    waiting_for, until_ms = waiting(group, step)
+    plan = group.owned
+    return DescribeReply(
+        group_id=group.id,
+        state=group.state.value,
+        protocol_type=CONSUMER,
+        protocol_name=group.assignor if group.members else "",
+        generation=group.generation,
+        members=tuple(
+            DescribedMember(
+                member.id,
+                None,
+                member.client_id,
+                member.client_host,
+                encode_subscription(Subscription(version=1, topics=tuple(sorted(group.topics_of(member))))),
+                encode_assignment(plan.get(member.id, {})),
+            )
+            for member in group.members.values()
+        ),
+        waiting_for=waiting_for,
+        waiting_until_ms=until_ms,
+    )
+
+
+def waiting(group: CentralGroup, step: Step) -> tuple[tuple[str, ...], int]:
+    """Whom the group's task waits for, and until when at most (0: for nobody)."""
+    deadlines = step.state.deadlines
+    match group.state:
+        case CentralState.WAITING:
+            late = [member.id for member in group.lost]
+            timers = [group.lease_timer(member_id) for member_id in late]
+        case CentralState.STOPPING | CentralState.STARTING:
+            wanted = Want.STOP if group.state is CentralState.STOPPING else Want.START
+            late = [member.id for member in group.present if wants(member, wanted)]
+            timers = [group.order_timer(member_id) for member_id in late]
+        case CentralState.BACKING_OFF:
+            late, timers = [], [group.retry_timer]
+        case CentralState.EMPTY | CentralState.ASSIGNING | CentralState.STABLE:
+            return (), 0
+    return tuple(late), max((deadlines.get(key, 0) for key in timers), default=0)
+
+
+def wants(member: CentralMember, wanted: Want) -> bool:
+    return member.demand is not None and member.demand.want is wanted

@@ -15,7 +15,7 @@ from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member import zookeeper_events as zk
 from coordinator.member.types import NO_GENERATION, Partitions, TopicPartition
-from coordinator.member.zookeeper_assign import share_of
+from coordinator.member.zookeeper_assign import only_topics_of, share_of
 from coordinator.member.zookeeper_changes import some, what_changed
 from coordinator.member.zookeeper_states import ENDS, MOVES, REBALANCING, RESTS
 from coordinator.member.zookeeper_states import ZookeeperState as State
@@ -235,21 +235,25 @@ class ZookeeperMember:
         if self.consumer_id not in view.members:
             self._unregistered()
             return
-        seen, self._seen = self._seen, view
-        if view == self._view or not view.brokers:
-            # Nothing is different after all; or no broker is there to read from, and one that comes back is told of.
-            self._rest(State.STABLE)
-            return
-        cause, detail = what_changed(seen, view, self.consumer_id)
-        if cause is not Cause.UNSPECIFIED:
-            self._cause, self._detail = cause, detail
+        exclude_internal = self.settings.exclude_internal_topics
         try:
-            share = share_of(self.consumer_id, view, self._strategy, self.settings.exclude_internal_topics)
+            mine = only_topics_of(self.consumer_id, view, exclude_internal)
+            if self._is_as_before(mine):
+                self._rest(State.STABLE)
+                return
+            self._planned = mine, share_of(self.consumer_id, view, self._strategy, exclude_internal)
         except ValueError as error:
             self._missed(str(error), {})
             return
-        self._planned = view, share
         self._let_go(Then.CLAIM)
+
+    def _is_as_before(self, view: GroupView) -> bool:
+        """Nothing is different after all; or no broker is there to read from, and one that comes back is told of."""
+        cause, detail = what_changed(self._seen, view, self.consumer_id)
+        self._seen = view
+        if cause is not Cause.UNSPECIFIED:
+            self._cause, self._detail = cause, detail
+        return view == self._view or not view.brokers
 
     def _unregistered(self) -> None:
         """Somebody deleted its registration: to the others it is dead already."""

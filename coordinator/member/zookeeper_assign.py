@@ -41,6 +41,16 @@ def share_of(consumer_id: str, view: GroupView, strategy: Strategy, exclude_inte
     }
 
 
+def only_topics_of(consumer_id: str, view: GroupView, exclude_internal: bool) -> GroupView:
+    """The view without the topics that this member does not read: what happens to them is nothing to it.
+
+    Raises ValueError when its own expression cannot be read.
+    """
+    mine = topics_of(consumer_id, view.members[consumer_id], view.partitions, exclude_internal)
+    counts = {topic: count for topic, count in view.partitions.items() if topic in mine}
+    return GroupView(view.members, counts, view.brokers)
+
+
 def topics_of(
     member: str, registration: Registration, partitions: Mapping[str, int], exclude_internal: bool
 ) -> dict[str, int]:

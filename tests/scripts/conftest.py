@@ -7,6 +7,10 @@ import pytest
 
 from tests.support.script import Stage
 from tests.support.story import read_story, write_story
+from tests.support.zookeeper_stage import ZookeeperStage
+
+STAGES = {"zookeeper_member": ZookeeperStage}
+"""By folder; everything else is a story of a shard."""
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "StoryFile | None":
@@ -21,7 +25,7 @@ class StoryFile(pytest.File):
 class Story(pytest.Item):
     def runtest(self) -> None:
         blocks = read_story(self.path)
-        stage = Stage()
+        stage = STAGES.get(self.path.parent.name, Stage)()
         traces = [stage.run(block.command) if block.command else [] for block in blocks]
         if self.config.getoption("--rewrite"):
             write_story(self.path, blocks, traces)

@@ -1,0 +1,157 @@
+"""What writing to `format("muster")` understands: the option names of Spark's Kafka sink, and what it lacks.
+
+Spark hands options over as text, with their names in lower case. Unknown names are refused with the nearest known one,
+names that mean nothing here with the reason.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from coordinator.client.config import ClientConfig, load
+from coordinator.client.errors import ConfigError
+from coordinator.client.group_protocols import dotted
+from coordinator.spark.options import KAFKA_PREFIX, OptionError
+from storage.wording import expected
+
+ALWAYS = "the sink decides it: see exactlyOnce, txnAppId and txnVersion"
+AS_COLUMNS = "keys and values come as string or binary columns"
+REFUSED = {
+    "key.serializer": AS_COLUMNS,
+    "value.serializer": AS_COLUMNS,
+    "interceptor.classes": "records are written as columns, no interceptor would see them",
+    "partitioner.class": "a partition column says where a row goes; without one the key does, as in Kafka",
+    "enable.idempotence": ALWAYS,
+    "transactional.id": ALWAYS,
+    "transaction.timeout.ms": ALWAYS,
+    "linger.ms": "a task sends a batch when it is full, and the rest at its end; nothing lingers",
+    "max.in.flight.requests.per.connection": "a task sends one request while it prepares the next",
+    "buffer.memory": "a task holds batch.size bytes per partition, and 64 MiB at most",
+    "includeheaders": "a headers column is written when there is one",
+    "path": "topics are no files; name one by the option topic, or rows by a topic column",
+}
+ACCEPTED = frozenset({"checkpointlocation", "queryname", "outputmode"})
+"""What Spark passes on, though it is for Spark itself."""
+
+
+class WriteOptions(BaseModel):
+    """The checked options of one write. Properties of the client, such as bootstrap.servers, are in `client`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    topic: str | None = Field(None, min_length=1, description="Where all rows go; wins over a topic column.")
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
+        "none", alias="compression.type", description="none, gzip, snappy, lz4 or zstd."
+    )
+    batch_size: int = Field(
+        512 << 10,
+        alias="batch.size",
+        ge=1024,
+        le=16 << 20,
+        description="Bytes of one record batch, before compression.",
+    )
+    max_request_size: int = Field(
+        4 << 20, alias="max.request.size", ge=1024, le=32 << 20, description="Bytes of one request, about."
+    )
+    delivery_timeout_ms: int = Field(
+        120_000, alias="delivery.timeout.ms", ge=1, description="When to give a request up, retries included."
+    )
+    acks: Literal["all", "-1"] = Field("all", description="all: a task counts as done when its records are on disk.")
+    exactly_once: bool = Field(
+        True, alias="exactlyOnce", description="Whether a stream's batches are staged and committed; false appends."
+    )
+    txn_app_id: str | None = Field(
+        None,
+        alias="txnAppId",
+        pattern=r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,180}",
+        description="Makes a batch write exactly-once: who writes. Letters, digits, '.', '_' and '-'.",
+    )
+    txn_version: int | None = Field(
+        None, alias="txnVersion", ge=0, le=2**62, description="Which of its writes this is; each once, upwards."
+    )
+    client: dict[str, str] = Field(default_factory=dict, description="Properties of the client.")
+    streaming: bool = Field(False, description="Which kind of write this is.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.txn_app_id is None) != (self.txn_version is None):
+            raise ValueError("txnAppId and txnVersion go together: who writes, and which of its writes this is")
+        if self.streaming and self.txn_app_id is not None:
+            raise ValueError("txnAppId and txnVersion are for batch writes; a stream has its query's id and batch ids")
+        if not self.streaming and "exactly_once" in self.model_fields_set:
+            raise ValueError(
+                "exactlyOnce is for streams; a batch write becomes exactly-once by txnAppId and txnVersion"
+            )
+        return self
+
+    def client_config(self) -> ClientConfig:
+        return load(ClientConfig, self.client, {"default_api_timeout_ms": self.delivery_timeout_ms})
+
+
+OWN = {
+    (field.alias or name).lower(): (field.alias or name)
+    for name, field in WriteOptions.model_fields.items()
+    if name not in ("client", "streaming")
+}
+CLIENT = {dotted(name): dotted(name) for name in ClientConfig.model_fields if name != "default_api_timeout_ms"}
+
+
+def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+    """Check the options of a write; OptionError names the first wrong one, what was expected, and what to do."""
+    own: dict[str, Any] = {}
+    client: dict[str, str] = {}
+    for given, value in options.items():
+        name = given.lower()
+        bare = name.removeprefix(KAFKA_PREFIX)
+        if (why := REFUSED.get(bare)) is not None:
+            raise OptionError(f"{given} cannot be set here: {why}")
+        if name in ACCEPTED:
+            continue
+        if bare in OWN and (name == bare or "." in bare or bare == "acks"):
+            _put(own, OWN[bare], value, given)
+        elif bare in ("endpoints", "bootstrap.servers"):
+            _put(client, "bootstrap.servers", value, given)
+        elif bare in CLIENT:
+            _put(client, CLIENT[bare], value, given)
+        else:
+            raise OptionError(_unknown(given))
+    if "bootstrap.servers" not in client:
+        raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
+    return _checked(own, client, streaming)
+
+
+def _put(into: dict[str, Any], name: str, value: str, given: str) -> None:
+    if into.setdefault(name, value) != value:
+        raise OptionError(f"{given} is given twice: {into[name]!r} and {value!r}; keep one")
+
+
+def _checked(own: dict[str, Any], client: dict[str, str], streaming: bool) -> WriteOptions:
+    try:
+        options = WriteOptions.model_validate({**own, "client": client, "streaming": streaming})
+        options.client_config()
+    except ValidationError as error:
+        raise OptionError(_explained(error)) from None
+    except ConfigError as error:
+        raise OptionError(str(error)) from None
+    return options
+
+
+def _unknown(given: str) -> str:
+    names = {**OWN, **CLIENT}
+    near = difflib.get_close_matches(given.lower().removeprefix(KAFKA_PREFIX), names, n=1, cutoff=0.6)
+    hint = f"did you mean {names[near[0]]!r}?" if near else f"known here: {', '.join(sorted(names.values()))}"
+    return f"{given!r} is not an option for writing; {hint}"
+
+
+def _explained(error: ValidationError) -> str:
+    fields = {field.alias or name: field for name, field in WriteOptions.model_fields.items()}
+    told = []
+    for problem in error.errors(include_url=False):
+        if not problem["loc"]:
+            told.append(problem["msg"].removeprefix("Value error, "))
+            continue
+        name = str(problem["loc"][0])
+        told.append(f"{name}={problem['input']!r}: expected {expected(fields[name])}")
+    return "; ".join(dict.fromkeys(told))

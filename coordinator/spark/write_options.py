@@ -65,7 +65,7 @@ class WriteOptions(BaseModel):
     txn_app_id: str | None = Field(
         None,
         alias="txnAppId",
-        pattern=r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,180}",
+        pattern=r"^[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,180}$",
         description="Makes a batch write exactly-once: who writes. Letters, digits, '.', '_' and '-'.",
     )
     txn_version: int | None = Field(

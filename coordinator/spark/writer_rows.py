@@ -160,8 +160,10 @@ class Rows:
         sizes += 0 if keys is None else np.diff(bounds(keys)[1])
         stamp = time.time_ns() // 1_000_000
         for first, end in pieces(sizes, self._options.batch_size):
-            part = [None if column is None else column[first:end] for column in (keys, values, headers)]
-            data = encode_columns(*part, stamp, self._options.compression)
+            key_part, value_part, header_part = (
+                None if column is None else column[first:end] for column in (keys, values, headers)
+            )
+            data = encode_columns(key_part, value_part, header_part, stamp, self._options.compression)
             yield Encoded(tp, data, end - first)
 
 

@@ -124,6 +124,70 @@ class Settings(LogSettings):
         le=MAX_INT,
         description="A client that asks the same more often than this loses its connection.",
     )
+    kafka_listeners: str = Field(
+        default="",
+        alias="kafka.listeners",
+        description="The HOST:PORT on which Kafka's protocol is served; port 0 takes a free one, empty: not at all.",
+    )
+    kafka_advertised_listeners: str = Field(
+        default="",
+        alias="kafka.advertised.listeners",
+        description="The HOST:PORT that Kafka clients are told to connect to; empty means that of kafka.listeners.",
+    )
+    auto_create_topics_enable: bool = Field(
+        default=True,
+        alias="auto.create.topics.enable",
+        description="Whether a topic that a Kafka client asks for by name is made when there is none.",
+    )
+    socket_request_max_bytes: int = Field(
+        default=100 << 20,
+        alias="socket.request.max.bytes",
+        ge=1 << 20,
+        le=MAX_INT,
+        description="The largest request that is taken from a Kafka client.",
+    )
+    max_connections: int = Field(
+        default=20_000,
+        alias="max.connections",
+        ge=1,
+        le=MAX_INT,
+        description="How many Kafka clients may be connected at once.",
+    )
+    max_connections_per_ip: int = Field(
+        default=MAX_INT,
+        alias="max.connections.per.ip",
+        ge=1,
+        le=MAX_INT,
+        description="How many of them may come from one address.",
+    )
+    connections_max_idle_ms: int = Field(
+        default=600_000,
+        alias="connections.max.idle.ms",
+        ge=1_000,
+        le=MAX_INT,
+        description="A Kafka client's connection on which nothing moved for this long is closed.",
+    )
+    kafka_max_in_flight_requests_per_connection: int = Field(
+        default=1_000,
+        alias="kafka.max.in.flight.requests.per.connection",
+        ge=1,
+        le=MAX_INT,
+        description="How many requests of one Kafka client are read before some of them have been answered.",
+    )
+    kafka_max_in_flight_bytes_per_connection: int = Field(
+        default=64 << 20,
+        alias="kafka.max.in.flight.bytes.per.connection",
+        ge=1 << 20,
+        le=MAX_INT,
+        description="How many bytes they may have altogether; a single request of any allowed size is always read.",
+    )
+    kafka_max_unsent_bytes_per_connection: int = Field(
+        default=1 << 20,
+        alias="kafka.max.unsent.bytes.per.connection",
+        ge=1 << 10,
+        le=MAX_INT,
+        description="A Kafka client that leaves more than this of its answers unread gets no further ones for now.",
+    )
     max_parked_requests: int = Field(
         default=20_000,
         alias="max.parked.requests",
@@ -387,7 +451,18 @@ class Settings(LogSettings):
             return parse_address(self.advertised_listeners)
         return Address(self.listen_host, bound_port)
 
-    @field_validator("listeners", "advertised_listeners")
+    @property
+    def kafka_address(self) -> Address | None:
+        """Where Kafka's protocol is to be served, if at all."""
+        return parse_address(self.kafka_listeners) if self.kafka_listeners else None
+
+    def kafka_advertised_address(self, bound_port: int) -> Address:
+        """Where Kafka clients should connect, once it is known which port was bound."""
+        if self.kafka_advertised_listeners:
+            return parse_address(self.kafka_advertised_listeners)
+        return Address(parse_address(self.kafka_listeners).host, bound_port)
+
+    @field_validator("listeners", "advertised_listeners", "kafka_listeners", "kafka_advertised_listeners")
     @classmethod
     def is_an_address(cls, value: str) -> str:
         if value:
@@ -456,6 +531,7 @@ class Settings(LogSettings):
                 f"clients would be told to connect to {told}, which is no address of any machine; set "
                 "advertised.listeners to the HOST:PORT by which they reach this node"
             )
+        self._kafka_fits_together()
         room = self.grpc_max_message_bytes - MESSAGE_ENVELOPE_BYTES
         for name, size in (("message.max.bytes", self.message_max_bytes), ("fetch.max.bytes", self.fetch_max_bytes)):
             if size > room:
@@ -464,6 +540,27 @@ class Settings(LogSettings):
                     f"for {room}; lower the first or raise the second"
                 )
         return self
+
+    def _kafka_fits_together(self) -> None:
+        if not self.kafka_listeners:
+            if self.kafka_advertised_listeners:
+                raise ValueError(
+                    f"kafka.advertised.listeners is {self.kafka_advertised_listeners}, but kafka.listeners is empty: "
+                    "Kafka's protocol is not served; set kafka.listeners, too"
+                )
+            return
+        told = self.kafka_advertised_address(0).host
+        if told in WILDCARD_HOSTS:
+            raise ValueError(
+                f"Kafka clients would be told to connect to {told}, which is no address of any machine; set "
+                "kafka.advertised.listeners to the HOST:PORT by which they reach this node"
+            )
+        largest = self.message_max_bytes + MESSAGE_ENVELOPE_BYTES
+        if largest > self.socket_request_max_bytes:
+            raise ValueError(
+                f"message.max.bytes is {self.message_max_bytes}, but socket.request.max.bytes, which is "
+                f"{self.socket_request_max_bytes}, has no room for it; lower the first or raise the second"
+            )
 
 
 def within(name: str, value: int, low: int, high: int) -> None:

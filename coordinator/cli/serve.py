@@ -14,20 +14,34 @@ from coordinator.cli.options import set_option
 @set_option
 @click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
 @click.option("--listen", metavar="HOST:PORT", help="The address to serve on (listeners); port 0 takes a free one.")
+@click.option("--kafka-listen", metavar="HOST:PORT", help="Serve Kafka's wire protocol there, too (kafka.listeners).")
+@click.option("--advertise", metavar="HOST:PORT", help="Where Kafka clients are told to connect instead.")
 @click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
 @click.option("--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes.")
 def serve(
-    file: Path | None, overrides: dict[str, str], data: str | None, listen: str | None, announce: bool, until_eof: bool
+    file: Path | None,
+    overrides: dict[str, str],
+    data: str | None,
+    listen: str | None,
+    kafka_listen: str | None,
+    advertise: str | None,
+    announce: bool,
+    until_eof: bool,
 ) -> int:
     """Run a node. SIGTERM and Ctrl-C drain it.
 
-    Settings come from FILE, then from --set, --data and --listen, which win. Every setting with its default and one
-    sentence is in deploy/coordinator.properties.
+    Settings come from FILE, then from --set, --data, --listen and the like, which win. Every setting with its default
+    and one sentence is in deploy/coordinator.properties.
     """
     from coordinator.config import SettingsError, load_settings
     from coordinator.server.main import run
 
-    named = {"log.dirs": data, "listeners": listen}
+    named = {
+        "log.dirs": data,
+        "listeners": listen,
+        "kafka.listeners": kafka_listen,
+        "kafka.advertised.listeners": advertise,
+    }
     given = overrides | {key: value for key, value in named.items() if value is not None}
     try:
         settings = load_settings(file, given)

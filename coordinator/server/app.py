@@ -18,6 +18,7 @@ from coordinator.server.clock import Clock
 from coordinator.server.dispatch import Method, methods_of
 from coordinator.server.drive import Driver
 from coordinator.server.grpc_adapter import Methods
+from coordinator.server.kafka_door import KafkaDoor
 from coordinator.server.lags import with_lags
 from coordinator.server.listener import Listener, TransportLimits
 from coordinator.server.service import Endpoint, GroupCoordinator
@@ -72,6 +73,7 @@ class Node:
         self._watchers = Watchers(settings.max_watchers)
         self._partitions: Mapping[str, int] = {}
         self._bound = Address(settings.listen_host, settings.listen_port)
+        self._kafka = KafkaDoor(settings) if settings.kafka_listeners else None
         self._zookeeper: ZooKeeperSide | None = None
         self._telling: set[asyncio.Task[None]] = set()
         self._cluster_id: str | None = None
@@ -86,6 +88,11 @@ class Node:
         """Where clients are told to connect."""
         return self._settings.advertised_address(self._bound.port)
 
+    @property
+    def kafka_bound(self) -> Address | None:
+        """Where Kafka's protocol is served, if it is."""
+        return self._kafka.bound if self._kafka else None
+
     async def start(self) -> Address:
         """Take the port, open the data directory, replay the groups, then answer; return where.
 
@@ -97,18 +104,26 @@ class Node:
         self._listener = Listener(transport_limits(self._settings), names)
         self._bound = self._bound._replace(port=self._listener.bind(self._bound.host, self._bound.port))
         try:
+            if self._kafka is not None:
+                self._kafka.bind()
             await self._meet_zookeeper()
             self._open_log()
             await self._register()
         except BaseException:
             await self._leave_zookeeper()
             await self._listener.give_back()
+            if self._kafka is not None:
+                self._kafka.give_back()
             raise
         self._start_driver()
         self.methods = Methods(self._table(), (MalformedRequest, MalformedStorageRequest))
         self._ticking = asyncio.create_task(self._tick())
         self._compacting = asyncio.create_task(self._compact())
         await self._listener.start(self.methods)
+        if self._kafka is not None:
+            await self._kafka.start(
+                self.driver, self.log_requests, shards=self.engine.shards, partitions=lambda: self._partitions
+            )
         if self._zookeeper is not None:
             self._zookeeper.start(self._report_zookeeper)
         log.info("listening", host=self._bound.host, port=self._bound.port, node_id=self._settings.node_id)
@@ -120,10 +135,14 @@ class Node:
         await self._leave_zookeeper()
         await self._listener.announce_shutdown()
         self.methods.drain()
+        if self._kafka is not None:
+            self._kafka.drain()
         self._watchers.close()
         self._sessions.close()
         await asyncio.sleep(0)  # handlers that had begun take their place in a flush
         await self._answer_everyone()
+        if self._kafka is not None:
+            await self._kafka.close(LAST_WORDS_S)
         self._ticking.cancel()
         self._compacting.cancel()  # its thread lets go of the log when the log is closed
         self.broker.close()
@@ -138,7 +157,9 @@ class Node:
         self._zookeeper = await ZooKeeperSide.open(
             settings,
             self._clock,
-            lambda: registration_of(self.advertised, None, self._clock.now_ms()),
+            lambda: registration_of(
+                self.advertised, self._kafka.advertised if self._kafka else None, self._clock.now_ms()
+            ),
             lambda: {name: topic.partitions for name, topic in self.broker.topics().items() if not topic.internal},
         )
         own = known_cluster_id(RealFiles(), str(settings.data_dir))

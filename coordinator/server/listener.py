@@ -131,15 +131,15 @@ def probe(host: str, port: int) -> None:
         raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error)}") from error
 
 
-def cure_of(error: OSError) -> str:
-    """What is wrong with the address, and what to do."""
+def cure_of(error: OSError, setting: str = "listeners") -> str:
+    """What is wrong with the address, and what to do about the setting that names it."""
     match error.errno:
         case errno.EADDRINUSE:
             return (
-                "another process listens there; stop it, or choose another port in 'listeners' (0 takes any free one)"
+                f"another process listens there; stop it, or choose another port in '{setting}' (0 takes any free one)"
             )
         case errno.EACCES:
-            return "this user may not use the port; choose one above 1023 in 'listeners'"
+            return f"this user may not use the port; choose one above 1023 in '{setting}'"
         case errno.EADDRNOTAVAIL:
-            return "the host is none of this machine's addresses; name one of them in 'listeners', or 0.0.0.0 for all"
-    return f"{error.strerror}; expected a host and port of this machine in 'listeners'"
+            return f"the host is none of this machine's addresses; name one of them in '{setting}', or 0.0.0.0 for all"
+    return f"{error.strerror}; expected a host and port of this machine in '{setting}'"

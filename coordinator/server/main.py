@@ -34,7 +34,8 @@ def run(settings: Settings, announce: TextIO | None = None) -> int:
     """Serve until SIGTERM or SIGINT, drain, and return the exit code: 0, 1 (failure) or 5 (port or directory in use).
 
     Once the node answers, `announce` (such as standard output) gets one line, so that a parent process can wait for
-    it: {"event": "listening", "host": ..., "port": ..., "pid": ...}. A second signal ends the process at once; the log
+    it: {"event": "listening", "host": ..., "port": ..., "pid": ...}, with "kafka_host" and "kafka_port" where Kafka's
+    protocol is served. A second signal ends the process at once; the log
     bears that.
     """
     configure_logs(settings.logging_level, settings.logging_format)
@@ -55,6 +56,8 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     if announce is not None:
         line = {"event": "listening", "host": node.bound.host, "port": node.bound.port, "pid": os.getpid()}
+        if node.kafka_bound is not None:
+            line |= {"kafka_host": node.kafka_bound.host, "kafka_port": node.kafka_bound.port}
         print(json.dumps(line), file=announce, flush=True)
     node.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()

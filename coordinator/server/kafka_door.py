@@ -1,0 +1,89 @@
+"""The second door of a node: Kafka's wire protocol, over the same groups and the same log."""
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from coordinator.config import Address, Settings
+from coordinator.kafka.connection import ConnectionLimits
+from coordinator.kafka.dispatch import Dispatch
+from coordinator.kafka.group_handlers import GroupHandlers
+from coordinator.kafka.listener import KafkaListener, ListenerLimits
+from coordinator.kafka.log_handlers import LogHandlers
+from coordinator.kafka.log_metadata import Endpoint
+from coordinator.server.drive import Driver
+from coordinator.server.listener import AddressTaken, cure_of
+from storage.requests import LogRequests
+
+log = structlog.get_logger("muster.kafka")
+
+
+class KafkaDoor:
+    """Bound before the log is opened, served once the groups are there, drained when the node stops."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._listener = KafkaListener(listener_limits(settings))
+        self._bound = settings.kafka_address or Address("", 0)
+
+    @property
+    def bound(self) -> Address:
+        """Where it listens; the port is known once it is bound."""
+        return self._bound
+
+    @property
+    def advertised(self) -> Address:
+        """Where Kafka clients are told to connect."""
+        return self._settings.kafka_advertised_address(self._bound.port)
+
+    @property
+    def in_flight(self) -> int:
+        return self._listener.in_flight
+
+    def bind(self) -> None:
+        """Take the port. Raises AddressTaken."""
+        host, port = self._bound
+        try:
+            self._bound = Address(host, self._listener.bind(host, port))
+        except OSError as error:
+            raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error, 'kafka.listeners')}") from error
+
+    def give_back(self) -> None:
+        self._listener.give_back()
+
+    async def start(
+        self, driver: Driver, requests: LogRequests, *, shards: int, partitions: Callable[[], Mapping[str, int]]
+    ) -> None:
+        """Answer clients."""
+        settings = self._settings
+
+        def endpoint() -> Endpoint:
+            return Endpoint(settings.node_id, *self.advertised)
+
+        groups = GroupHandlers(driver, shards=shards, endpoint=endpoint, partitions=partitions)
+        records = LogHandlers(
+            requests, endpoint, node_id=settings.node_id, auto_create=settings.auto_create_topics_enable
+        )
+        await self._listener.start(Dispatch((groups, records)))
+        log.info("listening", host=self._bound.host, port=self._bound.port, advertised=f"{self.advertised}")
+
+    def drain(self) -> None:
+        """Take no further requests; connections close as soon as what they asked is answered."""
+        self._listener.drain()
+
+    async def close(self, grace_s: float) -> None:
+        await self._listener.close(grace_s)
+
+
+def listener_limits(settings: Settings) -> ListenerLimits:
+    return ListenerLimits(
+        settings.max_connections,
+        settings.max_connections_per_ip,
+        ConnectionLimits(
+            max_frame=settings.socket_request_max_bytes,
+            max_in_flight=settings.kafka_max_in_flight_requests_per_connection,
+            max_in_flight_bytes=settings.kafka_max_in_flight_bytes_per_connection,
+            max_unsent_bytes=settings.kafka_max_unsent_bytes_per_connection,
+            max_idle_ms=settings.connections_max_idle_ms,
+        ),
+    )

@@ -11,6 +11,8 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
+from storage.reserve import SMALLEST, give_back, reserve
+
 Buffer = bytes | bytearray | memoryview
 
 # The kernel takes at most IOV_MAX (1024) buffers in one call.
@@ -38,6 +40,10 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None: ...
+
+    def trim(self) -> None:
+        """The file will not grow any more: give back what may have been reserved for it."""
+        ...
 
     def sync(self) -> None:
         """Return when content and size will survive a power cut."""
@@ -101,10 +107,11 @@ class Files(Protocol):
 class RealFile:
     """A file descriptor; it closes with the last reference, so a reader may outlive a removed segment."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_reserved")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._reserved = SMALLEST
 
     def read(self, size: int, at: int) -> bytes:
         return os.pread(self._fd, size, at)
@@ -113,6 +120,8 @@ class RealFile:
         return os.preadv(self._fd, [buffer], at)
 
     def write(self, buffers: Sequence[Buffer], size: int, at: int) -> None:
+        if at + size > self._reserved:
+            self._reserved = reserve(self._fd, at, at + size)
         if len(buffers) <= _MAX_BUFFERS and os.pwritev(self._fd, buffers, at) == size:
             return
         # A short write: the disk is nearly full, or a signal came. Go on until done or told why not.
@@ -129,6 +138,12 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
+        self._reserved = max(size, SMALLEST)
+
+    def trim(self) -> None:
+        with contextlib.suppress(OSError):
+            give_back(self._fd)
+        self._reserved = SMALLEST
 
     def sync(self) -> None:
         os.fdatasync(self._fd)

@@ -140,6 +140,7 @@ class Segment:
 
     def seal(self, snapshot_crc: int, suffix: str = "") -> Summary:
         """Write the indexes of the flushed records and say what to remember. `suffix` is for names to come."""
+        self.file().trim()
         index, times = self.index(), self.times()
         if self.max_timestamp >= 0:
             times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)

@@ -95,6 +95,9 @@ class MemoryFile:
             node.content += bytes(size - len(node.content))
         node.pending.append((size, None))
 
+    def trim(self) -> None:
+        """Nothing is ever reserved."""
+
     def sync(self) -> None:
         self._enter("sync").sync()
 

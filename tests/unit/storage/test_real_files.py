@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from storage import reserve
 from storage.files import LockHeld, RealFiles, read_file, remove_tree, replace_file
 
 
@@ -25,6 +26,35 @@ def test_more_buffers_than_the_kernel_takes_at_once(tmp_path: Path) -> None:
     file.write([b"ab"] * 3000, 6000, 0)
     assert file.read(7000, 0) == b"ab" * 3000
     assert file.size() == 6000
+
+
+def test_blocks_are_reserved_ahead_of_a_long_file_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    file = RealFiles().open(str(path), create=True)
+    file.write([b"x" * reserve.SMALLEST], reserve.SMALLEST, 0)
+    assert os.stat(path).st_blocks * 512 <= 2 * reserve.SMALLEST, "a short file reserves nothing"
+    file.write([b"y" * 100], 100, reserve.SMALLEST)
+    size = reserve.SMALLEST + 100
+    assert file.size() == size, "what is reserved is not part of the file"
+    assert file.read(200, reserve.SMALLEST) == b"y" * 100
+    reach = reserve.reserve(os.open(path, os.O_RDWR), size, size + 1)
+    if reach > 1 << 60:
+        pytest.skip("this file system reserves nothing")
+    assert reach == size + 1 + reserve.SMALLEST
+    assert os.stat(path).st_blocks * 512 >= size + reserve.SMALLEST // 2
+    file.trim()
+    assert file.size() == size
+    assert os.stat(path).st_blocks * 512 < size + reserve.SMALLEST // 2
+
+
+def test_a_system_that_cannot_reserve_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(reserve, "_fallocate", lambda fd, mode, start, size: asked.append(start) or -1)
+    file = RealFiles().open(str(tmp_path / "x"), create=True)
+    for place in range(4):
+        file.write([b"z" * reserve.SMALLEST], reserve.SMALLEST, place * reserve.SMALLEST)
+    assert file.size() == 4 * reserve.SMALLEST
+    assert asked == [reserve.SMALLEST]
 
 
 def test_a_full_device_is_an_error() -> None:

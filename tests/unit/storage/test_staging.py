@@ -54,7 +54,7 @@ class Life:
 
     def __init__(self, disk: Disk, clock_ms: Callable[[], int] = lambda: NOW_MS) -> None:
         self.broker = disk.open()
-        self.flushes = GroupCommit(self.broker, workers=1)
+        self.flushes = GroupCommit(self.broker, clock_ms, workers=1)
         self.staging = Staging(self.broker, files=disk.files)
         self.service = StagingService(self.staging, self.flushes, clock_ms)
 

@@ -65,7 +65,7 @@ class KafkaDoor:
             requests, endpoint, node_id=settings.node_id, auto_create=settings.auto_create_topics_enable
         )
         await self._listener.start(Dispatch((groups, records)))
-        log.info("listening", host=self._bound.host, port=self._bound.port, advertised=f"{self.advertised}")
+        log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:
         """Take no further requests; connections close as soon as what they asked is answered."""

@@ -6,6 +6,7 @@ from coordinator.core.consumer import views
 from coordinator.core.effects import DescribedMember, DescribeReply, ExplainReply, ListedGroup, ListReply
 from coordinator.core.events import DescribeGroup, ExplainGroup, ListGroups
 from coordinator.core.ledger import settled
+from coordinator.core.observed import views as observed_views
 from coordinator.core.plan import CONSUMER
 from coordinator.core.state import Step
 from coordinator.core.types import GroupState
@@ -16,6 +17,9 @@ CLASSIC = "classic"
 
 def describe_group(request: DescribeGroup, step: Step) -> None:
     """The group as it is; subscriptions and assignments only while it is stable, for they are in flux otherwise."""
+    if observed := observed_views.prevailing(request.group_id, step.state):
+        step.reply(request.request_id, observed_views.as_any_group(observed))
+        return
     if central_group := step.state.central_groups.get(request.group_id):
         step.reply(request.request_id, central_views.as_any_group(central_group, step))
         return
@@ -70,7 +74,9 @@ def list_groups(request: ListGroups, step: Step) -> None:
     """The groups of this shard that pass both filters."""
     states = {state.lower() for state in request.states}
     types = {group_type.lower() for group_type in request.types}
-    listed = [
+    observed = observed_views.listed(step.state)
+    elsewhere = {group.group_id for group in observed}
+    logged = [
         *(ListedGroup(g.id, g.protocol_type or "", g.state.value, CLASSIC) for g in step.state.groups.values()),
         *(ListedGroup(g.id, CONSUMER, g.state.value, CONSUMER) for g in step.state.consumer_groups.values()),
         *(
@@ -78,6 +84,7 @@ def list_groups(request: ListGroups, step: Step) -> None:
             for g in step.state.central_groups.values()
         ),
     ]
+    listed = [*observed, *(group for group in logged if group.group_id not in elsewhere)]
     passed = [
         group
         for group in sorted(listed, key=lambda group: group.group_id)
@@ -90,7 +97,7 @@ def explain_group(request: ExplainGroup, step: Step) -> None:
     """The group's rebalances, newest first. The ledger outlives the group's members, not the group."""
     ledger = step.state.ledgers.get(request.group_id)
     if ledger is None:
-        kinds = (step.state.groups, step.state.consumer_groups, step.state.central_groups)
+        kinds = (step.state.groups, step.state.consumer_groups, step.state.central_groups, step.state.observed)
         if not any(request.group_id in groups for groups in kinds):
             raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
         step.reply(request.request_id, ExplainReply())

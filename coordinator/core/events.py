@@ -7,6 +7,7 @@ from typing import TypeAlias
 from assignors.api import Snapshot
 from coordinator.core.central.events import CentralRequest, StreamClosed
 from coordinator.core.consumer.records import Shares
+from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.plan import Plan
 from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
 
@@ -305,6 +306,8 @@ Event: TypeAlias = (
     | TopicsChanged
     | Planned
     | RegexResolved
+    | GroupObserved
+    | GroupUnseen
     | Loaded
     | Unload
 )

@@ -75,6 +75,9 @@ from coordinator.core.events import (
     Unload,
 )
 from coordinator.core.ledger import Ledger
+from coordinator.core.observed import views as observed_views
+from coordinator.core.observed import watching
+from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.records import GroupStored, Record
 from coordinator.core.state import ShardState, Step, apply
 from coordinator.core.types import Limits, TimerKey
@@ -214,7 +217,9 @@ def on_leave(event: LeaveGroup, step: Step) -> None:
 
 
 def on_delete(event: DeleteGroup, step: Step) -> None:
-    if central_group := step.state.central_groups.get(event.group_id):
+    if observed_group := observed_views.prevailing(event.group_id, step.state):
+        observed_views.delete_group(observed_group, event, step)
+    elif central_group := step.state.central_groups.get(event.group_id):
         central.delete_group(central_group, event, step)
     elif group := step.state.consumer_groups.get(event.group_id):
         cleanup.delete_group(group, event, step)
@@ -265,6 +270,10 @@ def on_timer(event: TimerFired, step: Step) -> None:
     del step.state.deadlines[event.key]
     if event.key == ("retention",):
         offsets.expire(step)
+        return
+    observed_group = step.state.observed.get(event.key[1])
+    if observed_group is not None and event.key == observed_group.timer:
+        watching.quiet(observed_group, step)
         return
     central_group = step.state.central_groups.get(event.key[1])
     if central_group is not None:
@@ -363,6 +372,8 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     FetcherStarted: central_liveness.fetcher_started,
     Deregister: central_liveness.deregister,
     StreamClosed: central_liveness.stream_closed,
+    GroupObserved: watching.observe,
+    GroupUnseen: watching.unseen,
     Planned: on_planned,
     RegexResolved: on_regex,
     Forget: on_forget,

@@ -16,6 +16,7 @@ from coordinator.core.consumer.records import TOMBSTONES, TopicId
 from coordinator.core.effects import Effects, GroupChanged, Reply
 from coordinator.core.events import Listen
 from coordinator.core.ledger import Ledger
+from coordinator.core.observed.group import ObservedGroup
 from coordinator.core.plan import Planner, plan_at_once
 from coordinator.core.records import (
     DelayForgotten,
@@ -45,6 +46,8 @@ class ShardState:
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
     consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     central_groups: dict[str, CentralGroup] = field(default_factory=dict)
+    observed: dict[str, ObservedGroup] = field(default_factory=dict)
+    """Groups that ZooKeeper holds; the log may have a group of the same id, which is on its way between the two."""
     offsets: dict[str, dict[tuple[str, int], StoredOffset]] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Time
 from coordinator.errors import ErrorCode
 from tests.support.central_stage import CentralStage
 from tests.support.consumer_stage import ConsumerStage
+from tests.support.observed_stage import ObservedStage
 from tests.support.story import milliseconds, pairs, protocols_from, repeated, topic_map, topic_partition
 from tests.support.trace import describe_record, describe_reply
 
@@ -40,7 +41,7 @@ class Client:
 
 
 @dataclass
-class Stage(ConsumerStage, CentralStage):
+class Stage(ConsumerStage, CentralStage, ObservedStage):
     """The shard under test, its clock and its clients."""
 
     limits: Limits = field(default_factory=Limits)

@@ -1,0 +1,1 @@
+"""Groups of the ZooKeeper era, which rebalance by themselves: this side only watches, and keeps their ledger."""

@@ -6,6 +6,9 @@ from coordinator.cli.lazy import Lazy, LazyGroup
 
 COMMANDS = {
     "backtest": Lazy("coordinator.cli.pipeline.backtest:backtest", "Try assignors on histories, and rank them."),
+    "analytics": Lazy(
+        "coordinator.cli.pipeline.analytics:analytics", "Lag and rebalances of a node's groups, by Spark, as Parquet."
+    ),
 }
 
 

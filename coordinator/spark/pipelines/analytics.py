@@ -3,7 +3,7 @@
 `decoded` reads both internal topics; `tables_of` makes five tables of what it finds, as Spark data frames:
 
 - `rebalances`: one row per entry of the ledger, with phases and partition-milliseconds without an owner;
-- `moves`: one row per partition that changed hands;
+- `moves`: one row per partition that another member, or nobody, has since the rebalance;
 - `members`: per group and member how many partitions it gained and lost;
 - `causes`: per group and cause how often, how long, and what it cost;
 - `lag`: per group and partition the position and the log's end at regular moments.
@@ -31,7 +31,7 @@ from coordinator.spark.pipelines.decoding import (
 )
 
 LEDGER_TOPIC, OFFSETS_TOPIC = "__rebalances", "__consumer_offsets"
-TABLES = ("rebalances", "moves", "members", "causes", "lag")
+COMPLETED = "completed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +139,20 @@ def rebalances(entries: Any) -> Any:
         phase("plan").alias("plan_ms"),
         (F.col("settlement.settled_at_ms") - F.col("ended_at_ms")).alias("settle_ms"),
         F.size("members").alias("members"),
-        F.size("moves").alias("moves"),
+        F.size("moves").alias("changes"),
+        F.size(handed_over()).alias("moves"),
         F.col("settlement.unowned_partition_ms").alias("unowned_partition_ms"),
         "snapshot_source",
     ).orderBy("group", "started_at", "number")
+
+
+def handed_over() -> Any:
+    """The changes by which a partition went from one member to another: what nobody had, or nobody has, did not
+    move.
+    """
+    from pyspark.sql import functions as F
+
+    return F.filter("moves", lambda move: (move["source"] != "") & (move["target"] != ""))
 
 
 def moves(entries: Any) -> Any:
@@ -210,9 +220,9 @@ def causes(entries: Any) -> Any:
         .agg(
             F.count("*").alias("rebalances"),
             F.sum(F.col("ended_at_ms") - F.col("started_at_ms")).alias("took_ms"),
-            F.sum(F.size("moves")).alias("moves"),
+            F.sum(F.size(handed_over())).alias("moves"),
             F.sum("settlement.unowned_partition_ms").alias("unowned_partition_ms"),
-            F.sum(F.col("settlement").isNull().cast("int")).alias("unsettled"),
+            F.sum(((F.col("outcome") == COMPLETED) & F.col("settlement").isNull()).cast("int")).alias("unsettled"),
         )
         .orderBy("group", F.col("rebalances").desc())
     )

@@ -1,0 +1,93 @@
+"""From a node to a folder: tables as Parquet, and a report. What `muster pipeline analytics` runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coordinator.client import Admin
+from coordinator.client.aio.admin import AdminConfig
+from coordinator.spark.pipelines.analytics import Decoded, commits, decoded, tables_of
+from coordinator.spark.pipelines.analytics_report import report
+from coordinator.spark.pipelines.keeping import keep, kept
+from coordinator.spark.pipelines.log_ends import log_ends, moments, table_of
+
+KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was written: rows by table, and records of the two topics that could not be read."""
+
+    rows: Mapping[str, int]
+    malformed: int
+
+
+def analyse(
+    spark: Any,
+    options: Mapping[str, str],
+    out: Path,
+    until_ms: int,
+    *,
+    every_ms: int | None = None,
+    groups: Sequence[str] = (),
+    keeping: bool = False,
+) -> Done:
+    """Write each table to a folder of its name below `out`, and `report.html` beside them.
+
+    `until_ms` is where lag over time ends, `every_ms` the pause between its moments, chosen when not given. No
+    `groups` are all of them. With `keeping`, records are added to what earlier runs kept in the same folder, and
+    the tables are made of all of it. `out` must be reachable from the executors. Raises NoPlotting, ClientError,
+    ValueError.
+    """
+    found = chosen(from_where(spark, options, out, keeping), groups)
+    with Admin(client_options(options)) as admin:
+        ends = ends_of(spark, found, admin, until_ms, every_ms)
+    tables = tables_of(found, ends)
+    written: dict[str, Any] = {}
+    for name, table in tables.items():
+        place = str(out / name)
+        table.coalesce(1).write.mode("overwrite").parquet(place)
+        # What follows reads the files, not the node again.
+        written[name] = spark.read.parquet(place)
+    malformed = found.malformed()
+    (out / "report.html").write_text(report(written, malformed), encoding="utf-8")
+    return Done({name: int(table.count()) for name, table in written.items()}, malformed)
+
+
+def from_where(spark: Any, options: Mapping[str, str], out: Path, keeping: bool) -> Decoded:
+    if not keeping:
+        return decoded(spark, options)
+    keep(spark, options, out / KEPT)
+    return kept(spark, out / KEPT)
+
+
+def chosen(found: Decoded, groups: Sequence[str]) -> Decoded:
+    """Only these groups; what could not be read belongs to nobody, and stays. Decoded once, read often."""
+    from pyspark.sql import functions as F
+
+    def mine(frame: Any) -> Any:
+        wanted = frame if not groups else frame.where(F.col("group").isNull() | F.col("group").isin(*groups))
+        return wanted.cache()
+
+    return Decoded(mine(found.ledger), mine(found.offsets))
+
+
+def client_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Of the data source's options those that a client knows."""
+    known = {name.replace("_", ".") for name in AdminConfig.model_fields}
+    given = {name.removeprefix("kafka."): value for name, value in options.items()}
+    return {name: value for name, value in given.items() if name in known}
+
+
+def ends_of(spark: Any, found: Decoded, admin: Admin, until_ms: int, every_ms: int | None) -> Any:
+    """None when nobody has committed anything."""
+    from pyspark.sql import functions as F
+
+    stored = commits(found.offsets)
+    first = stored.agg(F.min("at_ms").alias("first")).toArrow().to_pylist()[0]["first"]
+    if first is None:
+        return None
+    places = stored.select("topic", "partition").distinct().toArrow().to_pylist()
+    partitions = [(row["topic"], row["partition"]) for row in places]
+    return spark.createDataFrame(table_of(log_ends(admin, partitions, moments(first, until_ms, every_ms))))

@@ -34,7 +34,9 @@ def share_out_bytes(
 
     `record_bytes` is how long a record of each partition is on average, as it lies in the log.
     """
-    weights = [wanted.size * max(1.0, record_bytes.get(wanted.tp, 1.0)) for wanted in pending]
+    # Those that could not be measured are taken to be like the others.
+    usual = max(1.0, sum(record_bytes.values()) / len(record_bytes)) if record_bytes else 1.0
+    weights = [wanted.size * max(1.0, record_bytes.get(wanted.tp, usual)) for wanted in pending]
     total = sum(weights)
     if total <= most or not pending:
         return list(pending)

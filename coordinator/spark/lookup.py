@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +23,7 @@ from storage.rpc.v1 import broker_service_pb2 as pb
 log = logging.getLogger("muster.spark")
 
 UNKNOWN_TOPIC = 3
+MAX_REMEMBERED_WARNINGS = 1_000
 T = TypeVar("T")
 TP = tuple[str, int]
 
@@ -48,14 +50,27 @@ class Lookup:
         self._options = options
         self._loop = shared_loop()
         self.transport = Transport(options.client_config())
+        self._warned: dict[str, None] = {}
         self.group = GroupCalls(self.transport, options.group_id) if options.group_id is not None else None
 
     @property
     def address(self) -> str:
         return self.transport.bootstrap
 
+    def warn(self, text: str) -> None:
+        """Say it once: Spark asks the same question every ten milliseconds."""
+        if text not in self._warned:
+            self._warned[text] = None
+            log.warning("%s", text)
+        while len(self._warned) > MAX_REMEMBERED_WARNINGS:
+            del self._warned[next(iter(self._warned))]
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run(work)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Begin `work` in the background; it ends when it is cancelled, at the latest with the process."""
+        return self._loop.submit(work)
 
     def close(self) -> None:
         self.run(self.transport.close())
@@ -87,18 +102,22 @@ class Lookup:
         options = self._options
         for name in sorted(options.assign or options.topics):
             if name not in topics:
-                what = f"there is no topic {name!r}; create it first"
-                raise UnknownTopic(UNKNOWN_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION", what)
-        if options.assign is None:
-            return [(name, number) for name, topic in sorted(topics.items()) for number in range(topic.partitions)]
-        for name, numbers in options.assign.items():
+                raise unknown_topic(f"there is no topic {name!r}; create it first")
+        for name, numbers in (options.assign or {}).items():
             if max(numbers) >= topics[name].partitions:
-                raise UnknownTopic(
-                    UNKNOWN_TOPIC,
-                    "UNKNOWN_TOPIC_OR_PARTITION",
-                    f"assign: {name} has partitions 0 to {topics[name].partitions - 1}; {max(numbers)} is not one",
-                )
-        return sorted({(name, number) for name, numbers in options.assign.items() for number in numbers})
+                last = topics[name].partitions - 1
+                raise unknown_topic(f"assign: {name} has partitions 0 to {last}; {max(numbers)} is not one")
+        return self.existing(topics)
+
+    def existing(self, topics: Mapping[str, Topic]) -> list[TP]:
+        """Those partitions of them that exist."""
+        assign = self._options.assign
+        return [
+            (name, number)
+            for name, topic in sorted(topics.items())
+            for number in range(topic.partitions)
+            if assign is None or number in assign.get(name, ())
+        ]
 
     async def bounds(self, partitions: Iterable[TP]) -> dict[TP, Bounds]:
         """Where logs begin and end now: at the last stable offset when only committed data counts."""
@@ -145,7 +164,7 @@ class Lookup:
             )
             if self._options.fail_on_data_loss:
                 raise loss
-            log.warning("%s; going on from %d", loss.brief, nearest)
+            self.warn(f"{loss.brief}; going on from {nearest}")
         return nearest
 
     async def _committed(self, bounds: Mapping[TP, Bounds]) -> dict[TP, int]:
@@ -185,6 +204,10 @@ class Lookup:
                 )
             positions[tp] = known.end if offset < 0 else min(max(offset, known.start), known.end)
         return positions
+
+
+def unknown_topic(what: str) -> UnknownTopic:
+    return UnknownTopic(UNKNOWN_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION", what)
 
 
 def option_of_strategy(option: str) -> str:

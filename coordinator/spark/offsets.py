@@ -107,5 +107,10 @@ def end_positions(offset: StreamOffset) -> dict[TP, int]:
     return {tp: progress.end for tp, progress in sorted(offset.partitions.items())}
 
 
+def ahead(offset: StreamOffset, committed: Mapping[TP, int]) -> dict[TP, int]:
+    """Those of its end positions that are further on than what is committed: a commit never takes a group back."""
+    return {tp: position for tp, position in end_positions(offset).items() if position > committed.get(tp, -1)}
+
+
 def total(ranges: Iterable[OffsetRange]) -> int:
     return sum(wanted.size for wanted in ranges)

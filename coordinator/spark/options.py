@@ -40,6 +40,11 @@ REFUSED = {
     "path": "topics are no files; use subscribe, subscribePattern or assign, and load() without a path",
     "continuous": "Spark's Python data sources do not take part in continuous processing",
 }
+MEMBER_DEFAULTS = {
+    # Topics that grow should be shared out soon, not after five minutes.
+    "metadata.max.age.ms": "10000",
+    "client.id": "spark",
+}
 STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 BATCH_ONLY = (
     "endingOffsets",
@@ -240,7 +245,7 @@ class ReadOptions(BaseModel):
 
     def member_config(self) -> WorkerConfig:
         """What the driver joins its group with."""
-        return load(WorkerConfig, self.client, {})
+        return load(WorkerConfig, {**MEMBER_DEFAULTS, **self.client}, {})
 
 
 KNOWN_CLIENT = {

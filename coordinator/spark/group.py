@@ -1,0 +1,223 @@
+"""A stream whose driver is a member of a group: it reads the partitions that the group gives it, and commits there.
+
+Every call of `pending` is this member's poll: Spark asks for the next batch only when the one before is done, so what
+that batch has read is committed then, and only after that are partitions let go that the group wants back. The next
+owner begins exactly where this one ended. A batch that takes longer than max.poll.interval.ms, or a driver that dies,
+leaves its last batch to be read again by the next owner.
+"""
+
+import logging
+import time
+from collections.abc import Iterable
+
+from coordinator.client.errors import CommitFailed, Unreachable
+from coordinator.client.membership import Callback
+from coordinator.client.types import OffsetAndMetadata, TopicPartition
+from coordinator.client.working import Working
+from coordinator.spark.direct import made_again
+from coordinator.spark.errors import DataLoss
+from coordinator.spark.leaving import leave_on_sigterm
+from coordinator.spark.lookup import TP, Lookup
+from coordinator.spark.offsets import Progress, StreamOffset, ahead
+from coordinator.spark.options import ReadOptions
+from coordinator.spark.planning import OffsetRange
+from coordinator.spark.watch import View, Watch
+
+log = logging.getLogger("muster.spark")
+
+FIRST_SHARE_S = 1.0
+"""With KIP-848 a share may be empty without a word; then this is how long the first batch waits for one."""
+
+
+class Grouped:
+    """The membership of one query. It begins with the first question for a batch, not when the query is made."""
+
+    def __init__(self, options: ReadOptions, lookup: Lookup, watch: Watch) -> None:
+        assert options.group_id is not None, "only a query with a group.id is grouped"
+        self._options = options
+        self._group_id = options.group_id
+        self._lookup = lookup
+        self._watch = watch
+        self._servers = lookup.transport.config.bootstrap_servers
+        self._working: Working | None = None
+        self._names: tuple[str, ...] = ()
+        self._positions: dict[TP, int] = {}
+        """Where to read on, for each partition that is ours."""
+        self._done = StreamOffset()
+        """The end of the last batch that is known to be done."""
+        self._told: dict[TP, int] = {}
+        """What this member has committed."""
+
+    def initial(self) -> StreamOffset:
+        """Nothing yet: which partitions there will be is the group's decision."""
+        return StreamOffset({}, {}, self._servers, self._group_id)
+
+    def pending(self, start: StreamOffset, view: View) -> list[OffsetRange]:
+        """For each partition that the group gave us, what is there to read."""
+        restarted = self._working is None and bool(start.partitions)
+        self._done = start
+        working = self._member(view)
+        if working is None:
+            return []
+        if restarted:
+            self._catch_up(working, start)
+        self._follow(working)
+        self._commit(working, mine(working, start))
+        self._settle(working, view)
+        return self._ranges(start, view)
+
+    def offset(self, ranges: list[OffsetRange], view: View) -> StreamOffset:
+        working = self._working
+        assert working is not None, "a batch has partitions, so there is a membership"
+        identity = working.identity()
+        partitions = {
+            wanted.tp: Progress(wanted.start, wanted.end, working.owned[TopicPartition(*wanted.tp)])
+            for wanted in ranges
+        }
+        ids = view.topic_ids({topic for topic, _ in partitions})
+        return StreamOffset(partitions, ids, self._servers, self._group_id, identity.member_id, identity.generation)
+
+    def finished(self, end: StreamOffset) -> None:
+        self._done = end
+        if self._working is not None:
+            self._commit(self._working, mine(self._working, end))
+
+    def close(self) -> None:
+        """Commit what is done, and leave."""
+        working, self._working = self._working, None
+        if working is None:
+            return
+        run = self._lookup.run
+        try:
+            self._commit(working, mine(working, self._done))
+            run(working.begin_close(True))
+            while (callback := run(working.closing_callback())) is not None:
+                run(told(working, callback))
+        finally:
+            run(working.finish_close())
+
+    def _ranges(self, start: StreamOffset, view: View) -> list[OffsetRange]:
+        found = []
+        for tp, position in sorted(self._positions.items()):
+            known = view.bounds.get(tp)
+            if known is None:
+                if self._options.fail_on_data_loss:
+                    raise DataLoss(f"{tp[0]}-{tp[1]} was read up to offset {position} and does not exist any more")
+                continue
+            if tp in start.partitions and made_again(start, view, tp[0], self._options, self._lookup):
+                position = known.start
+            position = self._lookup.held(tp, position, known, "the next offset to read")
+            found.append(OffsetRange(*tp, position, max(position, known.end)))
+        return found
+
+    # Membership
+
+    def _member(self, view: View) -> Working | None:
+        """Take part, in the topics that there are now; None while there is none to share."""
+        if self._working is None:
+            self._lookup.partitions_of(view.topics)
+        names = self._options.topics or tuple(sorted(view.topics))
+        if not names:
+            return self._working
+        if self._working is None:
+            working = Working(self._options.member_config())
+            self._lookup.run(working.join(names, ()))
+            self._working = working
+            leave_on_sigterm()
+            self._wait_for_share(working)
+        elif names != self._names:
+            self._lookup.run(self._working.join(names, ()))
+        self._names = names
+        return self._working
+
+    def _wait_for_share(self, working: Working) -> None:
+        """The first time, until the group has decided: Trigger.AvailableNow would take an empty share for the end."""
+        patience_s = working.config.default_api_timeout_ms / 1000
+        deadline = time.monotonic() + patience_s
+        while (left := deadline - time.monotonic()) > 0:
+            silent = working.config.group_protocol == "consumer" and working.identity().generation >= 0
+            callback = self._lookup.run(working.next_callback(FIRST_SHARE_S if silent else left))
+            if callback is not None:
+                self._take(working, callback)
+            if silent or (callback is not None and callback.kind == "assigned"):
+                return
+        doing = f"waiting for a share of group {self._group_id!r}"
+        raise Unreachable(self._lookup.address, int(patience_s * 1000), doing)
+
+    def _follow(self, working: Working) -> None:
+        """Whatever the group decided meanwhile, in order."""
+        while (callback := self._lookup.run(working.next_callback(0))) is not None:
+            self._take(working, callback)
+
+    def _take(self, working: Working, callback: Callback) -> None:
+        if callback.kind == "revoked":
+            # The next owner begins where we ended, so this has to be there before it looks.
+            self._commit(working, mine(working, self._done))
+        if callback.kind != "assigned":
+            for topic, partition in callback.partitions:
+                self._positions.pop((topic, partition), None)
+                self._told.pop((topic, partition), None)
+        self._lookup.run(told(working, callback))
+        log.info("group %r: %s %s", self._group_id, callback.kind, shown(callback.partitions))
+
+    def _settle(self, working: Working, view: View) -> None:
+        """Read on where the last batch ended; in partitions that are new to us, where the group stands."""
+        for (topic, partition), generation in working.owned.items():
+            progress = self._done.partitions.get((topic, partition))
+            if progress is not None and progress.generation == generation:
+                self._positions[topic, partition] = progress.end
+        owned = {(topic, partition) for topic, partition in working.owned}
+        new = {tp: view.bounds[tp] for tp in sorted(owned - self._positions.keys()) if tp in view.bounds}
+        if not new:
+            return
+        work = self._lookup.positions(self._options.starting, new, "startingOffsets")
+        positions = self._lookup.run(work)
+        self._positions.update(positions)
+        # Where the group begins is a fact from now on, whoever reads on: `latest` means another offset every time.
+        self._commit(working, positions)
+
+    # Commits
+
+    def _catch_up(self, working: Working, start: StreamOffset) -> None:
+        """After a restart: Spark never tells that the last batch was done, but it would not go on behind it if not."""
+        committed = self._lookup.run(self._lookup.committed(start.partitions))
+        self._commit(working, ahead(start, committed))
+
+    def _commit(self, working: Working, positions: dict[TP, int]) -> None:
+        fresh = {tp: offset for tp, offset in positions.items() if self._told.get(tp) != offset}
+        if not fresh or not self._options.commit_offsets:
+            return
+        if self._lookup.run(committed_as_member(working, fresh)):
+            self._told.update(fresh)
+
+
+def mine(working: Working, offset: StreamOffset) -> dict[TP, int]:
+    """Where the batch that ends at `offset` leaves the partitions that were ours then and still are."""
+    return {
+        tp: progress.end
+        for tp, progress in sorted(offset.partitions.items())
+        if working.owned.get(TopicPartition(*tp)) == progress.generation
+    }
+
+
+async def told(working: Working, callback: Callback) -> None:
+    """The member machine is stepped on its own loop."""
+    working.done(callback)
+
+
+async def committed_as_member(working: Working, positions: dict[TP, int]) -> bool:
+    """False when the group went on without this member: then the next owner reads from what is committed."""
+    identity = working.identity()
+    offsets = {TopicPartition(*tp): OffsetAndMetadata(offset) for tp, offset in positions.items()}
+    try:
+        await working.calls.commit(offsets, identity)
+    except CommitFailed as error:
+        log.warning("offsets of group %r are not committed: %s", working.group_id, error)
+        if working.driver is not None:
+            working.driver.refused(error, identity.generation)
+        return False
+    return True
+
+
+def shown(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) or "nothing"

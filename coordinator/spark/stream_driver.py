@@ -1,0 +1,93 @@
+"""The driver's side of one streaming query: what is new, how much of it to take, what is done."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from coordinator.client.transport import now_ms
+from coordinator.spark.admission import Admission
+from coordinator.spark.direct import Direct
+from coordinator.spark.group import Grouped
+from coordinator.spark.lookup import TP, Lookup
+from coordinator.spark.offsets import Progress, StreamOffset, parse, total
+from coordinator.spark.options import ReadOptions
+from coordinator.spark.planning import OffsetRange
+from coordinator.spark.sampling import RecordSizes
+from coordinator.spark.standalone import Standalone
+from coordinator.spark.watch import View, Watch
+
+
+class Follower(Protocol):
+    """Which partitions a query reads and from where: its own checkpoint's, or those of its member of a group."""
+
+    def initial(self) -> StreamOffset:
+        """Where a query without a checkpoint begins."""
+
+    def pending(self, start: StreamOffset, view: View) -> list[OffsetRange]:
+        """What is behind `start`, up to the ends of the logs."""
+
+    def offset(self, ranges: list[OffsetRange], view: View) -> StreamOffset:
+        """The end of a batch that reads these."""
+
+    def finished(self, end: StreamOffset) -> None:
+        """The batch that ends here is done."""
+
+    def close(self) -> None: ...
+
+
+class StreamDriver:
+    """Answers Spark's questions from what a background task knows."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._lookup = Lookup(options)
+        self._watch = Watch(self._lookup, options.offsets_refresh_ms)
+        self._admission = Admission(options, self._record_bytes)
+        self._sizes = RecordSizes(self._lookup, options)
+        self._follower: Follower = self._make_follower()
+        self._target: View | None = None
+
+    def _make_follower(self) -> Follower:
+        if self._options.group_id is None:
+            return Direct(self._options, self._lookup, self._watch)
+        kind = Grouped if self._options.joins_group else Standalone
+        return kind(self._options, self._lookup, self._watch)
+
+    def drain(self) -> None:
+        """Trigger.AvailableNow: what is there now is all that will be read."""
+        self._admission.drains = True
+        self._target = self._watch.look()
+
+    def initial(self) -> dict[str, Any]:
+        return self._follower.initial().to_dict()
+
+    def latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch, or `start` itself: Spark takes any other text for news."""
+        before = parse(start)
+        view = self._target or self._watch.view()
+        pending = self._follower.pending(before, view)
+        admitted = self._admission.admitted(pending, limit, now_ms())
+        if not total(admitted):
+            return start
+        return self._follower.offset(admitted, view).to_dict()
+
+    def report(self) -> dict[str, Any] | None:
+        """Where logs end, for the progress that Spark reports."""
+        view = self._watch.view()
+        ends = {tp: Progress(known.end, known.end) for tp, known in view.bounds.items()}
+        servers = self._lookup.transport.config.bootstrap_servers
+        return StreamOffset(ends, {}, servers, self._options.group_id or "").to_dict()
+
+    def finished(self, end: dict[str, Any]) -> None:
+        self._follower.finished(parse(end))
+
+    def close(self) -> None:
+        try:
+            self._follower.close()
+        finally:
+            self._watch.stop()
+            self._lookup.close()
+
+    def _record_bytes(self, ranges: Collection[OffsetRange]) -> Mapping[TP, float]:
+        return self._sizes.of(ranges)

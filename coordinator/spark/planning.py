@@ -104,12 +104,12 @@ def split(pending: Sequence[OffsetRange], tasks: int) -> Slots:
 def spread(pending: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
     """One piece per partition, or more where asked for: the algorithm of Spark's KafkaOffsetRangeCalculator."""
     if max_records is not None:
-        return [piece for wanted in pending for piece in pieces(wanted, -(-wanted.size // max_records))]
+        pending = [piece for wanted in pending for piece in pieces(wanted, -(-wanted.size // max_records))]
     if min_partitions is None or min_partitions <= len(pending):
         return list(pending)
     total = sum(wanted.size for wanted in pending)
-    # Partitions that would get one piece anyway are set aside; the others share the pieces that are left.
-    small = {wanted for wanted in pending if wanted.size * min_partitions < total}
+    # Those that would get one piece anyway are set aside; the others share the pieces that are left.
+    small = {wanted for wanted in pending if rounded(wanted.size * min_partitions, total) <= 1}
     shared = sum(wanted.size for wanted in pending if wanted not in small)
     parts = min_partitions - len(small)
     counts = {wanted: 1 if wanted in small else max(1, rounded(wanted.size * parts, shared)) for wanted in pending}

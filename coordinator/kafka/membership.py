@@ -29,8 +29,6 @@ NAMED_PROTOCOL: Final = 5
 MANY_LEAVE: Final = 3
 """LeaveGroup names several members from this version on."""
 
-ALL_IS_WELL: Final = struct("HeartbeatResponse")()
-
 
 class MembershipHandlers:
     """`endpoint` is what FindCoordinator answers: this node coordinates every group."""
@@ -38,6 +36,7 @@ class MembershipHandlers:
     def __init__(self, groups: Groups, endpoint: Callable[[], Endpoint]) -> None:
         self._groups = groups
         self._endpoint = endpoint
+        self._all_is_well = struct("HeartbeatResponse")()
 
     async def find_coordinator(self, request: Any, call: KafkaCall) -> Any:
         response = struct("FindCoordinatorResponse")
@@ -70,7 +69,7 @@ class MembershipHandlers:
         if request.group_instance_id is None and self._groups.driver.beat(
             self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id
         ):
-            return ALL_IS_WELL
+            return self._all_is_well
         return None
 
     async def heartbeat(self, request: Any, call: KafkaCall) -> Any:

@@ -24,9 +24,10 @@ LAST_LINES = 5
 
 
 class Node(NamedTuple):
-    """A running node: where it listens, and the name it has here."""
+    """A running node: where it listens for each kind of client."""
 
     address: str
+    kafka_address: str
     pid: int
 
 
@@ -51,13 +52,14 @@ class Children:
         return process
 
     def start_node(self, arguments: Sequence[str]) -> Node:
-        """Start a node and wait for the line by which it says that it answers. Raises CommandError."""
-        process = self.start("node", ["serve", "--announce", "--until-eof", *arguments])
+        """Start a node on free ports and wait for the line by which it says that it answers. Raises CommandError."""
+        both_doors = ["--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0"]
+        process = self.start("node", ["serve", "--announce", "--until-eof", *both_doors, *arguments])
         line = first_line(process, START_S)
         if not line:
             raise CommandError(f"the node did not start: {self.last_words('node')}", "", "its log says more (--keep)")
         said = json.loads(line)
-        return Node(f"{said['host']}:{said['port']}", process.pid)
+        return Node(f"{said['host']}:{said['port']}", f"{said['kafka_host']}:{said['kafka_port']}", process.pid)
 
     def kill(self, name: str) -> int:
         """SIGKILL: no time to say goodbye to anybody. Returns the process id."""

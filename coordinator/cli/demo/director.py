@@ -95,8 +95,8 @@ class Director:
 
     def _start_node(self) -> str:
         settings = [part for key, value in NODE_SETTINGS.items() for part in ("--set", f"{key}={value}")]
-        node = self._children.start_node(["--data", str(self._folder / "data"), "--listen", "127.0.0.1:0", *settings])
-        self._say(f"node at {node.address} (pid {node.pid})")
+        node = self._children.start_node(["--data", str(self._folder / "data"), *settings])
+        self._say(f"node at {node.address}, for Kafka clients at {node.kafka_address} (pid {node.pid})")
         return node.address
 
     def _fill(self) -> Produced:

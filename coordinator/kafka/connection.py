@@ -11,7 +11,7 @@ from typing import Any, cast
 import structlog
 
 from coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
-from coordinator.kafka.codec import MalformedFrame, decode, decode_frame, encode, is_flexible, struct
+from coordinator.kafka.codec import MalformedFrame, decode, encode, is_flexible, struct
 from coordinator.kafka.dispatch import Dispatch, KafkaCall, Peer, Row, ranges
 from coordinator.kafka.emitting import Buffer, Frame
 from coordinator.kafka.frames import LENGTH_BYTES, Frames
@@ -100,6 +100,11 @@ class Connection(asyncio.Protocol):
     def in_flight(self) -> int:
         """Requests taken in and not answered."""
         return len(self._slots) + len(self._backlog)
+
+    @property
+    def choked(self) -> bool:
+        """Whether the client leaves so much unread that none of its requests is begun."""
+        return self._choked
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -195,7 +200,8 @@ class Connection(asyncio.Protocol):
             self._unsupported(key, version, correlation, len(frame))
             return
         header, begin = decode("RequestHeader", 1 + is_flexible(row.request_name, version), frame)
-        request = decode_frame(row.request_name, version, frame, begin)
+        # Kafka passes over what lies behind a request. librdkafka leaves bytes there when it asks for all topics.
+        request, _ = decode(row.request_name, version, frame, begin)
         slot = Slot(len(frame), correlation, row, version)
         call = KafkaCall(version, header.client_id, self._peer)
         self._slots.append(slot)

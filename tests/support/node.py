@@ -21,12 +21,14 @@ SMALL = {
 
 
 class NodeProcess:
-    """`muster serve` on loopback. The port is free at the first start and stays the same afterwards."""
+    """`muster serve` on loopback. The ports are free ones at the first start and stay the same afterwards."""
 
     def __init__(self, data: Path, settings: dict[str, str] | None = None) -> None:
         self.data = data
         self.settings = SMALL | (settings or {})
         self.address = "127.0.0.1:0"
+        self.kafka_address = ""
+        """Where Kafka's protocol is served, with the setting kafka.listeners."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -46,6 +48,9 @@ class NodeProcess:
         assert line, f"the node did not start: {self.log_tail()}"
         told = json.loads(line)
         self.address = f"{told['host']}:{told['port']}"
+        if "kafka_port" in told:
+            self.kafka_address = f"{told['kafka_host']}:{told['kafka_port']}"
+            self.settings["kafka.listeners"] = self.kafka_address
 
     def kill(self) -> None:
         """SIGKILL: whatever was not written is gone."""

@@ -50,6 +50,11 @@ class KafkaListener:
         """Requests without an answer, on all connections."""
         return sum(connection.in_flight for connection in self._connections)
 
+    @property
+    def choked(self) -> int:
+        """Connections whose clients leave too much unread."""
+        return sum(connection.choked for connection in self._connections)
+
     def bind(self, host: str, port: int) -> int:
         """Take the port (0: any free one) and return it; nobody is answered yet. Raises OSError."""
         family, kind, protocol, _, address = socket.getaddrinfo(

@@ -169,7 +169,7 @@ class ZookeeperDriver:
         return callback_of(action, machine.generation, "eager", machine.owned, self.settings.patience_ms)
 
     async def _register(self, action: zk.Register) -> zk.Answer:
-        return zk.Registered(action.token, await self.registry.register(action.registration, action.instead_of))
+        return zk.Registered(action.token, await self.registry.register(action.registration))
 
     async def _read(self, action: zk.ReadGroup) -> zk.Answer:
         try:
@@ -186,7 +186,7 @@ class ZookeeperDriver:
         return zk.Claimed(action.token, conflicts, newest)
 
     async def _withdraw(self, action: zk.Withdraw) -> zk.Answer:
-        await self.registry.withdraw(action.consumer_id, action.partitions)
+        await self.registry.withdraw(action.partitions)
         return zk.Withdrawn(action.token)
 
     def _ask(self, token: int, work: Coroutine[Any, Any, zk.Answer]) -> None:

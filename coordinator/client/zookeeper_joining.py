@@ -23,6 +23,7 @@ class ZookeeperJoining:
     """One session per consumer: its claims live and die with it."""
 
     resolves_patterns = True
+    reports_positions = False
 
     def __init__(self, config: ConsumerConfig, transport: Transport) -> None:
         assert config.group_id is not None, "the properties were checked"

@@ -46,15 +46,20 @@ class ZookeeperStore:
         identity: GroupMetadata | None,
         timeout_ms: int | None = None,
     ) -> None:
-        if identity is not None:
-            self._must_hold(offsets)
-        registered_as = identity.member_id if identity is not None else None
+        consumer_id = identity.member_id if identity is not None else None
         values = {(tp[0], tp[1]): offset.offset for tp, offset in offsets.items()}
-        try:
+
+        async def attempt() -> None:
+            # Every time: while the connection was away the partitions may have been let go of.
+            if consumer_id is not None:
+                self._must_hold(offsets)
             if self._in_zookeeper:
-                await self._patiently(lambda: self._attached.write(values, registered_as), timeout_ms)
-            elif registered_as is not None:
-                await self._patiently(lambda: self._check_registered(registered_as), timeout_ms)
+                await self._attached.write(values, consumer_id)
+            elif consumer_id is not None:
+                await self._check_registered(consumer_id)
+
+        try:
+            await self._patiently(attempt, timeout_ms)
         except (NotRegistered, SessionExpired) as error:
             raise refusal(UNKNOWN_MEMBER_ID, "UNKNOWN_MEMBER_ID", str(error), self._calls.group_id) from error
         if self._in_kafka:

@@ -209,9 +209,8 @@ class ZookeeperMember:
             self._become(State.WAITING)
             return
         self._become(State.REGISTERING)
-        instead_of = self.consumer_id if self.registered else ""
         self._registered_as = self._registration
-        self._out.append(zk.Register(self._ask(), self._registration, instead_of))
+        self._out.append(zk.Register(self._ask(), self._registration))
 
     # A rebalance: read, let go, claim
 
@@ -430,7 +429,7 @@ class ZookeeperMember:
         if not self.nodes and not self.registered:
             self._withdrawn()
         elif self._linked:
-            self._out.append(zk.Withdraw(self._ask(), self.consumer_id, tuple(sorted(self.nodes))))
+            self._out.append(zk.Withdraw(self._ask(), tuple(sorted(self.nodes))))
 
     def _withdrawn(self) -> None:
         self._drop_everything()
@@ -463,7 +462,7 @@ class ZookeeperMember:
 
     def _leave_and_close(self) -> None:
         if self._linked and self.registered:
-            self._out.append(zk.Withdraw(self._ask(), self.consumer_id, tuple(sorted(self.nodes))))
+            self._out.append(zk.Withdraw(self._ask(), tuple(sorted(self.nodes))))
         self._finish()
 
     def _finish(self) -> None:

@@ -76,11 +76,14 @@ Event: TypeAlias = ev.Told | ev.Revoked | SessionChanged | WatchFired | Answer
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Create the ephemeral node under `ids` with a fresh id. `instead_of`: delete that node of this session first."""
+    """Create the ephemeral node under `ids` with a fresh id, and see that it is the only one of this session.
+
+    An earlier one may be there: of another subscription, or of an attempt whose answer was lost. Nobody would claim
+    what falls to such a ghost.
+    """
 
     token: int
     registration: Registration
-    instead_of: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +113,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Delete these owner nodes and the registration: others may go on at once."""
+    """Delete these owner nodes and whatever this session has under `ids`: others may go on at once."""
 
     token: int
-    consumer_id: str
     partitions: Partitions
 
 

@@ -39,6 +39,8 @@ class ConsumerRegistry:
         self._name = name
         self._fired = fired
         self._registration = Registration({})
+        self._ids: list[str] = []
+        """Registrations that are, or may be, this session's."""
 
     async def prepare(self) -> None:
         """Make the directories that every consumer of that era makes if they are not there."""
@@ -51,14 +53,14 @@ class ConsumerRegistry:
         ):
             await self._session.ensure(path)
 
-    async def register(self, registration: Registration, instead_of: str) -> str:
-        """The id of the new registration. Raises IdInUse when `consumer.id` stays taken for longer than a session."""
+    async def register(self, registration: Registration) -> str:
+        """The id of this session's one registration. Raises IdInUse when `consumer.id` stays taken for a session."""
         self._registration = registration
-        if instead_of:
-            await self._session.delete(paths.consumer(self._group_id, instead_of))
+        await self._unregister()
         at_ms = time.time_ns() // 1_000_000
         made = paths.new_consumer_id(self._group_id, socket.gethostname(), at_ms, uuid4().hex)
         consumer_id = f"{self._group_id}_{self._name}" if self._name else made
+        self._ids.append(consumer_id)
         path = paths.consumer(self._group_id, consumer_id)
         body = paths.ConsumerRegistration(registration.subscription, pattern(registration), at_ms)
         deadline = time.monotonic() + self._session.session_timeout_ms / 1000 * 2
@@ -102,13 +104,19 @@ class ConsumerRegistry:
         """Who holds what could not be claimed, and the number of the newest claim that could."""
         return await self.owners.claim(consumer_id, share)
 
-    async def withdraw(self, consumer_id: str, partitions: Iterable[TopicPartition]) -> None:
+    async def withdraw(self, partitions: Iterable[TopicPartition]) -> None:
         """Claims first, so that whoever hears that the consumer went finds nothing of it any more."""
         await self.owners.release(partitions)
-        path = paths.consumer(self._group_id, consumer_id)
-        node = await self._session.get(path)
-        if node is not None and node.owner == self._session.id:
-            await self._session.delete(path)
+        await self._unregister()
+
+    async def _unregister(self) -> None:
+        """Those of an earlier session are none of this one's business."""
+        for consumer_id in list(self._ids):
+            path = paths.consumer(self._group_id, consumer_id)
+            node = await self._session.get(path)
+            if node is not None and node.owner == self._session.id:
+                await self._session.delete(path)
+            self._ids.remove(consumer_id)
 
     async def _member(self, consumer_id: str) -> tuple[str, Registration | None]:
         """None when it went between the list and this."""

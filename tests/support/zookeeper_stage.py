@@ -150,8 +150,7 @@ class ZookeeperStage:
             case zk.Register():
                 self.asked = action.token
                 wanted = ",".join(f"{topic}*{streams}" for topic, streams in action.registration.subscription.items())
-                instead = f" instead of {action.instead_of}" if action.instead_of else ""
-                return f"register {action.registration.pattern} {wanted}{instead}"
+                return f"register {action.registration.pattern} {wanted}"
             case zk.ReadGroup():
                 self.asked = action.token
                 return "read afresh" if action.afresh else "read"
@@ -166,7 +165,7 @@ class ZookeeperStage:
                 )
             case zk.Withdraw():
                 self.asked = action.token
-                return f"withdraw {action.consumer_id} {named(action.partitions)}".rstrip()
+                return f"withdraw {named(action.partitions)}".rstrip()
             case zk.RebalanceFailed():
                 return f"rebalance failed: {action.message}"
             case act.Revoke() | act.Lost():

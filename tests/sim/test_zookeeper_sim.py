@@ -1,0 +1,80 @@
+"""Groups of the ZooKeeper era under faults: no seed breaks a rule, every rule can be broken, and the known fault shows."""
+
+from collections import Counter
+
+import pytest
+
+from coordinator.member import zookeeper_events as zk
+from coordinator.member.zookeeper import ZookeeperMember
+from coordinator.member.zookeeper_states import ZookeeperState
+from coordinator.member.zookeeper_types import Link
+from tests.sim.era import run_era
+
+pytestmark = pytest.mark.sim
+
+SEEDS = 150
+SEEDS_PER_MUTANT = 40
+WANTED = ("join", "kill", "close", "freeze", "cut", "grow", "broker", "delete", "expired", "refused")
+
+
+class ShamelessMember(ZookeeperMember):
+    """Takes its share whether or not its claims were granted."""
+
+    def _claimed(self, answer: zk.Claimed) -> None:
+        super()._claimed(zk.Claimed(answer.token, {}, answer.stamp))
+
+
+class StubbornMember(ZookeeperMember):
+    """Goes on as if its session had never ended."""
+
+    def _session_changed(self, link: Link) -> None:
+        if link is not Link.LOST:
+            super()._session_changed(link)
+
+
+class HastyMember(ZookeeperMember):
+    """Releases before its application has let go: what it commits then is somebody else's."""
+
+    def _let_go(self, then: object) -> None:
+        nodes = set(self.nodes)
+        super()._let_go(then)  # type: ignore[arg-type]
+        if self.state is ZookeeperState.REVOKING:
+            self._out.insert(0, zk.Release(-1, tuple(sorted(nodes))))
+
+
+class DeafMember(ZookeeperMember):
+    """Forgets a watch that fires in the middle of a rebalance."""
+
+    def _look_again(self) -> None:
+        if self.state in (ZookeeperState.STABLE, ZookeeperState.GAVE_UP):
+            super()._look_again()
+
+
+@pytest.mark.timeout(300)
+def test_no_seed_breaks_a_rule() -> None:
+    met: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        run = run_era(seed)
+        assert not run.violation, f"seed {seed}: {run.violation}"
+        met.update(run.census)
+    assert [kind for kind in WANTED if not met[kind]] == []
+
+
+def test_a_seed_is_one_run() -> None:
+    assert run_era(5).digest == run_era(5).digest
+    assert run_era(5).digest != run_era(6).digest
+
+
+@pytest.mark.parametrize(
+    ("mutant", "rule"),
+    [
+        (ShamelessMember, "ownership"),
+        (HastyMember, "commits"),
+        (DeafMember, "rest"),
+        (StubbornMember, "ownership"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_every_rule_can_be_broken(mutant: type[ZookeeperMember], rule: str) -> None:
+    broken = (run_era(seed, mutant).violation for seed in range(SEEDS_PER_MUTANT))
+    assert any(violation.startswith(rule) for violation in broken)

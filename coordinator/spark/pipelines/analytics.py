@@ -184,7 +184,10 @@ def moves(entries: Any) -> Any:
 
 
 def members(entries: Any) -> Any:
-    """Per member: the plans it was part of, and the partitions that came to it and went from it."""
+    """Per member: the plans it was part of, and the partitions that came to it and that another one has from it.
+
+    What is withheld for a later round is lost when it is given out, not twice.
+    """
     from pyspark.sql import functions as F
 
     there = entries.select("group", "ended_at_ms", F.explode("members").alias("member")).select(
@@ -202,6 +205,7 @@ def members(entries: Any) -> Any:
         F.timestamp_millis(F.max("ended_at_ms")).alias("last_plan_at"),
     )
     moved = entries.select("group", F.explode("moves").alias("move")).select("group", "move.source", "move.target")
+    moved = moved.where("target != ''")
 
     def ends(which: str, name: str) -> Any:
         counted = moved.where(F.col(which) != "").groupBy("group", F.col(which).alias("member"))

@@ -12,6 +12,7 @@ MAX_POINTS = 5_000
 MAX_MEMBERS = 16
 MAX_PARTITIONS = 40
 WORST = 12
+UUID = 36
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -24,7 +25,8 @@ def report(tables: Mapping[str, Any], malformed: int) -> str:
     members = rows(tables["members"].orderBy((F.col("gained") + F.col("lost")).desc(), "member").limit(MAX_MEMBERS))
     page = Page(
         "Groups, their lag and their rebalances",
-        "From the node's own records: __rebalances, the ledger of every rebalance, and __consumer_offsets.",
+        "From the node's own records: __rebalances, the ledger of every rebalance, and __consumer_offsets. "
+        "Times are UTC.",
     )
     page.facts(facts(entries, causes, malformed, tables.get("lag")))
     if "lag" in tables:
@@ -145,8 +147,8 @@ def worst_tables(page: Page, tables: Mapping[str, Any]) -> None:
                 "#": row["number"],
                 "at": when(row["at"]),
                 "partition": f"{row['topic']}-{row['partition']}",
-                "from": row["source"],
-                "to": row["target"],
+                "from": person(row["source"]),
+                "to": person(row["target"]),
                 "unowned s": seconds(row["unowned_ms"]),
                 "why": row["why"],
             }
@@ -173,7 +175,7 @@ def draw_lag(figure: Any, groups: Sequence[str], lines: Rows, entries: Rows) -> 
 
 
 def draw_heat(figure: Any, partitions: Sequence[tuple[str, int]], cells: Rows) -> None:
-    from matplotlib.dates import date2num
+    from matplotlib import dates
 
     times = sorted({row["at"] for row in cells})
     column = {at: number for number, at in enumerate(times)}
@@ -184,6 +186,7 @@ def draw_heat(figure: Any, partitions: Sequence[tuple[str, int]], cells: Rows) -
         if place in line:
             grid[line[place]][column[row["at"]]] = row["lag"]
     axis = figure.subplots()
+    date2num: Any = dates.date2num
     edges = (date2num(times[0]), max(date2num(times[-1]), date2num(times[0]) + 1e-6), len(partitions) - 0.5, -0.5)
     image = axis.imshow(grid, aspect="auto", cmap="YlOrRd", extent=edges, interpolation="nearest")
     axis.xaxis_date()
@@ -195,9 +198,10 @@ def draw_heat(figure: Any, partitions: Sequence[tuple[str, int]], cells: Rows) -
 def draw_timeline(figure: Any, entries: Rows) -> None:
     axis = figure.subplots()
     groups = sorted({row["group"] for row in entries})
+    most = max(1, *(row["unowned_partition_ms"] or 0 for row in entries))
     for number, cause in enumerate(sorted({row["cause"] for row in entries})):
         mine = [row for row in entries if row["cause"] == cause]
-        sizes = [30 + min(600.0, (row["unowned_partition_ms"] or 0) / 20) for row in mine]
+        sizes = [25 + 500 * (row["unowned_partition_ms"] or 0) / most for row in mine]
         places = [groups.index(row["group"]) for row in mine]
         times = [row["started_at"] for row in mine]
         axis.scatter(times, places, s=sizes, color=colour(number), alpha=0.65, lw=0, label=cause)
@@ -259,6 +263,11 @@ def names_of(members: Rows) -> list[str]:
 def rows(frame: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return found
+
+
+def person(member: str | None) -> str | None:
+    """A member id as far as people read it: the client's part and the start of the UUID."""
+    return member if member is None or len(member) <= UUID else member[: -UUID + 4]
 
 
 def seconds(ms: int | None) -> float | None:

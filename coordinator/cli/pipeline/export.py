@@ -1,0 +1,67 @@
+"""`muster pipeline export-trace`: a group's history, written down for a backtest."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.options import admin_of, client_options, properties
+from coordinator.cli.output import notice
+from coordinator.cli.replay import documents_in, ledger_of
+from coordinator.cli.words import plural
+
+if TYPE_CHECKING:
+    from coordinator.spark.pipelines.recorded import Entry, Lags
+
+
+@click.command("export-trace")
+@client_options
+@click.option("--group", metavar="GROUP", help="A group of the node; or give --ledger.")
+@click.option(
+    "--ledger", type=click.File("r", encoding="utf-8"), help="What groups explain -o json --snapshots printed."
+)
+@click.option("--every", type=click.FloatRange(0.1, 86_400), default=10.0, show_default=True, metavar="SECONDS")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.jsonl[.gz]")
+def export_trace(
+    bootstrap: str, overrides: dict[str, str], group: str | None, ledger: Any, every: float, file: Path
+) -> None:
+    """Write a group's history to FILE, for `muster pipeline backtest --trace FILE`.
+
+    Who was there when comes from the ledger. Lag comes from committed positions and the logs, at each rebalance and
+    every so many seconds between; from a --ledger file only what the assignor saw is known.
+    """
+    from coordinator.spark.pipelines.recorded import Lags, entries_of, moments_of, trace_of
+    from coordinator.spark.pipelines.trace import write
+
+    if (group is None) == (ledger is None):
+        raise click.UsageError("name a group with --group, or a file with --ledger; expected exactly one of the two")
+    documents = ledger_of(bootstrap, overrides, group) if group is not None else documents_in(ledger)
+    try:
+        entries = entries_of(documents)
+        until_ms = max(entry.ended_at_ms for entry in entries) + int(every * 1000)
+        if group is not None:
+            until_ms = max(until_ms, time.time_ns() // 1_000_000)
+        times = moments_of(entries, until_ms, int(every * 1000))
+        lags = Lags() if group is None else lags_of(bootstrap, overrides, group, entries, times)
+        trace = trace_of(group or file.name.removesuffix(".gz").removesuffix(".jsonl"), entries, times, lags, until_ms)
+    except ValueError as error:
+        raise CommandError(f"no trace: {error}", code=Exit.USAGE) from None
+    write(trace, file)
+    notice(f"{file}: {plural(trace.decisions, 'rebalance')}, {plural(len(trace.members), 'member')}")
+    if not trace.load.any():
+        notice("No lag is known of that time: the trace tells counts, moves and unowned time apart, not lag.")
+
+
+def lags_of(bootstrap: str, overrides: dict[str, str], group: str, entries: "list[Entry]", times: list[int]) -> "Lags":
+    from coordinator.spark.pipelines.log_ends import log_ends
+    from coordinator.spark.pipelines.positions import positions
+    from coordinator.spark.pipelines.recorded import Lags, partitions_of
+
+    with admin_of(bootstrap, overrides) as admin:
+        known, malformed = positions(admin, properties(bootstrap, overrides), group)
+        ends = log_ends(admin, partitions_of(entries), times)
+    if malformed:
+        notice(f"{plural(malformed, 'record')} of __consumer_offsets could not be read.")
+    return Lags(known, {((end.topic, end.partition), end.at_ms): end.log_end for end in ends})

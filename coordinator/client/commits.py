@@ -70,6 +70,10 @@ class Commits:
                     self._on_refused(error, identity.generation)
                     if error.code != STALE_MEMBER_EPOCH or not await self._newer_epoch(identity):
                         raise
+        self.were_committed(offsets)
+
+    def were_committed(self, offsets: Offsets) -> None:
+        """The group has these, whichever way it heard of them."""
         for tp, offset in offsets.items():
             if (state := self._fetcher.states.get(tp)) is not None:
                 state.committed = offset.offset

@@ -113,10 +113,10 @@ class GroupConfig(ClientConfig):
     partition_assignment_deadline_ms: int = Field(
         10_000, ge=1, le=INT_MAX, description="How long the assignor of a leader may think before its plan is replaced."
     )
-    group_protocol: Literal["classic", "consumer", "zookeeper"] = Field(
+    group_protocol: Literal["classic", "consumer", "central", "zookeeper"] = Field(
         "classic",
         description="classic: the members assign (JoinGroup, SyncGroup). consumer: the coordinator (KIP-848). "
-        "zookeeper: every consumer for itself (0.8).",
+        "central: the coordinator, which stops and starts everybody. zookeeper: every consumer for itself (0.8).",
     )
     group_remote_assignor: str | None = Field(
         None, description="The assignor that the coordinator shall run; classic groups need all members to ask for one."
@@ -148,7 +148,7 @@ class GroupConfig(ClientConfig):
 
     @model_validator(mode="after")
     def _check_heartbeat(self) -> Self:
-        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+        if self.group_protocol != "central" and self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError(
                 f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be less than "
                 f"session.timeout.ms={self.session_timeout_ms}; a third of it is usual"
@@ -181,6 +181,10 @@ class WorkerConfig(GroupConfig):
     def _check_worker(self) -> Self:
         if self.group_protocol == "zookeeper":
             raise ValueError("a worker reads no log, and group.protocol=zookeeper is for consumers; use classic")
+        if self.group_protocol == "central":
+            raise ValueError(
+                "a worker has no fetchers to be stopped by group.protocol=central; use classic or consumer"
+            )
         return self
 
 
@@ -226,6 +230,8 @@ class ConsumerConfig(ZookeeperProperties, GroupConfig):
     def _check_era(self) -> Self:
         if self.group_protocol == "zookeeper":
             check_zookeeper(self.zookeeper_connect, self.group_id, self.partition_assignment_strategy)
+        if self.group_protocol == "central" and self.group_id is None:
+            raise ValueError("group.protocol=central needs a group.id to register for; set one or leave it out")
         return self
 
     @model_validator(mode="after")

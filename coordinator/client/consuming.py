@@ -40,7 +40,7 @@ class Consuming:
         """Something other than records waits: a callback or an error. Looked at before every record."""
         self.transport = Transport(config)
         self.catalog = Catalog(self.transport, config)
-        self.joining = joining(config, self.transport, self.catalog)
+        self.joining = joining(config, self.transport, self.catalog, lambda: self.commits)
         self.driver: Membership | None = None
         self.assigned: set[TopicPartition] = set()
         self.gained: dict[TopicPartition, int] = {}
@@ -104,7 +104,7 @@ class Consuming:
         self.driver.send(ev.Start())
         self._chores.start(self._watch_topics())
         self._chores.start(self._watch_polls())
-        if self.config.auto_commits:
+        if self.config.auto_commits and not self.joining.reports_positions:
             self._chores.start(self.commits.commit_now_and_then())
 
     async def begin_unsubscribe(self) -> None:
@@ -233,7 +233,7 @@ class Consuming:
             for tp in callback.partitions:
                 if (state := self.fetcher.states.get(tp)) is not None:
                     state.revoking = True
-            if callback.kind == "revoked" and self.config.auto_commits:
+            if callback.kind == "revoked" and self.config.auto_commits and not self.joining.reports_positions:
                 try:
                     await self.commits.commit_quietly(self.commits.to_commit(callback.partitions), self._patience_ms)
                 except asyncio.CancelledError:

@@ -23,6 +23,14 @@ NOT_WITH: Mapping[str, Mapping[str, str]] = {
         "session_timeout_ms": TIMED_THERE,
         "heartbeat_interval_ms": TIMED_THERE,
     },
+    "central": {
+        "partition_assignment_options": ASSIGNED_THERE,
+        "partition_assignment_deadline_ms": ASSIGNED_THERE,
+        "heartbeat_interval_ms": "the coordinator pings, every third of session.timeout.ms",
+        "auto_commit_interval_ms": "the coordinator commits, with every ping",
+        "group_instance_id": "a lost stream is waited for until the session is over, whoever the member is",
+        "group_membership": "the stream is the membership",
+    },
     "zookeeper": {
         "partition_assignment_options": ASSIGNED_ALONE,
         "partition_assignment_deadline_ms": ASSIGNED_ALONE,

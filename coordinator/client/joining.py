@@ -1,9 +1,11 @@
 """Which way into a group `group.protocol` means, and the one over a coordinator: classic and KIP-848."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from assignors.registry import resolve_all
 from coordinator.client.catalog import Catalog
+from coordinator.client.central_driver import Positions
+from coordinator.client.central_joining import CentralJoining
 from coordinator.client.config import ConsumerConfig
 from coordinator.client.driver import ClassicPart, ConsumerPart, MemberDriver
 from coordinator.client.errors import IllegalState
@@ -16,13 +18,20 @@ from coordinator.member.consumer import Wish
 from coordinator.member.subscription import Subscriber
 
 
-def joining(config: ConsumerConfig, transport: Transport, catalog: Catalog) -> Joining:
-    """The way that this consumer's properties ask for. Raises ConfigError for assignors nobody knows."""
+def joining(
+    config: ConsumerConfig, transport: Transport, catalog: Catalog, positions: Callable[[], Positions]
+) -> Joining:
+    """The way that this consumer's properties ask for. Raises ConfigError for assignors nobody knows.
+
+    `positions` tells what the consumer has done; it is asked once there is a membership.
+    """
     if config.group_protocol == "zookeeper":
         # Nobody else needs kazoo, nor what is built on it.
         from coordinator.client.zookeeper_joining import ZookeeperJoining
 
         return ZookeeperJoining(config, transport)
+    if config.group_protocol == "central":
+        return CentralJoining(config, transport, positions)
     return Coordinated(config, transport, catalog)
 
 
@@ -32,6 +41,7 @@ class Coordinated:
     def __init__(self, config: ConsumerConfig, transport: Transport, catalog: Catalog) -> None:
         self.store = GroupCalls(transport, config.group_id) if config.group_id is not None else None
         self.resolves_patterns = config.group_protocol == "consumer"
+        self.reports_positions = False
         self._config = config
         self._transport = transport
         self._catalog = catalog

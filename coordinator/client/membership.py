@@ -100,6 +100,10 @@ class Joining(Protocol):
     def resolves_patterns(self) -> bool:
         """Whether the group's protocol resolves regular expressions; otherwise the consumer asks for topic names."""
 
+    @property
+    def reports_positions(self) -> bool:
+        """Whether the membership tells its coordinator what is done, so that nothing else need be committed."""
+
     async def open(self) -> None:
         """Before the first contact with anything; again is harmless."""
 

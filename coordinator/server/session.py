@@ -5,15 +5,18 @@ shard, and what it brings is pushed. What waits to be written is never more than
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import cast
 
 from coordinator.core import effects, events
+from coordinator.core.central.events import StreamClosed
 from coordinator.errors import ErrorCode, Overloaded, Refusal
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import ledger_pb2
 from coordinator.runtime.router import partition_for
 from coordinator.server import answers, answers_consumer, translate, translate_consumer
+from coordinator.server.central_session import CentralSession
 from coordinator.server.dispatch import Call
 from coordinator.server.drive import Driver
 from coordinator.server.session_identity import Identity, greeted
@@ -194,6 +197,7 @@ class Sessions:
         self._limit = limit
         self._grace_ms = grace_ms
         self._open: dict[tuple[str, str], Session] = {}
+        self._central: set[CentralSession] = set()
         self._count = 0
 
     def __len__(self) -> int:
@@ -201,14 +205,20 @@ class Sessions:
 
     def close(self) -> None:
         """Tell every member that the node stops."""
-        for session in list(self._open.values()):
-            session.end("the node is shutting down; find the coordinator again")
+        streams: list[Session | CentralSession] = [*self._open.values(), *self._central]
+        for stream in streams:
+            stream.end("the node is shutting down; find the coordinator again")
 
     async def serve(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
         """One stream from hello to its end. Raises Overloaded when there are too many, MalformedRequest as it says."""
         identity = await greeted(requests)
         if self._count >= self._limit:
             raise Overloaded(f"{self._count} sessions are open, as many as this node keeps; heartbeat by calls instead")
+        if isinstance(identity, pb.RegisterConsumer):
+            async with aclosing(self._serve_central(identity, requests, call)) as responses:
+                async for response in responses:
+                    yield response
+            return
         shard = partition_for(identity.group_id, self._shards)
         session = Session(self._driver, shard, identity, call.peer_host)
         self._enter(session)
@@ -225,6 +235,24 @@ class Sessions:
                 # Suspect, not dead: it may be on its way back already.
                 self._driver.tell(shard, events.StreamLost(identity.group_id, identity.member_id, self._grace_ms))
             await session.stop(reading)
+
+    async def _serve_central(
+        self, registration: pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: Call
+    ) -> AsyncGenerator[pb.SessionResponse, None]:
+        """The stream of a member of a central group. Which of two streams counts, its group decides."""
+        shard = partition_for(registration.group_id, self._shards)
+        session = CentralSession(self._driver, shard, registration, call.peer_host)
+        self._count += 1
+        self._central.add(session)
+        try:
+            async with aclosing(session.responses(requests)) as responses:
+                async for response in responses:
+                    yield response
+        finally:
+            self._count -= 1
+            self._central.discard(session)
+            if session.stream and not session.left:
+                self._driver.tell(shard, StreamClosed(session.group_id, session.member_id, session.stream))
 
     def _enter(self, session: Session) -> None:
         key = (session.identity.group_id, session.identity.member_id)

@@ -25,11 +25,14 @@ class Identity:
             request.group_instance_id = self.group_instance_id
 
 
-async def greeted(requests: AsyncIterator[pb.SessionRequest]) -> Identity:
-    """The stream's first message, which must be a hello."""
+async def greeted(requests: AsyncIterator[pb.SessionRequest]) -> Identity | pb.RegisterConsumer:
+    """The stream's first message: a hello, or the registration of a central group's member, who says all in it."""
     first = await anext(requests, None)
-    if first is None or first.WhichOneof("request") != "hello":
-        raise MalformedRequest("hello is missing; expected it as the first message of a session")
+    kind = first.WhichOneof("request") if first is not None else None
+    if first is not None and kind == "register_consumer":
+        return first.register_consumer
+    if first is None or kind != "hello":
+        raise MalformedRequest("hello is missing; expected it, or register_consumer, as the first message of a session")
     hello = first.hello
     return Identity(
         shape.filled("hello.group_id", hello.group_id),

@@ -1,0 +1,108 @@
+"""What happens to a member of a central group beyond what happens to every kind, and what it asks of its edge."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from coordinator.core.central.orders import Order
+from coordinator.errors import ErrorCode
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.types import Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What came of a `Register`. A refusal ends the stream."""
+
+    token: int
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """An order came. `answered`: the highest number of which the coordinator has heard the answer."""
+
+    order: Order
+    answered: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """The stream on which the member is registered is over; with a code: the group goes on without it."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Open a stream and register on it; `again`: say so on the stream that is open."""
+
+    token: int
+    member_id: str
+    topics: tuple[str, ...]
+    regex: str
+    assignor: str
+    generation: int
+    owned: Partitions
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPing:
+    """With the consumed offsets."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStopped:
+    """With the offsets at which the application has let go."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStarted:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendDeregister:
+    """Leave for good, with the last offsets; nobody waits for the answer."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStream:
+    """The stream is of no use any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Something that the application's owner should read in the log."""
+
+    detail: str
+
+
+CentralAction: TypeAlias = (
+    act.FindCoordinator
+    | act.Abandon
+    | act.Revoke
+    | act.Lost
+    | act.Assign
+    | act.Fail
+    | act.Closed
+    | act.WakeAt
+    | Register
+    | AnswerPing
+    | AnswerStopped
+    | AnswerStarted
+    | SendDeregister
+    | CloseStream
+    | Report
+)
+CentralAnswer: TypeAlias = ev.CoordinatorFound | Registered | ev.RequestFailed | ev.Revoked
+CentralEvent: TypeAlias = ev.Told | CentralAnswer | Ordered | StreamEnded

@@ -1,1 +1,35 @@
-"""Topics as a Spark data source, and pipelines over the rebalance ledger. The only room that knows pyspark."""
+"""Topics as a Spark data source, and pipelines over the rebalance ledger. The only room that knows pyspark.
+
+Names load on first use, so that importing this package costs nothing. A session with a Java and all that is made by
+`coordinator.spark.session.session`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coordinator.spark.commit import OffsetCommitter, commit_batch, pin_batch
+    from coordinator.spark.session import register
+    from coordinator.spark.source import MusterDataSource
+
+HOMES = {
+    "MusterDataSource": "coordinator.spark.source",
+    "OffsetCommitter": "coordinator.spark.commit",
+    "commit_batch": "coordinator.spark.commit",
+    "pin_batch": "coordinator.spark.commit",
+    "register": "coordinator.spark.session",
+}
+
+__all__ = ["MusterDataSource", "OffsetCommitter", "commit_batch", "pin_batch", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    try:
+        return getattr(importlib.import_module(HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0] in ("pyspark", "pyarrow"):
+            raise ImportError(f"{error.name} is not installed; install it with: pip install 'muster[spark]'") from None
+        raise

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from coordinator.client.config import ClientConfig, WorkerConfig, load
 from coordinator.client.errors import ConfigError
 from coordinator.client.group_protocols import dotted
+from coordinator.spark.planning import check_assignor
 from coordinator.spark.schema import chosen_columns
 from coordinator.spark.starting import StartError, Where, parse_offsets, parse_times
 from storage.wording import expected
@@ -174,6 +175,7 @@ class ReadOptions(BaseModel):
         low, high = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if low is not None and high is not None and low > high:
             raise ValueError(f"minOffsetsPerTrigger={low} is more than maxOffsetsPerTrigger={high}; lower the first")
+        check_assignor(self.assignor)
         _ = self.starting, self.ending, self.column_names
         return self
 

@@ -51,10 +51,20 @@ def session(
 
 
 def register(spark: Any) -> None:
-    """Make `format("muster")` known to a session that was made elsewhere."""
-    from coordinator.spark.source import MusterDataSource
+    """Make `format("muster")` known to a session that was made elsewhere, and how many cores it has for `tasks=cores`.
 
-    spark.dataSource.register(MusterDataSource)
+    Where the session does not tell (Spark Connect), the processors of the driver's machine are taken.
+    """
+    from coordinator.spark.source import MusterDataSource, for_cores
+
+    try:
+        cores = spark.sparkContext.defaultParallelism
+    except Exception as error:
+        # What a session without a context raises has changed with Spark's versions.
+        log.debug("this session tells no cores: %s", error)
+        spark.dataSource.register(MusterDataSource)
+    else:
+        spark.dataSource.register(for_cores(cores))
 
 
 def prepare() -> None:

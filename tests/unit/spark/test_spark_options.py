@@ -1,0 +1,127 @@
+"""Options: Spark's names in any case, one clear error for what is wrong, a reason for what cannot apply."""
+
+import pickle
+
+import pytest
+
+from coordinator.spark.options import KNOWN, REFUSED, OptionError, ReadOptions, read_options
+
+SERVERS = {"bootstrap.servers": "127.0.0.1:9290"}
+LEAST = SERVERS | {"subscribe": "orders"}
+
+
+def batch(**more: str) -> ReadOptions:
+    return read_options(LEAST | more, streaming=False)
+
+
+def stream(**more: str) -> ReadOptions:
+    return read_options(LEAST | more, streaming=True)
+
+
+def test_names_come_in_any_case_and_as_spark_s_source_has_them() -> None:
+    known = read_options(
+        {
+            "KAFKA.bootstrap.servers": "127.0.0.1:9290",
+            "SUBSCRIBE": "b, a,,a",
+            "maxoffsetspertrigger": "7",
+            "kafka.request.timeout.ms": "1234",
+            "kafka.max.partition.fetch.bytes": "99",
+            "maxTriggerDelay": "2m",
+        },
+        streaming=True,
+    )
+    assert known.topics == ("a", "b")
+    assert (known.max_offsets_per_trigger, known.max_trigger_delay) == (7, 120_000)
+    assert known.client_config().request_timeout_ms == 1234
+    assert known.max_partition_fetch_bytes == 99
+
+
+def test_endpoints_is_another_word_for_bootstrap_servers() -> None:
+    assert read_options({"endpoints": "h:1", "subscribe": "t"}, streaming=False).client_config().servers == ["h:1"]
+    with pytest.raises(OptionError, match="given twice"):
+        read_options(LEAST | {"endpoints": "other:1"}, streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "streaming", "told"),
+    [
+        ({"subscribe": "t"}, False, "bootstrap.servers is missing; set it to HOST:PORT"),
+        (SERVERS, False, "exactly one of subscribe, subscribePattern and assign.*none of them is given"),
+        (LEAST | {"assign": '{"t":[0]}'}, False, "subscribe and assign are given"),
+        (SERVERS | {"subscribe": " , "}, False, "names no topic"),
+        (SERVERS | {"subscribePattern": "("}, False, "is no regular expression"),
+        (SERVERS | {"assign": "t"}, False, "assign='t': must be JSON"),
+        (SERVERS | {"assign": '{"t":[]}'}, False, "topic 't' needs partition numbers"),
+        (LEAST | {"subscrib": "t"}, False, "did you mean 'subscribe'"),
+        (LEAST | {"zzzzzz": "t"}, False, "known here: .*assignor"),
+        (LEAST | {"failOnDataLoss": "perhaps"}, False, "failOnDataLoss='perhaps': expected true or false"),
+        (LEAST | {"minPartitions": "0"}, False, "minPartitions='0': expected a whole number from 1"),
+        (LEAST | {"tasks": "many"}, False, "tasks='many': must be cores, or a whole number"),
+        (LEAST | {"assignor": "rnge"}, False, "assignor='rnge'.*did you mean 'range'.*split, one-to-one"),
+        (LEAST | {"startingOffsets": "first"}, False, "expected earliest, latest, committed or JSON"),
+        (LEAST | {"startingOffsets": "latest"}, False, "leaves a batch query nothing to read"),
+        (LEAST | {"startingOffsets": "committed"}, False, "needs a group.id"),
+        (LEAST | {"startingOffsets": '{"orders": {"0": -3}}'}, False, "orders-0 has -3; expected .* at least -2"),
+        (LEAST | {"endingOffsets": '{"orders": {"0": -2}}'}, False, "orders-0 has -2; expected .* at least -1"),
+        (LEAST | {"endingOffsets": "earliest"}, False, "expected latest, committed or JSON"),
+        (LEAST | {"startingOffsetsByTimestamp": "{}"}, False, "names no partitions"),
+        (LEAST | {"endingOffsets": "latest"}, True, "endingOffsets means nothing in a streaming query"),
+        (LEAST | {"pushdown": "true"}, True, "pushdown means nothing in a streaming query"),
+        (LEAST | {"maxOffsetsPerTrigger": "5"}, False, "maxOffsetsPerTrigger means nothing in a batch query"),
+        (LEAST | {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, True, "9 is more than"),
+        (LEAST | {"maxTriggerDelay": "soon"}, True, "must be a time such as 15m"),
+        (LEAST | {"columns": "value,valu"}, False, "expected some of key, value, topic"),
+        (LEAST | {"columns": "value,value"}, False, "names a column twice"),
+        (LEAST | {"bootstrap.servers": "nowhere"}, False, "'nowhere' is not HOST:PORT"),
+        (LEAST | {"group.instance.id": "i"}, False, "group.id is not"),
+        (LEAST | {"group.id": "g", "session.timeout.ms": "100"}, True, "must be less than session.timeout.ms"),
+        (LEAST | {"isolation.level": "dirty"}, False, "expected one of read_uncommitted, read_committed"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_was_expected(given: dict[str, str], streaming: bool, told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        read_options(given, streaming=streaming)
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_cannot_apply_is_refused_with_the_reason(name: str) -> None:
+    for word in (name, f"kafka.{name}"):
+        with pytest.raises(OptionError, match=f"{word} cannot be set here: .+"):
+            read_options(LEAST | {word: "x"}, streaming=True)
+
+
+def test_where_reading_begins_by_default() -> None:
+    assert batch().starting.kind == "earliest"
+    assert stream().starting.kind == "latest"
+    assert batch(**{"group.id": "g"}).starting.kind == "committed"
+    assert stream(**{"kafka.group.id": "g"}).starting.kind == "committed"
+    assert batch().ending.kind == "latest"
+
+
+def test_a_time_for_all_goes_before_times_and_those_before_offsets() -> None:
+    by_time = {"startingOffsetsByTimestamp": '{"orders": {"0": 5}}', "startingOffsets": "earliest"}
+    assert batch(**by_time).starting.times == {"orders": {0: 5}}
+    assert batch(startingTimestamp="9", **by_time).starting.time_ms == 9
+
+
+def test_only_a_stream_that_subscribes_joins_its_group() -> None:
+    assert stream(**{"group.id": "g"}).joins_group
+    assert not batch(**{"group.id": "g"}).joins_group
+    assigned = SERVERS | {"assign": '{"t": [0]}', "group.id": "g"}
+    assert not read_options(assigned, streaming=True).joins_group
+
+
+def test_columns_may_be_chosen() -> None:
+    assert batch().column_names == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+    assert batch(includeHeaders="true").column_names[-1] == "headers"
+    assert batch(columns="offset, value").column_names == ("offset", "value")
+
+
+def test_options_travel_to_the_tasks() -> None:
+    known = stream(**{"group.id": "g", "startingOffsets": '{"orders": {"0": 5}}'})
+    assert pickle.loads(pickle.dumps(known)) == known
+
+
+def test_every_option_is_documented() -> None:
+    assert all(field.description for field in ReadOptions.model_fields.values())
+    assert "kafkaconsumer.polltimeoutms" in KNOWN

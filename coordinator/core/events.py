@@ -32,6 +32,8 @@ class JoinGroup:
     supports_skip_assignment: bool = True
     remote_assignor: str = ""
     """The assignor that the coordinator is asked to run; empty: the member is ready to lead."""
+    client_software: str = ""
+    """What the client runs, by its own words: name and version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class ConsumerHeartbeat:
     client_id: str = ""
     client_host: str = ""
     fresh_id: str = ""
+    client_software: str = ""
 
     @property
     def full(self) -> bool:

@@ -7,6 +7,7 @@ or was last heard of) until the coordinator answered the new owner's SyncGroup.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from coordinator.core.plan import Plan
 from coordinator.core.records import DelayStored
@@ -32,6 +33,22 @@ class Trigger:
     client_id: str = ""
     client_host: str = ""
     client_reason: str = ""
+
+
+class Client(Protocol):
+    """Whoever sent the request, as far as its words are kept."""
+
+    id: str
+    client_id: str
+    client_host: str
+    client_software: str
+
+
+def described(member: Client) -> str:
+    """A member as the ledger's sentences name it."""
+    software = f", {member.client_software}" if member.client_software else ""
+    where = f"{member.client_id or 'no client id'}{software} at {member.client_host or 'unknown host'}"
+    return f"member {member.id} ({where})"
 
 
 @dataclass(frozen=True, slots=True)

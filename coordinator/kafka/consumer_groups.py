@@ -72,6 +72,7 @@ def heartbeat_event(request: Any, call: KafkaCall, request_id: int) -> events.Co
         owned=None if request.topic_partitions is None else owned(request.topic_partitions),
         client_id=short("client_id", call.client_id),
         client_host=call.peer_host,
+        client_software=call.client_software,
     )
 
 

@@ -61,6 +61,11 @@ class KafkaCall:
         return self.peer.software_version
 
     @property
+    def client_software(self) -> str:
+        """Both in one, such as `librdkafka 2.16.0`."""
+        return f"{self.peer.software_name} {self.peer.software_version}".strip()
+
+    @property
     def eof(self) -> "asyncio.Future[None]":
         """Done when the client is gone, for handlers that wait long."""
         return self.peer.eof

@@ -130,6 +130,7 @@ def join_event(request: Any, call: KafkaCall, request_id: int) -> events.JoinGro
         reason=short("reason", request.reason or ""),
         require_known_member_id=call.api_version >= ID_FIRST,
         supports_skip_assignment=call.api_version >= SKIPS_ASSIGNMENT,
+        client_software=call.client_software,
     )
 
 

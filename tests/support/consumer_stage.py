@@ -147,6 +147,7 @@ class ConsumerStage:
             member_epoch=int(said.get("epoch", side.epoch)),
             group_instance_id=None if client.instance == NOTHING_SAID else client.instance,
             rack_id=said.get("rack"),
+            client_software=said.get("software", ""),
             rebalance_timeout_ms=int(said.get("timeout", -1)),
             topic_names=None if names == NOTHING_SAID else tuple(word for word in names.split(",") if word),
             topic_regex=said.get("regex"),

@@ -187,6 +187,7 @@ class Stage(ConsumerStage, CentralStage, ObservedStage):
             require_known_member_id=int(options.get("v", 9)) >= 4,
             supports_skip_assignment=int(options.get("v", 9)) >= 9,
             remote_assignor=options.get("remote", ""),
+            client_software=options.get("software", ""),
         )
         yield from self.asked(event)
 

@@ -12,6 +12,7 @@ from coordinator.core.ledger import (
     Settling,
     Trigger,
     Withheld,
+    described,
     difference,
     last_few,
     settled,
@@ -42,11 +43,10 @@ def cause_of(reason: str, otherwise: Cause) -> Cause:
 
 def by_member(cause: Cause, member: Member, what: str, reason: str = "") -> Trigger:
     """A trigger whose culprit is a member."""
-    who = f"member {member.id} ({member.client_id or 'no client id'} at {member.client_host or 'unknown host'})"
     because = f": {reason}" if reason else ""
     return Trigger(
         cause=cause,
-        detail=f"{who} {what}{because}",
+        detail=f"{described(member)} {what}{because}",
         culprit=member.id,
         client_id=member.client_id,
         client_host=member.client_host,

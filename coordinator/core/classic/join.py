@@ -197,6 +197,7 @@ def apply_request(member: Member, request: JoinGroup, step: Step) -> None:
     member.rebalance_timeout_ms = rebalance_timeout(request)
     member.client_id = request.client_id
     member.client_host = request.client_host
+    member.client_software = request.client_software
     member.remote_assignor = remote.wanted(request)
     member.last_seen_ms = step.now_ms
 
@@ -212,6 +213,7 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
         group_instance_id=request.group_instance_id,
         client_id=request.client_id,
         client_host=request.client_host,
+        client_software=request.client_software,
         rebalance_timeout_ms=rebalance_timeout(request),
         session_timeout_ms=request.session_timeout_ms,
         protocols=request.protocols,

@@ -1,7 +1,7 @@
 """The members of a classic group, with the counts that let a join of one of thousands stay cheap."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator.core.types import Protocol, RequestId
 
@@ -27,6 +27,8 @@ class Member:
     last_seen_ms: int = 0
     remote_assignor: str = ""
     """The assignor that it asks the coordinator to run; empty: it is ready to lead."""
+    client_software: str = field(default="", compare=False)
+    """What its client runs, by its own words. Soft: it is told again with the next join."""
     generation: int = 0
     """The last generation it was told to join. Soft: after a reload, that of the record."""
 

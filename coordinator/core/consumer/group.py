@@ -46,6 +46,8 @@ class ConsumerMember:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    client_software: str = field(default="", compare=False)
+    """What its client runs, by its own words. Soft: no record has it."""
     topic_names: frozenset[str] = frozenset()
     topic_regex: str | None = None
     rebalance_timeout_ms: int = -1

@@ -99,6 +99,7 @@ def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> l
         step.keep(record)
     group = step.state.consumer_groups[record.group_id]
     member = group.members[record.member_id]
+    member.client_software = request.client_software or member.client_software
     triggers = subscription_triggers(group, member, before, replaced is not None)
     if before is not None and target.preferred_assignor(group, step) != preferred:
         chosen = target.preferred_assignor(group, step)

@@ -21,6 +21,7 @@ from coordinator.core.ledger import (
     Departure,
     RebalanceInProgress,
     Trigger,
+    described,
     difference,
     last_few,
     settled,
@@ -36,10 +37,9 @@ TARGET = "target"
 
 def by_member(cause: Cause, member: ConsumerMember, what: str, reason: str = "") -> Trigger:
     """A trigger whose culprit is a member."""
-    who = f"member {member.id} ({member.client_id or 'no client id'} at {member.client_host or 'unknown host'})"
     return Trigger(
         cause=cause,
-        detail=f"{who} {what}{f': {reason}' if reason else ''}",
+        detail=f"{described(member)} {what}{f': {reason}' if reason else ''}",
         culprit=member.id,
         client_id=member.client_id,
         client_host=member.client_host,

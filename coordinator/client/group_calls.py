@@ -93,9 +93,15 @@ class GroupCalls:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         identity: GroupMetadata | None,
         timeout_ms: int | None = None,
+        *,
+        include_zookeeper: bool = False,
     ) -> None:
-        """Commit as a member, or with None as a simple consumer. The first refused partition raises."""
+        """Commit as a member, or with None as a simple consumer. The first refused partition raises.
+
+        `include_zookeeper` is for tools: a group that keeps positions in ZooKeeper gets these there.
+        """
         request = commit_request(self.group_id, offsets, identity)
+        request.include_zookeeper = include_zookeeper
 
         async def attempt(address: str) -> None:
             doing = f"committing offsets of group {self.group_id!r}"
@@ -109,10 +115,18 @@ class GroupCalls:
         await self.patiently(attempt, timeout_ms)
 
     async def committed(
-        self, partitions: Collection[TopicPartition] | None
+        self, partitions: Collection[TopicPartition] | None, *, include_zookeeper: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What is committed; None asks for everything the group has, and partitions without are left out then."""
-        request = pb.OffsetFetchRequest(group_id=self.group_id, all_topics=partitions is None, require_stable=True)
+        """What is committed; None asks for everything the group has, and partitions without are left out then.
+
+        `include_zookeeper` adds what a group that the node watches in ZooKeeper keeps there.
+        """
+        request = pb.OffsetFetchRequest(
+            group_id=self.group_id,
+            all_topics=partitions is None,
+            require_stable=True,
+            include_zookeeper=include_zookeeper,
+        )
         for topic, numbers in by_topic(partitions or ()).items():
             request.topics.add(name=topic, partition_indexes=numbers)
 
@@ -145,9 +159,13 @@ class GroupCalls:
             if move.source and move.target
         }
 
-    async def positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, GroupPosition]:
+    async def positions(
+        self, partitions: Collection[TopicPartition], *, include_zookeeper: bool = False
+    ) -> dict[TopicPartition, GroupPosition]:
         """Committed offsets and log ends of one moment; partitions that do not exist are left out."""
-        request = pb.OffsetFetchRequest(group_id=self.group_id, include_log_offsets=True)
+        request = pb.OffsetFetchRequest(
+            group_id=self.group_id, include_log_offsets=True, include_zookeeper=include_zookeeper
+        )
         for topic, numbers in by_topic(partitions).items():
             request.topics.add(name=topic, partition_indexes=numbers)
 

@@ -208,6 +208,12 @@ def on_consumer_heartbeat(event: ConsumerHeartbeat, step: Step) -> None:
 
 
 def on_leave(event: LeaveGroup, step: Step) -> None:
+    if observed_views.prevailing(event.group_id, step.state):
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"the members of {event.group_id!r} meet in ZooKeeper and cannot be removed from here; stop them, or "
+            "delete their znodes in /consumers/[group]/ids",
+        )
     if central_group := step.state.central_groups.get(event.group_id):
         central.leave_group(central_group, event, step)
     elif group := step.state.consumer_groups.get(event.group_id):

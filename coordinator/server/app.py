@@ -8,11 +8,13 @@ import structlog
 
 from coordinator.config import Address, Settings
 from coordinator.core.events import TopicsChanged
+from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.shard import Shard
 from coordinator.rpc.v1 import coordinator_service_pb2
 from coordinator.runtime.engine import Engine
 from coordinator.runtime.group_log import BrokerGroupLog
 from coordinator.runtime.limits import limits_of
+from coordinator.runtime.router import partition_for
 from coordinator.runtime.slot import ShardStatus
 from coordinator.server.clock import Clock
 from coordinator.server.dispatch import Method, methods_of
@@ -161,9 +163,13 @@ class Node:
                 self.advertised, self._kafka.advertised if self._kafka else None, self._clock.now_ms()
             ),
             lambda: {name: topic.partitions for name, topic in self.broker.topics().items() if not topic.internal},
+            self._group_seen,
         )
         own = known_cluster_id(RealFiles(), str(settings.data_dir))
         self._cluster_id = await self._zookeeper.cluster_id(own, format_id(os.urandom(16)))
+
+    def _group_seen(self, event: GroupObserved | GroupUnseen) -> None:
+        self.driver.tell(partition_for(event.group_id, self.engine.shards), event)
 
     async def _register(self) -> None:
         if self._zookeeper is None:
@@ -212,6 +218,9 @@ class Node:
         damaged = status is ShardStatus.ACTIVE and self.engine.report(shard).malformed > 0
         tell = log.warning if damaged or status is ShardStatus.FAILED else log.debug
         tell("shard", number=shard, status=status.value, why=why)
+        if status is ShardStatus.ACTIVE and self._zookeeper is not None:
+            # What was seen of groups in ZooKeeper is no record: the shard has to be told again.
+            self._zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
 
     def _log_span(self, topic: str, partition: int) -> tuple[int, int]:
         return self.broker.start_offset(topic, partition), self.broker.high_watermark(topic, partition)
@@ -244,6 +253,7 @@ class Node:
             endpoint=lambda: Endpoint(self._settings.node_id, *self.advertised),
             partitions=lambda: self._partitions,
             log_span=self._log_span,
+            observed=self._zookeeper.groups if self._zookeeper is not None else None,
         )
         self.log_requests = LogRequests(self.broker)
         records = BrokerService(self.log_requests, node_id=self._settings.node_id, advertised=lambda: self.advertised)

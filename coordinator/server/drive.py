@@ -8,10 +8,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from coordinator.core import events
+from coordinator.core.central.events import StreamClosed
 from coordinator.core.effects import GroupChanged, Reply
+from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.types import RequestId
 from coordinator.errors import Draining, Overloaded
 from coordinator.runtime.engine import Engine, FlushJob, Work
@@ -25,6 +27,9 @@ WORK_DEADLINE_MS = 10_000
 """The default of `group.assignor.deadline.ms`."""
 
 LONG_POLLS = (events.JoinGroup, events.SyncGroup)
+
+Unanswered: TypeAlias = events.StreamLost | StreamClosed | GroupObserved | GroupUnseen
+"""Events that are no requests."""
 
 
 class Driver:
@@ -120,7 +125,7 @@ class Driver:
         assert len(typed) == len(replies), f"a reply is no {wanted.__name__}"
         return typed
 
-    def tell(self, shard: int, event: events.StreamLost) -> None:
+    def tell(self, shard: int, event: Unanswered) -> None:
         """Give one shard an event that has no answer."""
         if not self._closed:
             self._engine.submit(shard, event)

@@ -12,6 +12,7 @@ from coordinator.runtime.router import partition_for
 from coordinator.server import answers, answers_consumer, shape, translate, translate_consumer
 from coordinator.server.dispatch import Call
 from coordinator.server.drive import Driver
+from coordinator.server.observed import ObservedGroups
 from coordinator.server.session import Sessions
 from coordinator.server.simulate import Simulator
 from coordinator.server.watch import Watchers
@@ -36,7 +37,8 @@ class GroupCoordinator:
     """The handlers.
 
     `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs, `endpoint` is what FindCoordinator
-    answers, `partitions` gives the catalog's partition counts, `log_span` where a partition's log begins and ends.
+    answers, `partitions` gives the catalog's partition counts, `log_span` where a partition's log begins and ends,
+    `observed` the groups of a ZooKeeper, if there is one.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class GroupCoordinator:
         endpoint: Callable[[], Endpoint],
         partitions: Callable[[], Mapping[str, int]],
         log_span: LogSpan,
+        observed: ObservedGroups | None = None,
     ) -> None:
         self._driver = driver
         self._watchers = watchers
@@ -59,6 +62,7 @@ class GroupCoordinator:
         self._endpoint = endpoint
         self._partitions = partitions
         self._log_span = log_span
+        self._observed = observed
         self._simulator = Simulator(driver, shard_of=self._shard_of, partitions=partitions, spans=self._log_spans)
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
@@ -123,7 +127,7 @@ class GroupCoordinator:
         reply = effects.OffsetCommitReply()
         if len(unknown) < len(event.offsets) or not event.offsets:
             known = replace(event, offsets=tuple(o for o in event.offsets if (o[0], o[1]) not in unknown))
-            reply = await self._driver.ask(self._shard_of(event.group_id), known, effects.OffsetCommitReply)
+            reply = await self._commit(known, request.include_zookeeper)
         codes = {
             (topic, partition): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if (topic, partition) in unknown
@@ -140,12 +144,28 @@ class GroupCoordinator:
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
         event = translate.offset_fetch(request, self._driver.next_id())
         shard = self._shard_of(event.group_id)
-        if not request.include_log_offsets:
-            return answers.offset_fetch(await self._driver.ask(shard, event, effects.OffsetFetchReply))
-        reply, spans = await self._driver.ask_and_look(
-            shard, event, effects.OffsetFetchReply, lambda: self._log_spans(event.partitions or ())
-        )
-        return answers.offset_fetch(reply, spans)
+        if request.include_log_offsets:
+            reply, spans = await self._driver.ask_and_look(
+                shard, event, effects.OffsetFetchReply, lambda: self._log_spans(event.partitions or ())
+            )
+            response = answers.offset_fetch(reply, spans)
+        else:
+            response = answers.offset_fetch(await self._driver.ask(shard, event, effects.OffsetFetchReply))
+        if request.include_zookeeper and self._observed is not None and self._observed.knows(event.group_id):
+            return await self._observed.add_positions(response, event.group_id, everything=request.all_topics)
+        return response
+
+    async def _commit(self, event: events.OffsetCommit, include_zookeeper: bool) -> effects.OffsetCommitReply:
+        """To the log; a tool's commit also to where a group of the ZooKeeper era looks for it, or only there."""
+        shard = self._shard_of(event.group_id)
+        if include_zookeeper and self._observed is not None and self._observed.knows(event.group_id):
+            everything = events.OffsetFetch(self._driver.next_id(), event.group_id, None)
+            kept = await self._driver.ask(shard, everything, effects.OffsetFetchReply)
+            positions = {(topic, partition): position.offset for topic, partition, position in event.offsets}
+            written = await self._observed.set_positions(event.group_id, positions)
+            if written.code or not kept.offsets:
+                return written
+        return await self._driver.ask(shard, event, effects.OffsetCommitReply)
 
     async def offset_delete(self, request: pb.OffsetDeleteRequest, call: Call) -> pb.OffsetDeleteResponse:
         event = translate.offset_delete(request, self._driver.next_id())
@@ -181,8 +201,17 @@ class GroupCoordinator:
             (self._shard_of(group_id), events.DeleteGroup(self._driver.next_id(), group_id)) for group_id in names
         ]
         replies = await self._driver.ask_all(questions, effects.DeleteReply)
+        if self._observed is not None:
+            replies = [await self._deleted_there_too(*pair) for pair in zip(names, replies, strict=True)]
         results = [answers.deleted_group(*pair) for pair in zip(names, replies, strict=True)]
         return pb.DeleteGroupsResponse(results=results)
+
+    async def _deleted_there_too(self, group_id: str, reply: effects.DeleteReply) -> effects.DeleteReply:
+        """The log has let the group go, or never had it: now ZooKeeper."""
+        known = self._observed is not None and self._observed.knows(group_id)
+        if self._observed is None or not known or reply.code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+            return reply
+        return await self._observed.delete(group_id)
 
     async def explain_group(self, request: pb.ExplainGroupRequest, call: Call) -> pb.ExplainGroupResponse:
         event = translate.explain_group(request, self._driver.next_id())

@@ -10,8 +10,10 @@ import structlog
 
 from coordinator.config import Address, Settings
 from coordinator.server.clock import Clock
+from coordinator.server.observed import ObservedGroups
 from coordinator.zookeeper.connect import Session, SessionState
 from coordinator.zookeeper.controller import Controller
+from coordinator.zookeeper.observer import Observer, Tell
 from coordinator.zookeeper.paths import GRPC, PLAINTEXT, BrokerRegistration, endpoint
 from coordinator.zookeeper.registry import Registry
 
@@ -24,8 +26,10 @@ log = structlog.get_logger("muster.zookeeper")
 class ZooKeeperSide:
     """A node's session and what it keeps in ZooKeeper. Build it with `open`."""
 
-    def __init__(self, session: Session, registry: Registry, controller: Controller) -> None:
+    def __init__(self, session: Session, registry: Registry, controller: Controller, observer: Observer) -> None:
         self.session = session
+        self.observer = observer
+        self.groups = ObservedGroups(observer, session.connection_timeout_ms)
         self._registry = registry
         self._controller = controller
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
@@ -39,8 +43,9 @@ class ZooKeeperSide:
         clock: Clock,
         registration: Callable[[], BrokerRegistration],
         topics: Callable[[], Mapping[str, int]],
+        tell: Tell,
     ) -> "ZooKeeperSide":
-        """Connect. Raises Unreachable, or ExtraMissing without kazoo."""
+        """Connect. `tell` gets what is seen of groups. Raises Unreachable, or ExtraMissing without kazoo."""
         session = Session(
             settings.zookeeper_connect,
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
@@ -48,7 +53,7 @@ class ZooKeeperSide:
         )
         await session.open()
         registry = Registry(session, settings.node_id, registration, topics)
-        return cls(session, registry, Controller(session, settings.node_id, clock.now_ms))
+        return cls(session, registry, Controller(session, settings.node_id, clock.now_ms), Observer(session, tell))
 
     async def cluster_id(self, own: str | None, fresh: str) -> str:
         """See `Registry.cluster_id`."""
@@ -59,11 +64,12 @@ class ZooKeeperSide:
         await self._registry.register()
 
     def start(self, on_touch: Callable[[bool], None]) -> None:
-        """Publish the topics, stand for controller, and tell `on_touch` whether ZooKeeper is in reach."""
+        """Publish the topics, stand for controller, watch groups, and tell `on_touch` whether ZooKeeper is in reach."""
         self._on_touch = on_touch
         self._started = True
         self._registry.start()
         self._controller.start()
+        self.observer.start()
         on_touch(self.session.state is SessionState.CONNECTED)
 
     def topics_changed(self) -> None:
@@ -73,6 +79,7 @@ class ZooKeeperSide:
         """Leave: the registration goes, and whoever waits to be controller hears of it at once."""
         self._on_touch = lambda in_touch: None
         if self._started:
+            await self.observer.stop()
             await self._controller.stop()
             await self._registry.stop()
         await self.session.close()

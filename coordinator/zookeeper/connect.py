@@ -31,13 +31,17 @@ class SessionState(Enum):
 
 
 class Znode(NamedTuple):
-    """What a znode holds. `owner` is the session id that an ephemeral lives by, 0 for a persistent one."""
+    """What a znode holds. `owner` is the session id that an ephemeral lives by, 0 for a persistent one.
+
+    `made` is the number of the transaction that made it: one that was deleted and made again has another.
+    """
 
     data: bytes
     version: int
     owner: int
     created_ms: int
     changed_ms: int
+    made: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,14 @@ class Session:
         except errors.NoNode:
             return None
         return sorted(cast(list[str], names))
+
+    async def listing(self, path: str, watch: Watch | None = None) -> tuple[list[str], int] | None:
+        """Like `children`, with the number of the transaction that last added or took one away."""
+        try:
+            names, stat = await self.perform(lambda c: c.get_children_async(path, self._told(watch), include_data=True))
+        except errors.NoNode:
+            return None
+        return sorted(names), int(stat.pzxid)
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, parents: bool = True) -> None:
         """Make the znode, and with `parents` the persistent ones above. Raises NodeExists; NoNode without a parent."""
@@ -304,7 +316,7 @@ def settle(future: "asyncio.Future[Any]", value: object, error: Exception | None
 
 
 def znode(data: bytes, stat: Any) -> Znode:
-    return Znode(data, stat.version, stat.ephemeralOwner, stat.ctime, stat.mtime)
+    return Znode(data, stat.version, stat.ephemeralOwner, stat.ctime, stat.mtime, stat.czxid)
 
 
 def is_consequence(error: Exception) -> bool:

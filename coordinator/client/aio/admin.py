@@ -181,13 +181,13 @@ class Admin:
 
     async def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Everything the group has committed."""
-        found = await GroupCalls(self._transport, group).committed(None)
+        found = await GroupCalls(self._transport, group).committed(None, include_zookeeper=True)
         return {tp: offset for tp, offset in sorted(found.items()) if offset is not None}
 
     async def alter_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Set positions of a group without members; with members, it is refused."""
         given = {TopicPartition(*tp): OffsetAndMetadata(offset) for tp, offset in offsets.items()}
-        await GroupCalls(self._transport, group).commit(given, None)
+        await GroupCalls(self._transport, group).commit(given, None, include_zookeeper=True)
 
     async def delete_offsets(self, group: str, partitions: Iterable[tuple[str, int]]) -> None:
         """Forget positions of topics that no member of the group is subscribed to."""
@@ -208,7 +208,7 @@ class Admin:
         owners = await self._owners(group)
         existing = await self._catalog.fetch({tp.topic for tp in {*committed, *owners}})
         asked = sorted(tp for tp in {*committed, *owners} if tp.partition < existing.get(tp.topic, 0))
-        positions = await GroupCalls(self._transport, group).positions(asked)
+        positions = await GroupCalls(self._transport, group).positions(asked, include_zookeeper=True)
         return [
             PartitionLag(tp, found.committed, found.log_start, found.log_end, found.lag(), owners.get(tp, ""))
             for tp, found in sorted(positions.items())

@@ -381,18 +381,20 @@ class OffsetCommitTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OffsetCommitPartition, _Mapping]]] = ...) -> None: ...
 
 class OffsetCommitRequest(_message.Message):
-    __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "topics")
+    __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "topics", "include_zookeeper")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_ID_OR_MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_ZOOKEEPER_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     generation_id_or_member_epoch: int
     member_id: str
     group_instance_id: str
     topics: _containers.RepeatedCompositeFieldContainer[OffsetCommitTopic]
-    def __init__(self, group_id: _Optional[str] = ..., generation_id_or_member_epoch: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetCommitTopic, _Mapping]]] = ...) -> None: ...
+    include_zookeeper: bool
+    def __init__(self, group_id: _Optional[str] = ..., generation_id_or_member_epoch: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetCommitTopic, _Mapping]]] = ..., include_zookeeper: bool = ...) -> None: ...
 
 class OffsetPartitionResult(_message.Message):
     __slots__ = ("partition_index", "error_code", "error_message")

@@ -1,0 +1,202 @@
+"""One group of the ZooKeeper era as it stands in ZooKeeper, looked at again after every watch that goes off.
+
+Reads nothing twice that no watch has touched: a claim is read once, and again when its own watch says that it went.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
+from coordinator.member.zookeeper_assign import topics_of
+from coordinator.member.zookeeper_types import Registration
+from coordinator.zookeeper import paths
+from coordinator.zookeeper.connect import Fired, Session
+from coordinator.zookeeper.consumer import at_most
+from coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+from coordinator.zookeeper.paths import ConsumerRegistration, is_decimal, read_consumer, read_owner
+
+log = structlog.get_logger("muster.zookeeper")
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What all groups see: the brokers that live, and the partitions of each topic."""
+
+    brokers: tuple[int, ...]
+    topics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An owner znode. `made` is the transaction that made it."""
+
+    consumer_id: str
+    made: int
+
+
+class GroupWatch:
+    """What was last seen of one group. `changed` is called, on the loop, when it has to be looked at again."""
+
+    def __init__(self, session: Session, group_id: str, changed: Callable[[], None], *, was_there: bool) -> None:
+        self._session = session
+        self._group_id = group_id
+        self._changed = changed
+        self._was_there = was_there
+        self._members: dict[str, ConsumerRegistration] = {}
+        self._claims: dict[TopicPartition, Claim] = {}
+        self._suspect: set[str] = set()
+        """Paths of claims whose watch went off: what is known of them is old."""
+        self._fired: dict[str, int] = {}
+        """path -> its place in the order in which watches went off since the last look"""
+
+    async def look(self, around: Around) -> GroupObserved:
+        """The group as it is now, with a watch on everything that was read. Raises ZooKeeper's weather."""
+        fired, self._fired = self._fired, {}
+        members_before, claims_before = self._members, self._claims
+        members, ids_at = await self._read_members()
+        claims, claimed_at = await self._read_claims()
+        self._members, self._claims = members, claims
+        gone = members_before.keys() - members.keys()
+        seen = GroupObserved(
+            group_id=self._group_id,
+            members=tuple(self._member(name, body, around) for name, body in sorted(members.items())),
+            owners={tp: claim.consumer_id for tp, claim in sorted(claims.items())},
+            partitions=self._partitions(around),
+            brokers=around.brokers,
+            renewed=frozenset(
+                tp
+                for tp, claim in claims.items()
+                if tp in claims_before
+                and claim.made != claims_before[tp].made
+                and claim.consumer_id == claims_before[tp].consumer_id
+            ),
+            let_go=frozenset(name for name in gone if self._let_go(name, claims_before, fired, ids_at, claimed_at)),
+            was_there=self._was_there,
+        )
+        self._was_there = False
+        return seen
+
+    async def _read_members(self) -> tuple[dict[str, ConsumerRegistration], int]:
+        """The registrations, each read once, and the transaction that last changed who is there."""
+        folder = paths.consumer_ids(self._group_id)
+        found = await self._listing(folder)
+        names, changed_at = found if found is not None else ([], 0)
+        fresh = await at_most([name for name in names if name not in self._members], self._read_member)
+        known = {name: self._members[name] for name in names if name in self._members}
+        return known | {name: body for name, body in fresh if body is not None}, changed_at
+
+    async def _read_member(self, name: str) -> tuple[str, ConsumerRegistration | None]:
+        path = paths.consumer(self._group_id, name)
+        znode = await self._session.get(path)
+        if znode is None:
+            return name, None  # gone meanwhile: the watch on the list says so
+        try:
+            return name, read_consumer(path, znode.data)
+        except MalformedZnode as error:
+            log.warning("a consumer's registration cannot be read; its topics are unknown", why=str(error))
+            return name, ConsumerRegistration()
+
+    async def _read_claims(self) -> tuple[dict[TopicPartition, Claim], dict[str, int]]:
+        """Who owns what, and for each topic the transaction that last changed it."""
+        found = await self._listing(paths.owners(self._group_id))
+        topics = await at_most(found[0] if found else [], self._read_topic)
+        partitions = [(topic, int(name)) for topic, names, _ in topics for name in names if is_decimal(name)]
+        claims = dict(await at_most(partitions, self._read_claim))
+        known = {tp: claim for tp, claim in claims.items() if claim is not None}
+        return known, {topic: changed_at for topic, _, changed_at in topics}
+
+    async def _read_topic(self, topic: str) -> tuple[str, list[str], int]:
+        found = await self._listing(paths.topic_owners(self._group_id, topic))
+        return (topic, *found) if found is not None else (topic, [], 0)
+
+    async def _read_claim(self, tp: TopicPartition) -> tuple[TopicPartition, Claim | None]:
+        path = paths.owner(self._group_id, *tp)
+        known = self._claims.get(tp)
+        if known is not None and path not in self._suspect:
+            return tp, known
+        self._suspect.discard(path)
+        try:
+            znode = await self._session.get(path, self._claim_fired)
+        except ZooKeeperError:
+            self._suspect.add(path)
+            raise
+        if znode is None:
+            return tp, None
+        try:
+            consumer_id, _ = read_owner(path, znode.data)
+        except MalformedZnode as error:
+            log.warning("a claim cannot be read", why=str(error))
+            return tp, None
+        return tp, Claim(consumer_id, znode.made)
+
+    async def _listing(self, path: str) -> tuple[list[str], int] | None:
+        """The names below, watched; None while it is not there, and its creation is watched then."""
+        while True:
+            found = await self._session.listing(path, self._list_fired)
+            if found is not None or not await self._session.exists(path, self._list_fired):
+                return found
+
+    def _let_go(
+        self,
+        name: str,
+        claims: Mapping[TopicPartition, Claim],
+        fired: Mapping[str, int],
+        ids_at: int,
+        claimed_at: Mapping[str, int],
+    ) -> bool:
+        """Whether a member that is gone had given its claims up before.
+
+        When its session ends, all its znodes go in one transaction. When others have claimed in the meantime, the
+        order in which the watches went off has to tell: claims that were given up went before the registration.
+        """
+        held = [tp for tp, claim in claims.items() if claim.consumer_id == name]
+        if any(claimed_at.get(topic) == ids_at for topic, _ in held):
+            return False
+        last = fired.get(paths.consumer_ids(self._group_id), len(fired))
+        return all(
+            claimed_at.get(topic, 0) < ids_at or fired.get(paths.owner(self._group_id, topic, number), last) < last
+            for topic, number in held
+        )
+
+    def _member(self, name: str, body: ConsumerRegistration, around: Around) -> ObservedMember:
+        try:
+            topics = topics_of(name, Registration(body.subscription, body.pattern), around.topics, True)
+        except ValueError as error:
+            log.warning("a consumer's pattern cannot be read; its topics are unknown", why=str(error))
+            topics = {}
+        return ObservedMember(name, tuple(sorted(topics)), body.pattern, host_of(self._group_id, name))
+
+    def _partitions(self, around: Around) -> dict[str, int]:
+        read = {topic for name, body in self._members.items() for topic in self._member(name, body, around).topics}
+        return {topic: around.topics[topic] for topic in sorted(read) if topic in around.topics}
+
+    # kazoo tells watches apart by what they call, so these are methods.
+
+    def _list_fired(self, fired: Fired) -> None:
+        self._note(fired)
+
+    def _claim_fired(self, fired: Fired) -> None:
+        self._suspect.add(fired.path)
+        self._note(fired)
+
+    def _note(self, fired: Fired) -> None:
+        if fired.kind == "session":
+            # The connection broke, and every watch went with it: nothing that is known can be relied on.
+            self._suspect.update(paths.owner(self._group_id, *tp) for tp in self._claims)
+        self._fired.setdefault(fired.path, len(self._fired))
+        self._changed()
+
+
+def host_of(group_id: str, consumer_id: str) -> str:
+    """The host that a consumer's id names, as `[group]_[host]-[millis]-[uuid]` or `[host]:[uuid]`.
+
+    >>> host_of("g", "g_box-7-1700000000000-c0ffee00"), host_of("g", "box:1234"), host_of("g", "g_mine")
+    ('box-7', 'box', '')
+    """
+    host, _, rest = consumer_id.removeprefix(f"{group_id}_").rpartition("-")[0].rpartition("-")
+    if host and is_decimal(rest):
+        return host
+    host, colon, _ = consumer_id.rpartition(":")
+    return host if colon else ""

@@ -1,0 +1,187 @@
+"""Watches the groups of the ZooKeeper era, and says what it sees as events of the core.
+
+One task looks at what has changed, one group after the other; however many watches go off meanwhile, the next look
+sees them all. Positions are not watched (they change all the time): they are read when somebody asks.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+import structlog
+
+from coordinator.core.observed.events import GroupObserved, GroupUnseen, TopicPartition
+from coordinator.zookeeper import paths
+from coordinator.zookeeper.connect import Fired, Session, SessionState
+from coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+from coordinator.zookeeper.group_watch import Around, GroupWatch
+from coordinator.zookeeper.offsets import OffsetNodes
+
+MAX_GROUPS = 1_000
+"""Groups that are watched; a node says so when there are more."""
+RETRY_S = 0.5
+
+Tell: TypeAlias = Callable[[GroupObserved | GroupUnseen], None]
+
+log = structlog.get_logger("muster.zookeeper")
+
+
+class GroupActive(ZooKeeperError):
+    """The group has members, so what it keeps in ZooKeeper is not to be changed from outside."""
+
+
+class Observer:
+    """All groups below /consumers. `tell` gets an event for every change, on the loop."""
+
+    def __init__(self, session: Session, tell: Tell) -> None:
+        self._session = session
+        self._tell = tell
+        self._watches: dict[str, GroupWatch] = {}
+        self._seen: dict[str, GroupObserved] = {}
+        self._around = Around((), {})
+        self._stale: set[str] = set()
+        self._stale_around = True
+        self._look = asyncio.Event()
+        self._first = True
+        self._left_out = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._session.on_state(self._session_changed)
+        self._look.set()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def knows(self, group_id: str) -> bool:
+        return group_id in self._watches
+
+    def tell_again(self, wanted: Callable[[str], bool]) -> None:
+        """Say once more how these groups stand: whoever was told has forgotten."""
+        for group_id, seen in self._seen.items():
+            if wanted(group_id):
+                self._tell(replace(seen, renewed=frozenset(), let_go=frozenset(), was_there=True))
+
+    async def positions(self, group_id: str) -> dict[TopicPartition, int]:
+        """What the group has committed in ZooKeeper. Raises ZooKeeperError."""
+        found = await OffsetNodes(self._session, group_id).fetch_all()
+        return dict(found)
+
+    async def write_positions(self, group_id: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Set positions of a group without members. Raises GroupActive, ZooKeeperError."""
+        await self._must_be_idle(group_id)
+        await OffsetNodes(self._session, group_id).write(positions, registered_as=None)
+
+    async def delete(self, group_id: str) -> None:
+        """Delete all that ZooKeeper has of a group without members. Raises GroupActive, ZooKeeperError."""
+        await self._must_be_idle(group_id)
+        await self._session.delete_all(paths.group(group_id))
+        self._forget(group_id)
+
+    async def _must_be_idle(self, group_id: str) -> None:
+        if members := await self._session.children(paths.consumer_ids(group_id)):
+            raise GroupActive(f"group {group_id!r} has {len(members)} members in ZooKeeper; stop them first")
+
+    async def _run(self) -> None:
+        while True:
+            await self._look.wait()
+            await self._session.connected()
+            self._look.clear()
+            try:
+                await self._look_around()
+                await self._look_at_groups()
+            except ZooKeeperError as error:
+                log.debug("groups in ZooKeeper cannot be looked at now", why=str(error))
+                self._look.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def _look_around(self) -> None:
+        """Brokers, topics, and which groups there are."""
+        if not self._stale_around:
+            return
+        self._stale_around = False
+        try:
+            brokers = await self._session.children(paths.BROKER_IDS, self._around_fired) or ()
+            around = Around(tuple(sorted(int(each) for each in brokers if each.isdigit())), await self._topics())
+            groups = await self._session.children(paths.CONSUMERS, self._around_fired) or []
+        except ZooKeeperError:
+            self._stale_around = True
+            raise
+        if around != self._around:
+            self._around = around
+            self._stale.update(self._watches)
+        self._follow(groups)
+
+    async def _topics(self) -> dict[str, int]:
+        found = {}
+        for name in await self._session.children(paths.BROKER_TOPICS, self._around_fired) or ():
+            path = paths.topic(name)
+            znode = await self._session.get(path, self._around_fired)
+            if znode is None:
+                continue
+            try:
+                found[name] = len(paths.read_topic(path, znode.data))
+            except MalformedZnode as error:
+                log.warning("a topic is left out", why=str(error))
+        return found
+
+    def _follow(self, groups: list[str]) -> None:
+        """Watch those that are new, up to the limit, and let go of those that are gone."""
+        for group_id in self._watches.keys() - set(groups):
+            self._forget(group_id)
+        fresh = [group_id for group_id in groups if group_id not in self._watches]
+        room = MAX_GROUPS - len(self._watches)
+        if len(fresh) > room and self._left_out != len(fresh) - room:
+            self._left_out = len(fresh) - room
+            log.warning("ZooKeeper has more groups than are watched", watched=MAX_GROUPS, left_out=self._left_out)
+        for group_id in fresh[:room]:
+            self._watches[group_id] = GroupWatch(
+                self._session, group_id, self._marking(group_id), was_there=self._first
+            )
+            self._stale.add(group_id)
+        self._first = False
+
+    def _forget(self, group_id: str) -> None:
+        self._watches.pop(group_id, None)
+        self._stale.discard(group_id)
+        if self._seen.pop(group_id, None) is not None:
+            self._tell(GroupUnseen(group_id))
+
+    async def _look_at_groups(self) -> None:
+        while self._stale:
+            group_id = min(self._stale)
+            self._stale.discard(group_id)
+            watch = self._watches.get(group_id)
+            if watch is None:
+                continue
+            try:
+                seen = await watch.look(self._around)
+            except ZooKeeperError:
+                self._stale.add(group_id)
+                raise
+            if self._watches.get(group_id) is not watch:
+                continue  # it was deleted while we looked
+            if seen.renewed or seen != self._seen.get(group_id):
+                self._tell(seen)
+            self._seen[group_id] = seen
+
+    def _marking(self, group_id: str) -> Callable[[], None]:
+        def mark() -> None:
+            self._stale.add(group_id)
+            self._look.set()
+
+        return mark
+
+    def _around_fired(self, fired: Fired) -> None:
+        self._stale_around = True
+        self._look.set()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._stale_around = True
+            self._stale.update(self._watches)
+            self._look.set()

@@ -87,6 +87,8 @@ class GroupCommit:
                     self._waiting.setdefault(partition, []).append((done, result))
                 else:
                     _settle([(done, result)], None)
+                    # Nobody waits, but only a flush lets it be read.
+                    self._waiting.setdefault(partition, [])
 
     def _results(self, partition: TopicPartition, lot: Arrived, now_ms: int) -> Sequence[Appended | Exception]:
         try:

@@ -12,7 +12,7 @@ import structlog
 
 from coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
 from coordinator.kafka.codec import MalformedFrame, decode, encode, is_flexible, struct
-from coordinator.kafka.dispatch import Dispatch, KafkaCall, Peer, Row, ranges
+from coordinator.kafka.dispatch import Dispatch, HangUp, KafkaCall, Peer, Row, ranges
 from coordinator.kafka.emitting import Buffer, Frame
 from coordinator.kafka.frames import LENGTH_BYTES, Frames
 
@@ -231,6 +231,9 @@ class Connection(asyncio.Protocol):
         try:
             response = await slot.row.handler(request, call)
             self._fill(slot, response)
+        except HangUp as why:
+            self._drop(str(why))
+            return
         except Exception as error:
             log.error("handler failed", api=slot.row.api.name, peer=self._peer.host, exc_info=error)
             self._drop("its request could not be answered")

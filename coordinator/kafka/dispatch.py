@@ -27,6 +27,10 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What a client may call itself (KIP-511)."""
 
 
+class HangUp(Exception):
+    """Raised by a handler: there is no answer that would tell the client of its failure, so the connection ends."""
+
+
 @dataclass(slots=True)
 class Peer:
     """The other end of a connection. `eof` is done once it is gone; requests under way are cancelled then as well."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.dispatch import HangUp, KafkaCall
 from coordinator.kafka.log_errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
 from storage.errors import FencedLeaderEpoch, InvalidRecord, StorageError, UnsupportedCompressionType
 from storage.files import Buffer
@@ -20,10 +20,6 @@ ZSTD_SINCE: Final = 7
 _LENGTH, _MAGIC, _ATTRIBUTES = slice(8, 12), 16, slice(21, 23)
 _BEFORE_LENGTH_ENDS = 12
 _CODEC, _TRANSACTIONAL = 0x07, 0x10
-
-
-class RefusedQuietly(Exception):
-    """A produce with acks=0 failed: nobody waits for an answer, so that only a closed connection tells the client."""
 
 
 @dataclass(slots=True)
@@ -87,7 +83,7 @@ class RecordHandlers:
     async def produce(self, request: Any, call: KafkaCall) -> ProduceAnswer | None:
         """Append everything in order, then answer when it is as durable as its topics promise; None with acks=0.
 
-        RefusedQuietly when something could not be appended and no answer is wanted.
+        HangUp when something could not be appended and no answer is wanted: as in Kafka, only that tells the client.
         """
         parts: list[Batches] = []
         refused: dict[int, StorageError] = {}
@@ -114,7 +110,7 @@ class RecordHandlers:
     def _check_quiet(results: Iterator[Appended | StorageError]) -> None:
         for result in results:
             if not isinstance(result, Appended):
-                raise RefusedQuietly(f"a produce with acks=0 was refused: {result}")
+                raise HangUp(f"a produce with acks=0 was refused: {result}")
 
     # -- fetch --------------------------------------------------------------------------------------------
 

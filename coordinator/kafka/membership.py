@@ -10,10 +10,12 @@ from coordinator.errors import CoordinatorError, ErrorCode
 from coordinator.kafka.asking import Groups, short, short_or_none
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.log_errors import no_transactions
 from coordinator.kafka.log_metadata import Endpoint
 
 GROUP_KEYS: Final = 0
-"""The key type of groups; others are those of transactions and share groups, which do not exist here."""
+TRANSACTION_KEYS: Final = 1
+"""The key types of groups and of transactions, which are not coordinated here; share groups have another."""
 
 BATCHED: Final = 4
 """FindCoordinator asks for several keys from this version on."""
@@ -92,6 +94,9 @@ class MembershipHandlers:
         return struct("LeaveGroupResponse")(error_code=reply.code, members=rows)
 
     def _coordinator(self, key: str, key_type: int) -> dict[str, object]:
+        if key_type == TRANSACTION_KEYS:
+            none = no_transactions(key)
+            return {"node_id": -1, "port": -1, "error_code": none.code, "error_message": str(none)}
         try:
             checked_key(key, key_type)
         except CoordinatorError as refusal:

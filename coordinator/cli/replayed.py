@@ -18,7 +18,7 @@ Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
 DELAYED = "delayed"
 REMOTE = "remote"
-TARGET = "target"
+WHOLE_PLANS = ("target", "central")
 REPRODUCED = "same"
 DIFFERS = "differs"
 FALLBACK = "fallback"
@@ -154,7 +154,7 @@ def decided_again(snapshot: Snapshot, entry: Recorded) -> Shares:
 
         decision = decide_again(snapshot)
         return {worker: {resource: [0] for resource in share} for worker, share in decision.shares.items()}
-    if entry.source == TARGET:
+    if entry.source in WHOLE_PLANS:
         # A KIP-848 target is the whole plan; members find their way to it one by one.
         return run(resolve(word), snapshot, withhold=False).to_dict()
     if entry.source == REMOTE:

@@ -27,7 +27,7 @@ from coordinator.core.consumer import heartbeat as consumer_heartbeat
 from coordinator.core.consumer import lifecycle as consumer_lifecycle
 from coordinator.core.consumer.cleanup import forget_group
 from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup
-from coordinator.core.consumer.records import GroupEpochStored
+from coordinator.core.consumer.records import GroupEpochStored, TargetEpochStored
 from coordinator.core.effects import (
     CentralReply,
     ConsumerHeartbeatReply,
@@ -202,8 +202,10 @@ def join_after_central(group: CentralGroup, event: JoinGroup, step: Step) -> Non
 def on_consumer_heartbeat(event: ConsumerHeartbeat, step: Step) -> None:
     if (central_group := step.state.central_groups.get(event.group_id)) is not None:
         consumer_heartbeat.may_open(event, step.limits)
-        epoch = central.make_room(central_group, "consumer", ErrorCode.GROUP_ID_NOT_FOUND, step)
-        step.keep(GroupEpochStored(event.group_id, max(epoch, FIRST_EPOCH)))
+        generation = central.make_room(central_group, "consumer", ErrorCode.GROUP_ID_NOT_FOUND, step)
+        epoch = max(generation, FIRST_EPOCH)
+        step.keep(GroupEpochStored(event.group_id, epoch))
+        step.keep(TargetEpochStored(event.group_id, epoch, 0))
     consumer_heartbeat.consumer_heartbeat(event, step)
 
 

@@ -34,7 +34,7 @@ STATE_COLUMNS = [
     Column("WAITS-FOR", "waiting_for"),
     Column("UNTIL", "waiting_until"),
 ]
-REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping", "Starting", "BackingOff")
 
 
 @click.command()

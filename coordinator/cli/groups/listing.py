@@ -11,7 +11,11 @@ COLUMNS = [
     Column("STATE", "state"),
     Column("PROTOCOL-TYPE", "protocol_type", wide=True),
 ]
-STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+STATES = (
+    *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
+    *("Assigning", "Reconciling"),  # KIP-848
+    *("Waiting", "Stopping", "Starting", "BackingOff"),  # central
+)
 
 
 @click.command("list")

@@ -20,10 +20,16 @@ MAX_MOVE_LINES = 12
 INDENT = 11
 """Columns before what is said: two, the longest label, one."""
 
-OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow"}
+OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow", "failed": "red"}
 REMOTE = "remote"
 """The source of a snapshot from which the coordinator itself made a classic group's plan."""
-PHASE_WORDS = {"join": "last to join", "plan": "planned by", "settle": "last to sync"}
+PHASE_WORDS = {
+    "join": "last to join",
+    "plan": "planned by",
+    "settle": "last to sync",
+    "stop": "last to stop",
+    "start": "last to start",
+}
 
 
 def recorded(admin: "Admin", group: str, limit: int = 0, generation: int = 0) -> list[ledger_pb2.Rebalance]:

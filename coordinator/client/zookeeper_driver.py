@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from coordinator.client.classic_calls import code_of
@@ -12,7 +13,6 @@ from coordinator.client.membership import Callback, Wake
 from coordinator.client.telling import callback_of
 from coordinator.client.transport import now_ms
 from coordinator.client.types import GroupMetadata
-from coordinator.core.types import Cause
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member import zookeeper_events as zk
@@ -95,10 +95,8 @@ class ZookeeperDriver:
         callback = self.callbacks.popleft()
         machine = self.machine
         if callback.kind == "revoked" and machine.generation < 0 and machine.state is not ZookeeperState.CLOSED:
-            lost = act.Lost(
-                callback.token or 0, callback.partitions, Cause.SESSION_EXPIRED, callback.event.detail, 0, now_ms()
-            )
-            return self._callback(lost)
+            why = replace(callback.event, kind="lost", cause=machine.cause, detail=machine.detail)
+            return replace(callback, kind="lost", event=why)
         return callback
 
     async def abort(self) -> None:

@@ -69,7 +69,7 @@ class ZookeeperMember:
         self._planned: tuple[GroupView, Share] = (GroupView(), {})
         self._then = Then.CLAIM
         self._obstacle, self._holders = "", dict[TopicPartition, str]()
-        self._cause, self._detail = Cause.UNSPECIFIED, ""
+        self.cause, self.detail = Cause.UNSPECIFIED, ""
         self._retry_at_ms: int | None = None
         self._back = False
         """The application polls again after it had expired."""
@@ -189,7 +189,7 @@ class ZookeeperMember:
         if self.state in {State.IDLE, State.FAILED}:
             return
         self._drop_everything()
-        self._cause, self._detail = Cause.SESSION_EXPIRED, "the session with ZooKeeper expired"
+        self.cause, self.detail = Cause.SESSION_EXPIRED, "the session with ZooKeeper expired"
         if self.state is State.EXPIRED:
             if self._back:
                 self._become(State.WAITING)
@@ -223,7 +223,7 @@ class ZookeeperMember:
 
     def _read(self) -> None:
         if self._registered_as != self._registration:
-            self._cause, self._detail = Cause.SUBSCRIPTION_CHANGED, "this consumer subscribes to something else"
+            self.cause, self.detail = Cause.SUBSCRIPTION_CHANGED, "this consumer subscribes to something else"
             self._let_go(Then.REGISTER)
             return
         self._become(State.READING)
@@ -251,12 +251,12 @@ class ZookeeperMember:
         cause, detail = what_changed(self._seen, view, self.consumer_id)
         self._seen = view
         if cause is not Cause.UNSPECIFIED:
-            self._cause, self._detail = cause, detail
+            self.cause, self.detail = cause, detail
         return view == self._view or not view.brokers
 
     def _unregistered(self) -> None:
         """Somebody deleted its registration: to the others it is dead already."""
-        self._cause, self._detail = Cause.MEMBER_FENCED, f"{self.consumer_id} is not registered any more"
+        self.cause, self.detail = Cause.MEMBER_FENCED, f"{self.consumer_id} is not registered any more"
         self._registered_as = self._view = self._seen = None
         self.generation = NO_GENERATION
         self._tell(act.Lost)
@@ -321,7 +321,7 @@ class ZookeeperMember:
         self.generation = stamp
         self.attempts = 0
         everything: Partitions = tuple(sorted(share))
-        self._out.append(act.Assign(everything, everything, self._cause, self._detail, 0, stamp))
+        self._out.append(act.Assign(everything, everything, self.cause, self.detail, 0, stamp))
         self._rest(State.STABLE)
 
     def _rest(self, state: State) -> None:
@@ -384,7 +384,7 @@ class ZookeeperMember:
 
     def _fail(self, detail: str) -> None:
         self._drop_everything()
-        self._cause, self._detail = Cause.MEMBER_FENCED, detail
+        self.cause, self.detail = Cause.MEMBER_FENCED, detail
         self._tell(act.Lost)
         self._become(State.FAILED)
         self._out.append(act.Fail(ErrorCode.UNKNOWN_SERVER_ERROR, detail))
@@ -401,7 +401,7 @@ class ZookeeperMember:
         self._release_token = self._last_token
         # Whoever waits for its claims tries so long, and no longer.
         deadline_ms = self._now_ms + self.settings.patience_ms
-        self._out.append(kind(self._last_token, gone, self._cause, self._detail, 0, deadline_ms))
+        self._out.append(kind(self._last_token, gone, self.cause, self.detail, 0, deadline_ms))
 
     def _told(self, token: int) -> None:
         if token != self._release_token:
@@ -419,7 +419,7 @@ class ZookeeperMember:
             return
         self._abandon()
         self._retry_at_ms, self._back = None, False
-        self._cause, self._detail = Cause.POLL_TIMEOUT, "consumer poll timeout has expired."
+        self.cause, self.detail = Cause.POLL_TIMEOUT, "consumer poll timeout has expired."
         self.generation, self._view = NO_GENERATION, None
         self._become(State.EXPIRED)
         self._tell(act.Lost)
@@ -454,7 +454,7 @@ class ZookeeperMember:
             self._finish()
             return
         lost = self.generation == NO_GENERATION
-        self._cause, self._detail = Cause.MEMBER_LEFT, "the consumer is being closed"
+        self.cause, self.detail = Cause.MEMBER_LEFT, "the consumer is being closed"
         self._become(State.CLOSING)
         self._tell(act.Lost if lost else act.Revoke)
         if self._release_token is None:

@@ -1,4 +1,4 @@
-"""Groups of the ZooKeeper era under faults: no seed breaks a rule, every rule can be broken, and the known fault shows."""
+"""Groups of the ZooKeeper era under faults: no seed breaks a rule, and every rule can be broken."""
 
 from collections import Counter
 

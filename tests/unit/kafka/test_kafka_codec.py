@@ -1,0 +1,135 @@
+"""What the codec refuses, and how it says so; kio judges the rest (tests/property/kafka)."""
+
+import pytest
+
+from coordinator.kafka.codec import MalformedFrame, Unencodable, decode, decode_frame, encode, struct
+from coordinator.kafka.decoding import MAX_ELEMENTS
+from coordinator.kafka.schema import messages
+from coordinator.kafka.schema.notation import read
+
+BEAT = struct("HeartbeatRequest")(group_id="group", generation_id=7, member_id="member", group_instance_id="i")
+
+
+def test_a_frame_that_ends_too_early_is_named_by_message_version_and_field() -> None:
+    data = b"".join(encode("HeartbeatRequest", 4, BEAT))
+    fields = [told(data[:size]) for size in range(len(data))]
+    assert fields == ["group_id"] * 6 + ["generation_id"] * 4 + ["member_id"] * 7 + ["group_instance_id"] * 2 + [
+        "HeartbeatRequest"
+    ]
+
+
+def told(data: bytes) -> str:
+    with pytest.raises(MalformedFrame, match=r"HeartbeatRequest version 4, HeartbeatRequest") as refusal:
+        decode_frame("HeartbeatRequest", 4, data)
+    return str(refusal.value).partition(":")[0].rpartition(".")[2].rpartition(" ")[2]
+
+
+def test_bytes_that_follow_a_message_are_refused() -> None:
+    data = b"".join(encode("HeartbeatRequest", 4, BEAT))
+    with pytest.raises(MalformedFrame, match="3 bytes follow it"):
+        decode_frame("HeartbeatRequest", 4, data + b"\0\0\0")
+    assert decode("HeartbeatRequest", 4, data + b"\0\0\0") == (BEAT, len(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "data", "what"),
+    [
+        ("HeartbeatRequest", 4, b"\x00", "group_id: it is null, which it must not be"),
+        ("HeartbeatRequest", 0, b"\xff\xff" + bytes(8), "group_id: it is null, which it must not be"),
+        ("HeartbeatRequest", 0, b"\x00\x02\xff\xfe" + bytes(8), "group_id: it is no UTF-8"),
+        ("HeartbeatRequest", 4, b"\xff\xff\xff\xff\xff\x01", "group_id: its length is no varint of 32 bits"),
+        ("HeartbeatRequest", 4, b"\xff\xff\xff\xff\x1f", "group_id: its length is no varint of 32 bits"),
+        ("DeleteGroupsRequest", 1, b"\x7f\xff\xff\xff", "it announces 2147483647 elements"),
+        ("DeleteGroupsRequest", 1, b"\x00\x00\x00\x05" + bytes(9), "it announces 5 elements, more than the frame"),
+        ("DeleteGroupsRequest", 1, b"\x00\x00\x00\x01\xff\xff", "an element is null"),
+        ("OffsetFetchRequest", 1, b"\x00\x00\xff\xff\xff\xff", "topics: it is null"),
+        ("ConsumerGroupHeartbeatResponse", 1, bytes(16) + b"\x07", "its first byte is neither 1 nor -1"),
+        ("HeartbeatResponse", 4, bytes(6) + b"\x02\x05\x00\x05\x00", "tag 5 is out of order"),
+        ("HeartbeatResponse", 4, bytes(6) + b"\x01\x05\x09", "ends within a tagged field"),
+        (
+            "ApiVersionsResponse",
+            3,
+            bytes(2) + b"\x01" + bytes(4) + b"\x01\x01\x09" + bytes(9),
+            "not as long as its tag",
+        ),
+    ],
+)
+def test_hostile_bytes_are_refused(name: str, version: int, data: bytes, what: str) -> None:
+    with pytest.raises(MalformedFrame, match=what):
+        decode_frame(name, version, data)
+
+
+def test_all_arrays_of_a_message_together_are_bounded() -> None:
+    many = MAX_ELEMENTS // 2 + 1
+    topic = b"\x02t" + (many + 1).to_bytes(4, "big")[1:]
+    count = bytearray()
+    number = many + 1
+    while number > 127:
+        count.append(number & 127 | 128)
+        number >>= 7
+    count.append(number)
+    topic = b"\x02t" + bytes(count) + bytes(4 * many) + b"\0"
+    request = b"\x02g\x03" + topic * 2 + b"\0\0"
+    assert decode("OffsetFetchRequest", 6, b"\x02g\x02" + topic + b"\0")[0].topics[0].partition_indexes == [0] * many
+    with pytest.raises(MalformedFrame, match=f"it announces {many} elements"):
+        decode("OffsetFetchRequest", 6, request)
+
+
+def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
+    data = b"".join(encode("HeartbeatRequest", 4, BEAT))
+    assert data[-1] == 0
+    assert decode_frame("HeartbeatRequest", 4, data[:-1] + b"\x02\x07\x02xy\x09\x00") == BEAT
+
+
+def test_record_batches_are_neither_joined_nor_copied() -> None:
+    batch = memoryview(b"a batch of records")
+    partition = struct("FetchResponse.responses.partitions")(records=batch)
+    topic = struct("FetchResponse.responses")(topic="t", partitions=[partition, partition])
+    buffers = encode("FetchResponse", 12, struct("FetchResponse")(responses=[topic]))
+    assert [buffer for buffer in buffers if buffer is batch] == [batch, batch]
+    data = b"".join(buffers)
+    taken = decode_frame("FetchResponse", 12, data).responses[0].partitions[1].records
+    assert isinstance(taken, memoryview)
+    assert taken.obj is data
+
+
+def test_what_an_object_lacks_has_its_default() -> None:
+    class Bare:
+        error_code = 25
+
+    data = b"".join(encode("JoinGroupResponse", 5, Bare()))
+    assert decode_frame("JoinGroupResponse", 5, data) == struct("JoinGroupResponse")(error_code=25)
+
+
+def test_what_cannot_be_written_is_named_by_its_field() -> None:
+    with pytest.raises(Unencodable, match=r"HeartbeatRequest version 4, HeartbeatRequest\.generation_id"):
+        encode("HeartbeatRequest", 4, struct("HeartbeatRequest")(generation_id=1 << 40))
+    with pytest.raises(Unencodable, match=r"HeartbeatRequest version 0, HeartbeatRequest\.member_id"):
+        encode("HeartbeatRequest", 0, struct("HeartbeatRequest")(member_id="x" * 40_000))
+
+
+def test_a_misspelt_field_is_no_field() -> None:
+    with pytest.raises(
+        TypeError, match="HeartbeatResponse has no field 'eror_code'; it has: throttle_time_ms, error_code"
+    ):
+        struct("HeartbeatResponse")(eror_code=1)
+    with pytest.raises(LookupError, match=r"'HeartbeatResponse\.members' is no message or struct"):
+        struct("HeartbeatResponse.members")
+    with pytest.raises(LookupError, match="known in versions 0 to 4, not 5"):
+        encode("HeartbeatRequest", 5, BEAT)
+
+
+@pytest.mark.parametrize(
+    "text", ["Heartbeat", "A 0-1\n  name: string", "A 0-1\n    name string", "A 0-1\n        a: int8"]
+)
+def test_what_is_not_in_the_notation_is_refused_with_its_line(text: str) -> None:
+    with pytest.raises(ValueError, match="expected such as"):
+        list(read(text))
+
+
+def test_every_request_has_its_response() -> None:
+    names = set(messages())
+    for name, message in messages().items():
+        if name.endswith("Request"):
+            assert messages()[name.removesuffix("Request") + "Response"].versions == message.versions
+    assert {"RequestHeader", "ResponseHeader"} <= names

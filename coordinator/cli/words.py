@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 MEMBER_ID = re.compile(r"^(?P<client>.*)-(?P<start>[0-9a-f]{4})[0-9a-f]{4}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+ZOOKEEPER_ID = re.compile(r"^.*_(?P<client>[^_]+)-\d{10,}-(?P<start>[0-9a-f]{4})[0-9a-f]{4}$")
+"""What consumers of the ZooKeeper era call themselves: the group, the host, when they began, and a bit of a UUID."""
 """A client id or group instance id, and the UUID that the coordinator added."""
 MAX_WORD = 255
 """Longer than any topic name and most paths."""
@@ -66,7 +68,7 @@ def plural(count: int, noun: str) -> str:
 
 
 class Names:
-    """Short names of members: the client id where only one member bears it, otherwise with the start of the UUID."""
+    """Short names of members: the client id (or host) if only one member bears it, else with the start of the UUID."""
 
     def __init__(self, member_ids: Iterable[str], *, full: bool = False) -> None:
         ids = sorted(set(member_ids) - {""})
@@ -84,7 +86,7 @@ class Names:
 
 
 def shortened(member_ids: Iterable[str]) -> Mapping[str, str]:
-    matches = {member: MEMBER_ID.match(member) for member in member_ids}
+    matches = {member: MEMBER_ID.match(member) or ZOOKEEPER_ID.match(member) for member in member_ids}
     clients = [match["client"] for match in matches.values() if match]
     short: dict[str, str] = {}
     for member, match in matches.items():

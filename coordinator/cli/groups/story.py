@@ -27,6 +27,7 @@ PHASE_WORDS = {
     "join": "last to join",
     "plan": "planned by",
     "settle": "last to sync",
+    "claim": "last to claim",
     "stop": "last to stop",
     "start": "last to start",
 }
@@ -108,6 +109,9 @@ def sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[str, S
         yield "said", [Text(f'"{entry.client_reason}"')]
     if entry.phases:
         yield "phases", [Text("   ").join(phase_text(phase, names) for phase in entry.phases)]
+    if entry.notifications:
+        woken = f"{plural(entry.notifications, 'notification')}, {plural(entry.herd, 'member')} claimed anew"
+        yield "herd", [Text(woken)]
     if entry.protocol_name:
         yield "assignor", list(assignor_lines(entry))
     yield "moved", list(move_lines(entry, names))

@@ -78,6 +78,12 @@ def test_full_names_stay_full() -> None:
     assert Names([ONE], full=True)[ONE] == ONE
 
 
+def test_consumers_of_the_zookeeper_era_go_by_their_host() -> None:
+    one, other = "a_group_box-7-1700000000000-c0ffee00", "a_group_box-7-1700000000000-0badcafe"
+    assert Names([one])[one] == "box-7"
+    assert [Names([one, other])[each] for each in (one, other)] == ["box-7-c0ff", "box-7-0bad"]
+
+
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([1, 0], "0,1"), ([5, 1, 2, 3], "1-3,5")])
 def test_spans_of_partitions(numbers: list[int], text: str) -> None:
     assert spans(numbers) == text

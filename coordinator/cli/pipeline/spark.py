@@ -9,11 +9,14 @@ from coordinator.cli.errors import CommandError
 
 @contextmanager
 def spark_session(name: str, master: str) -> Iterator[Any]:
-    """Started, quiet, and stopped at the end."""
+    """Started, quiet, and stopped at the end; one that was there before is left running."""
     from coordinator.java import JavaNotFound
     from coordinator.spark.session import session
 
     try:
+        from pyspark.sql import SparkSession
+
+        before = SparkSession.getActiveSession()
         spark = session(name, master=master, light=master.startswith("local"))
     except (ImportError, JavaNotFound) as missing:
         raise CommandError(str(missing)) from missing
@@ -21,4 +24,5 @@ def spark_session(name: str, master: str) -> Iterator[Any]:
         spark.sparkContext.setLogLevel("ERROR")
         yield spark
     finally:
-        spark.stop()
+        if before is None:
+            spark.stop()

@@ -142,7 +142,8 @@ def drawing(salt: str, width: float, height: float) -> Iterator[Any]:
 
 def svg_of(figure: Any) -> str:
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
+    unsaid = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(out, format="svg", metadata=unsaid, transparent=True)
     return out.getvalue()[out.getvalue().index("<svg") :]
 
 

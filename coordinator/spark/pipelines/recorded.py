@@ -61,7 +61,7 @@ class Lags:
 
 
 def entries_of(documents: object) -> list[Entry]:
-    """From entries as `muster groups explain -o json --snapshots` prints them. ValueError says what is wrong with them."""
+    """From entries as `muster groups explain -o json --snapshots` prints them. ValueError says what is wrong."""
     if not isinstance(documents, list):
         raise ValueError(f"a JSON {type(documents).__name__}; expected the list that `groups explain -o json` prints")
     found = sorted((entry for document in documents if (entry := entry_of(document))), key=lambda e: e.ended_at_ms)

@@ -3,8 +3,9 @@
 Reads nothing twice that no watch has touched: a claim is read once, and again when its own watch says that it went.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -34,6 +35,14 @@ class Claim:
 
     consumer_id: str
     made: int
+
+
+class Held(NamedTuple):
+    """A claim of a member that is gone: the transaction that last changed its topic's claims, and the place of its own
+    watch among those that went off (None: it did not)."""
+
+    changed_at: int
+    place: int | None
 
 
 class GroupWatch:
@@ -146,19 +155,12 @@ class GroupWatch:
         ids_at: int,
         claimed_at: Mapping[str, int],
     ) -> bool:
-        """Whether a member that is gone had given its claims up before.
-
-        When its session ends, all its znodes go in one transaction. When others have claimed in the meantime, the
-        order in which the watches went off has to tell: claims that were given up went before the registration.
-        """
-        held = [tp for tp, claim in claims.items() if claim.consumer_id == name]
-        if any(claimed_at.get(topic) == ids_at for topic, _ in held):
-            return False
-        last = fired.get(paths.consumer_ids(self._group_id), len(fired))
-        return all(
-            claimed_at.get(topic, 0) < ids_at or fired.get(paths.owner(self._group_id, topic, number), last) < last
-            for topic, number in held
-        )
+        held = [
+            Held(claimed_at.get(topic, 0), fired.get(paths.owner(self._group_id, topic, number)))
+            for (topic, number), claim in claims.items()
+            if claim.consumer_id == name
+        ]
+        return given_up(held, ids_at, fired.get(paths.consumer_ids(self._group_id)))
 
     def _member(self, name: str, body: ConsumerRegistration, around: Around) -> ObservedMember:
         try:
@@ -187,6 +189,27 @@ class GroupWatch:
             self._suspect.update(paths.owner(self._group_id, *tp) for tp in self._claims)
         self._fired.setdefault(fired.path, len(self._fired))
         self._changed()
+
+
+def given_up(held: Sequence[Held], left_at: int, left_place: int | None) -> bool:
+    """Whether a member that is gone had given its claims up before it went.
+
+    When its session ends, all its znodes go in one transaction, `left_at`. When others have changed the topic's claims
+    in the meantime, the order in which the watches went off has to tell: what was given up went before the
+    registration did.
+
+    >>> given_up([Held(7, 0)], 9, 1), given_up([Held(9, 0)], 9, 1)
+    (True, False)
+    >>> given_up([Held(12, 0)], 9, 1), given_up([Held(12, 2)], 9, 1)
+    (True, False)
+    """
+    if any(claim.changed_at == left_at for claim in held):
+        return False
+    return all(claim.changed_at < left_at or went_before(claim.place, left_place) for claim in held)
+
+
+def went_before(place: int | None, other: int | None) -> bool:
+    return place is not None and other is not None and place < other
 
 
 def host_of(group_id: str, consumer_id: str) -> str:

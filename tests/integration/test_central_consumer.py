@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,8 +33,8 @@ def topic(node: NodeProcess) -> str:
     return name
 
 
-def member(node: NodeProcess, group: str, **more: object) -> Consumer:
-    properties = {"auto_offset_reset": "earliest", "group_protocol": "central", "session_timeout_ms": 3_000}
+def member(node: NodeProcess, group: str, **more: Any) -> Consumer:
+    properties: dict[str, Any] = {"auto_offset_reset": "earliest", "group_protocol": "central", "session_timeout_ms": 3_000}
     return Consumer(bootstrap_servers=node.address, group_id=group, **(properties | more))
 
 
@@ -150,7 +151,7 @@ def test_a_group_of_another_kind_makes_room_once_nobody_is_in_it(node: NodeProce
             with pytest.raises(Refused, match="is a central group with 1 members"):
                 poll_until(lambda: False, classic, what="it is refused")
     for protocol in ("classic", "central", "consumer", "central"):
-        properties = {"session_timeout_ms": 3_000} if protocol == "central" else {}
+        properties: dict[str, Any] = {"session_timeout_ms": 3_000} if protocol == "central" else {}
         with Consumer(
             bootstrap_servers=node.address, group_id=topic, group_protocol=protocol, **properties
         ) as consumer:

@@ -17,7 +17,7 @@ class Told:
         self.revoked: list[tuple[list[TopicPartition], RebalanceEvent]] = []
         self.lost: list[tuple[list[TopicPartition], RebalanceEvent]] = []
 
-    def callbacks(self) -> dict[str, Callable[..., Any]]:
+    def callbacks(self) -> dict[str, Any]:
         return {
             "on_assign": lambda consumer, partitions, event: self.assigned.append((partitions, event)),
             "on_revoke": lambda consumer, partitions, event: self.revoked.append((partitions, event)),

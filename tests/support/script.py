@@ -116,7 +116,7 @@ class Stage(ConsumerStage, CentralStage, ObservedStage):
         yield from self.step(events.Loaded()) or ["ok"]
 
     def do_unload(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
-        yield from self.step(events.Unload()) or ["ok"]
+        yield from self.obeyed(self.step(events.Unload())) or ["ok"]
 
     def do_timers(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
         """What groups wait for, soonest first."""
@@ -290,7 +290,7 @@ class Stage(ConsumerStage, CentralStage, ObservedStage):
             operator=options.get("by", ""),
             everyone="by" in options and not leavers,
         )
-        yield from self.asked(event)
+        yield from self.obeyed(self.asked(event))
 
     def do_forget(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """The connection of the client's parked request breaks."""

@@ -22,6 +22,7 @@ from coordinator.core.events import Planned
 from coordinator.core.ledger import Trigger
 from coordinator.core.plan import Plan, PlanRequest, wants_lags
 from coordinator.core.state import Step
+from coordinator.core.types import Cause
 
 
 def call_for(group: CentralGroup, trigger: Trigger, step: Step) -> None:
@@ -50,7 +51,9 @@ def go_on(group: CentralGroup, step: Step) -> None:
                 settled(group, step)
 
         case CentralState.ASSIGNING | CentralState.BACKING_OFF:
-            pass  # The plan, or the timer, leads on from here.
+            # The plan, or the timer, leads on from here; without anybody there is nothing to wait for.
+            if not group.members:
+                look(group, step)
 
         case _:
             assert_never(group.state)
@@ -181,9 +184,10 @@ def stopped(group: CentralGroup, member: CentralMember, number: int, step: Step)
     if group.state is CentralState.STOPPING:
         group.progress.awaited.discard(member.id)
         go_on(group, step)
+    elif demand is None and group.state in (CentralState.WAITING, CentralState.STABLE):
+        # Too late for the attempt that asked for it; perhaps the next one finds everybody ready.
+        call_for(group, history.by_member(Cause.REVOCATION_FOLLOW_UP, member, "has stopped after all"), step)
     elif group.state is not CentralState.BACKING_OFF:
-        # Too late for the attempt that asked for it. If it was given up, perhaps the next one finds everybody ready.
-        group.progress.dirty = group.progress.dirty or demand is None
         start_if_late(group, member, step)
         go_on(group, step)
 

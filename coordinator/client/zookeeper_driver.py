@@ -43,16 +43,18 @@ class ZookeeperDriver:
         session: Session,
         settings: ZookeeperSettings,
         registration: Registration,
-        name: str | None,
         wake: Wake,
         brokers_changed: Callable[[], None],
+        *,
+        name: str | None,
+        offsets: tuple[str, ...],
     ) -> None:
         self.callbacks: deque[Callback] = deque()
         self.failure: Exception | None = None
         self.trouble: Exception | None = None
         self.settings = settings
         self.machine = ZookeeperMember(settings, registration)
-        self.registry = ConsumerRegistry(session, settings.group_id, name, self._watch_fired)
+        self.registry = ConsumerRegistry(session, settings.group_id, self._watch_fired, name=name, offsets=offsets)
         self._wake_owner = wake
         self._brokers_changed = brokers_changed
         self._tasks: dict[int, asyncio.Task[None]] = {}

@@ -9,7 +9,7 @@ from coordinator.client.group_calls import GroupCalls
 from coordinator.client.membership import Interest, Wake
 from coordinator.client.transport import Transport
 from coordinator.client.zookeeper_driver import ZookeeperDriver
-from coordinator.client.zookeeper_store import ZookeeperStore
+from coordinator.client.zookeeper_store import Holding, ZookeeperStore
 from coordinator.member.zookeeper_types import ZookeeperSettings, registration_of, warning
 from coordinator.zookeeper import paths
 from coordinator.zookeeper.connect import Session
@@ -28,7 +28,7 @@ class ZookeeperJoining:
     def __init__(self, config: ConsumerConfig, transport: Transport) -> None:
         assert config.group_id is not None, "the properties were checked"
         self.settings = settings_of(config, config.group_id)
-        self.store = ZookeeperStore(config, GroupCalls(transport, config.group_id), self._claimed)
+        self.store = ZookeeperStore(config, GroupCalls(transport, config.group_id), self._holding)
         self._config = config
         self._transport = transport
         self._session: Session | None = None
@@ -67,7 +67,13 @@ class ZookeeperJoining:
             log.warning("%s", said)
         registration = registration_of(interest.topics, interest.regex, interest.black_list, self.settings.streams)
         self._driver = ZookeeperDriver(
-            self._session, self.settings, registration, self._config.consumer_id, wake, self._brokers_changed
+            self._session,
+            self.settings,
+            registration,
+            wake,
+            self._brokers_changed,
+            name=self._config.consumer_id,
+            offsets=self.store.places,
         )
         return self._driver
 
@@ -81,7 +87,7 @@ class ZookeeperJoining:
 
     async def _begin(self, session: Session) -> None:
         try:
-            await ConsumerRegistry(session, self.settings.group_id, None, lambda what: None).prepare()
+            await ConsumerRegistry(session, self.settings.group_id, lambda what: None).prepare()
             if self._names_nodes:
                 return
             servers = await nodes(session)
@@ -98,8 +104,11 @@ class ZookeeperJoining:
     def _names_nodes(self) -> bool:
         return "bootstrap_servers" in self._config.model_fields_set
 
-    def _claimed(self) -> set[tuple[str, int]] | None:
-        return self._driver.machine.nodes if self._driver is not None else None
+    def _holding(self) -> Holding:
+        if self._driver is None:
+            return Holding()
+        machine = self._driver.machine
+        return Holding(machine.consumer_id, machine.generation, frozenset(machine.nodes))
 
     def _brokers_changed(self) -> None:
         if self._names_nodes or (self._search is not None and not self._search.done()):

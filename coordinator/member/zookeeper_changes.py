@@ -32,7 +32,7 @@ def what_changed(before: GroupView | None, now: GroupView, consumer_id: str) -> 
     if moved := [f"{topic} {old} -> {new}" for topic, old, new in counts if old != new]:
         return Cause.PARTITIONS_CHANGED, some(set(moved))
     if before.brokers != now.brokers:
-        return Cause.PARTITIONS_CHANGED, f"brokers {list(before.brokers)} -> {list(now.brokers)}"
+        return Cause.BROKERS_CHANGED, f"brokers {list(before.brokers)} -> {list(now.brokers)}"
     return Cause.UNSPECIFIED, ""
 
 

@@ -30,13 +30,22 @@ class IdInUse(errors.ZooKeeperError):
 class ConsumerRegistry:
     """One consumer's part of `/consumers/[group]`. `fired` is told which watch went off, on the session's loop."""
 
-    def __init__(self, session: Session, group_id: str, name: str | None, fired: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        group_id: str,
+        fired: Callable[[str], None],
+        *,
+        name: str | None = None,
+        offsets: tuple[str, ...] = paths.ZOOKEEPER_ALONE,
+    ) -> None:
         self.notifications = 0
         """Watches that went off so far: what this consumer cost the ensemble in messages nobody asked for."""
         self.owners = Owners(session, group_id)
         self._session = session
         self._group_id = group_id
         self._name = name
+        self._offsets = offsets
         self._fired = fired
         self._registration = Registration({})
         self._ids: list[str] = []
@@ -62,7 +71,7 @@ class ConsumerRegistry:
         consumer_id = f"{self._group_id}_{self._name}" if self._name else made
         self._ids.append(consumer_id)
         path = paths.consumer(self._group_id, consumer_id)
-        body = paths.ConsumerRegistration(registration.subscription, pattern(registration), at_ms)
+        body = paths.ConsumerRegistration(registration.subscription, pattern(registration), at_ms, self._offsets)
         deadline = time.monotonic() + self._session.session_timeout_ms / 1000 * 2
         while True:
             try:

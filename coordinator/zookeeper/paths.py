@@ -27,6 +27,9 @@ PERSISTENT_ROOTS = (BROKER_IDS, BROKER_TOPICS, CONSUMERS, CONFIG_TOPICS, DELETE_
 Pattern = Literal["static", "white_list", "black_list"]
 PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 
+ZOOKEEPER_ALONE = ("zookeeper",)
+"""Where a consumer of that era commits unless it says more."""
+
 GRPC = "GRPC"
 PLAINTEXT = "PLAINTEXT"
 
@@ -250,19 +253,24 @@ def read_partition_state(path: str, data: bytes) -> PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRegistration:
-    """`/consumers/[group]/ids/[consumer id]`. `subscription` is topic -> streams, or the one pattern -> streams."""
+    """`/consumers/[group]/ids/[consumer id]`. `subscription` is topic -> streams, or the one pattern -> streams.
+
+    `offsets` names where it commits, if that is not ZooKeeper alone; tools of that era pass over what they do not know.
+    """
 
     subscription: Mapping[str, int] = field(default_factory=dict)
     pattern: Pattern = "static"
     timestamp_ms: int = 0
+    offsets: tuple[str, ...] = ZOOKEEPER_ALONE
 
     def to_json(self) -> bytes:
-        return as_json(
-            version=1,
-            subscription=dict(self.subscription),
-            pattern=self.pattern,
-            timestamp=str(self.timestamp_ms),
-        )
+        body: dict[str, object] = {
+            "version": 1,
+            "subscription": dict(self.subscription),
+            "pattern": self.pattern,
+            "timestamp": str(self.timestamp_ms),
+        }
+        return as_json(**body) if self.offsets == ZOOKEEPER_ALONE else as_json(**body, offsets=list(self.offsets))
 
 
 def read_consumer(path: str, data: bytes) -> ConsumerRegistration:
@@ -271,7 +279,8 @@ def read_consumer(path: str, data: bytes) -> ConsumerRegistration:
         if pattern not in PATTERNS:
             raise ValueError
         subscription = {str(name): int(streams) for name, streams in body["subscription"].items()}
-        return ConsumerRegistration(subscription, cast(Pattern, pattern), int(body.get("timestamp", 0)))
+        offsets = tuple(str(each) for each in body.get("offsets", ZOOKEEPER_ALONE))
+        return ConsumerRegistration(subscription, cast(Pattern, pattern), int(body.get("timestamp", 0)), offsets)
 
     return read_json(path, data, f"a consumer: JSON with subscription and pattern ({', '.join(PATTERNS)})", parse)
 

@@ -43,8 +43,8 @@ class Group:
         self.sent = 0
 
     def start(self, store: str) -> Consumer:
-        # A position that got lost would begin with what comes, and so skip records.
-        properties = era_properties(self.zookeeper, auto_offset_reset="latest", auto_commit_interval_ms=200)
+        # With a position that got lost it would begin anew, and read everything again.
+        properties = era_properties(self.zookeeper, auto_offset_reset="earliest", auto_commit_interval_ms=200)
         member = Consumer({**properties, **STORES[store]})
         member.subscribe("t")
         return member
@@ -84,7 +84,7 @@ class Group:
 def test_no_position_is_lost_on_the_way_to_the_log_and_back(node: NodeProcess, zookeeper: str, run: Run) -> None:
     group = Group(node, zookeeper)
     with plain(zookeeper) as client:
-        # Everything begins at 0, on record; the idle partition stands in the middle of what it has.
+        # Everything begins at 0, on record; the idle partition has been read to its end.
         for partition in range(PARTITIONS + 1):
             client.create(f"/consumers/g/offsets/t/{partition}", b"0", makepath=True)
         with Producer({"bootstrap.servers": node.address}) as producer:
@@ -120,7 +120,7 @@ def test_no_position_is_lost_on_the_way_to_the_log_and_back(node: NodeProcess, z
             member.close()
         assert in_nodes() == dict.fromkeys(range(PARTITIONS), group.sent // PARTITIONS) | {PARTITIONS: 10}
     again = sorted(record for record, times in group.read.items() if times > 1)
-    assert again == [], "everybody left in order, so nothing comes twice"
+    assert again == [], "no position was lost, and everybody left in order"
     assert not [record for record in group.read if record[0] == PARTITIONS]
 
 

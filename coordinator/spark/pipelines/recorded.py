@@ -184,12 +184,15 @@ class Writer:
 
 def load_of(places: Sequence[TopicPartition], steps: Sequence[Step], by_start: Mapping[int, Entry], lags: Lags) -> Load:
     load = np.zeros((len(steps), len(places)), dtype=np.int64)
+    topics = list(dict.fromkeys(topic for topic, _ in places))
     for number, step in enumerate(steps):
+        counts = dict(zip(topics, step.counts, strict=True))
         entry = by_start.get(step.at_ms)
         seen = entry.snapshot.lags if entry and entry.snapshot and entry.snapshot.lags else {}
         for column, (topic, partition) in enumerate(places):
             known = seen.get(topic, ())
             lag = int(known[partition]) if partition < len(known) else lags.at((topic, partition), step.at_ms)
             before = int(load[number - 1, column]) if number else 0
-            load[number, column] = before if lag is None else min(MAX_LOAD, max(0, lag))
+            if partition < counts[topic]:
+                load[number, column] = before if lag is None else min(MAX_LOAD, max(0, lag))
     return load

@@ -15,7 +15,7 @@ from assignors.api import Assignment, Assignor, JsonValue, Member, RebalanceProt
 from assignors.axis import Axis
 from assignors.run import run
 from coordinator.spark.pipelines.candidates import Candidate
-from coordinator.spark.pipelines.scoring import Ints, Score, Tally
+from coordinator.spark.pipelines.scoring import Holdings, Ints, Score, Tally
 from coordinator.spark.pipelines.trace import Step, Trace
 
 NOBODY = -1
@@ -51,6 +51,8 @@ class Replay:
         self._recalls = bool(getattr(self._assignor, "wants_moves", self._assignor.name == "lag-sticky"))
         self._axis: Axis = trace.axis
         size = self._axis.size
+        self._places = [(topic, n) for topic, most in zip(trace.topics, trace.counts, strict=True) for n in range(most)]
+        """The axis, place by place."""
         self._tally = Tally()
         self._owner = np.full(size, NOBODY, dtype=np.int64)
         self._lag = np.zeros(size, dtype=np.int64)
@@ -58,6 +60,8 @@ class Replay:
         """Since when a partition that had an owner is without one."""
         self._stopped_ms = np.zeros(size, dtype=np.int64)
         """How long after the last decision a partition still stood still."""
+        self._stopped = False
+        self._holdings = Holdings(self._owner)
         self._moved_at: dict[int, int] = {}
         self._known: set[int] = set()
         self._generation = 0
@@ -70,8 +74,8 @@ class Replay:
             if step.cause:
                 self._decide(step)
             until_ms = steps[at + 1].at_ms if at + 1 < len(steps) else self._trace.end_ms
-            exists = self._existing(step)
-            self._tally.stretch(self._owner[exists], step.present, self._lag[exists], until_ms - step.at_ms)
+            length_ms, existing = until_ms - step.at_ms, sum(step.counts)
+            self._tally.stretch(self._holdings, len(step.present), self._lag, existing, length_ms)
         return self._tally.score(self._cooperative)
 
     def _let_pass(self, at: int) -> None:
@@ -87,7 +91,12 @@ class Replay:
 
     def _work(self, step: Step, length_ms: int) -> None:
         """Members work off their lag, first without what still stands still after the decision."""
-        self._stopped_ms[np.isin(self._owner, step.silent)] = length_ms
+        if not step.silent and not self._stopped:
+            budget = self._trace.drain_per_s * length_ms // 1000
+            self._lag = all_worked_off(self._lag, self._holdings, budget)
+            return
+        if step.silent:
+            self._stopped_ms[np.isin(self._owner, step.silent)] = length_ms
         edges = np.unique(np.minimum(self._stopped_ms, length_ms))
         done_ms = 0
         for edge in [*edges.tolist(), length_ms]:
@@ -97,6 +106,7 @@ class Replay:
                 self._lag = worked_off(self._lag, self._owner, running, budget)
                 done_ms = edge
         self._stopped_ms = np.maximum(self._stopped_ms - length_ms, 0)
+        self._stopped = bool(self._stopped_ms.any())
 
     def _decide(self, step: Step) -> None:
         before = self._owner.copy()
@@ -109,6 +119,8 @@ class Replay:
         if not fresh:
             self._count_unowned(step, before)
         self._idle_since[self._owner >= 0] = NEVER
+        self._holdings = Holdings(self._owner)
+        self._stopped = bool(self._stopped_ms.any())
 
     def _rebalance(self, step: Step) -> bool:
         """Round after round until nothing is withheld. True when this was the group's first plan."""
@@ -129,7 +141,8 @@ class Replay:
         trace = self._trace
         rows = zip(step.present, step.subscriptions, strict=True)
         topics = dict(zip(trace.topics, step.counts, strict=True))
-        members = [self._member(number, trace.subscriptions[kind]) for number, kind in rows]
+        owned = self._owned()
+        members = [self._member(number, trace.subscriptions[kind], owned) for number, kind in rows]
         base = self._axis.base.tolist()
         lags = {
             topic: self._lag[start : start + topics[topic]].tolist()
@@ -137,10 +150,18 @@ class Replay:
         }
         return Snapshot(topics, members, lags, None, self._candidate.word, self._options(step.at_ms))
 
-    def _member(self, number: int, topics: tuple[str, ...]) -> Member:
+    def _owned(self) -> dict[int, dict[str, list[int]]]:
+        """What each member reports to own; one that has no plan yet reports nothing."""
+        owned: dict[int, dict[str, list[int]]] = {number: {} for number in self._known}
+        for (topic, partition), number in zip(self._places, self._owner.tolist(), strict=True):
+            if number >= 0:
+                owned[number].setdefault(topic, []).append(partition)
+        return owned
+
+    def _member(self, number: int, topics: tuple[str, ...], owned: dict[int, dict[str, list[int]]]) -> Member:
         who = self._trace.members[number]
-        owned = self._axis.split(np.flatnonzero(self._owner == number)) if number in self._known else None
-        return Member(who.id, topics, owned, self._generation if owned is not None else -1, who.instance_id, who.rack)
+        generation = self._generation if number in owned else -1
+        return Member(who.id, topics, owned.get(number), generation, who.instance_id, who.rack)
 
     def _options(self, at_ms: int) -> dict[str, JsonValue]:
         """As the group's leader adds them: when partitions last moved, for those who know a cooldown."""
@@ -148,8 +169,8 @@ class Replay:
             return dict(self._candidate.options)
         moved: dict[str, Any] = {}
         for place, when in sorted(self._moved_at.items()):
-            topic = int(np.searchsorted(self._axis.base, place, side="right")) - 1
-            moved.setdefault(self._axis.topics[topic], {})[str(place - int(self._axis.base[topic]))] = when
+            topic, partition = self._places[place]
+            moved.setdefault(topic, {})[str(partition)] = when
         return {"now.ms": at_ms, "moved.at.ms": moved, **self._candidate.options}
 
     def _owners(self, answer: Assignment) -> Ints:
@@ -167,8 +188,7 @@ class Replay:
         places = np.flatnonzero(moved)
         kinds = dict(zip(step.present, step.subscriptions, strict=True))
         for place, source in zip(places.tolist(), before[places].tolist(), strict=True):
-            topic = self._axis.topics[int(np.searchsorted(self._axis.base, place, side="right")) - 1]
-            wanted = source in kinds and topic in self._trace.subscriptions[kinds[source]]
+            wanted = source in kinds and self._places[place][0] in self._trace.subscriptions[kinds[source]]
             self._tally.avoidable_moves += wanted
             self._moved_at[place] = step.at_ms
 
@@ -196,6 +216,23 @@ class Replay:
         return mask
 
 
+def all_worked_off(lag: Ints, holdings: Holdings, budget: int) -> Ints:
+    """As `worked_off` when nothing stands still."""
+    out = lag.copy()
+    mine = lag[holdings.order]
+    loads = np.repeat(holdings.loads(lag), holdings.sizes)
+    out[holdings.order] = np.where(loads > budget, mine - shared(mine, budget, np.maximum(loads, 1)), 0)
+    return out
+
+
+def shared(lag: Ints, budget: int, loads: Ints) -> Ints:
+    """What of the budget falls to each partition, rounded down; in Python's whole numbers where 64 bits do not do."""
+    if len(lag) and int(lag.max()) * budget < 1 << 63:
+        return lag * budget // loads
+    rows = zip(lag.tolist(), loads.tolist(), strict=True)
+    return np.array([one * budget // load for one, load in rows], dtype=np.int64)
+
+
 def worked_off(lag: Ints, owner: Ints, running: NDArray[np.bool_], budget: int) -> Ints:
     """The lag after each owner worked off `budget` records, shared out over its running partitions by their lag.
 
@@ -212,7 +249,5 @@ def worked_off(lag: Ints, owner: Ints, running: NDArray[np.bool_], budget: int) 
     rich = loads[whose] > budget
     out[places[~rich]] = 0
     heavy = places[rich]
-    # Exact in Python's whole numbers: the product may exceed 64 bits.
-    for place in heavy.tolist():
-        out[place] -= int(lag[place]) * budget // int(loads[owner[place]])
+    out[heavy] -= shared(lag[heavy], budget, loads[owner[heavy]])
     return out

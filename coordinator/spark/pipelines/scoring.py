@@ -54,6 +54,32 @@ class Score:
     """Rebalances that did not come to rest within the rounds that are allowed."""
 
 
+class Holdings:
+    """Who holds what under one plan, sorted by owner once, so that each look at the lag is cheap."""
+
+    def __init__(self, owner: Ints) -> None:
+        places = np.flatnonzero(owner >= 0)
+        self.order: Ints = places[np.argsort(owner[places], kind="stable")]
+        """The partitions that have an owner, each owner's together."""
+        owners, starts = np.unique(owner[self.order], return_index=True)
+        self.starts: Ints = starts
+        self.sizes: Ints = np.diff(np.append(starts, len(places)))
+        self.held = len(places)
+        self.most = int(self.sizes.max()) if len(owners) else 0
+        self._counts: list[int] = self.sizes.tolist()
+        self._deviations: dict[int, float] = {}
+
+    def loads(self, lag: Ints) -> Ints:
+        """The lag of each member that holds anything."""
+        return np.add.reduceat(lag[self.order], self.starts) if self.held else lag[:0]
+
+    def deviation(self, members: int) -> float:
+        """Of the members' counts."""
+        if members not in self._deviations:
+            self._deviations[members] = deviation(self._counts, members)
+        return self._deviations[members]
+
+
 SCORE_FIELDS = tuple(one.name for one in fields(Score))
 
 
@@ -82,27 +108,22 @@ class Tally:
     mean_count: list[float] = field(default_factory=list)
     count_deviation: list[float] = field(default_factory=list)
 
-    def stretch(self, owner: Ints, members: Sequence[int], lag: Ints, length_ms: int) -> None:
-        """For so long `owner` stood while this was the lag. `members` are those who are there."""
+    def stretch(self, holdings: Holdings, members: int, lag: Ints, existing: int, length_ms: int) -> None:
+        """For so long the plan stood while this was the lag, in a group of so many members."""
         self.span_ms += length_ms
         self.lag_ms += int(lag.sum()) * length_ms
-        owned = np.flatnonzero(owner >= 0)
-        self.unassigned_ms += (len(owner) - len(owned)) * length_ms
+        self.unassigned_ms += (existing - holdings.held) * length_ms
         if not members:
             return
-        size = max(members) + 1
-        counts = np.bincount(owner[owned], minlength=size)
-        loads = np.zeros(size, dtype=np.int64)
-        np.add.at(loads, owner[owned], lag[owned])
-        numbers = [int(loads[member]) for member in members]
-        held = [int(counts[member]) for member in members]
-        self.worst_lag = max(self.worst_lag, max(numbers))
-        self.heaviest.append(max(numbers) * length_ms)
-        self.mean.append(sum(numbers) * length_ms / len(members))
-        self.deviation.append(deviation(numbers) * length_ms)
-        self.most.append(max(held) * length_ms)
-        self.mean_count.append(sum(held) * length_ms / len(members))
-        self.count_deviation.append(deviation(held) * length_ms)
+        loads = holdings.loads(lag).tolist()
+        total, most = sum(loads), max(loads, default=0)
+        self.worst_lag = max(self.worst_lag, most)
+        self.heaviest.append(most * length_ms)
+        self.mean.append(total * length_ms / members)
+        self.deviation.append(deviation(loads, members) * length_ms)
+        self.most.append(holdings.most * length_ms)
+        self.mean_count.append(holdings.held * length_ms / members)
+        self.count_deviation.append(holdings.deviation(members) * length_ms)
 
     def score(self, cooperative: bool) -> Score:
         eager_s, cooperative_s = self.unowned_eager_ms / 1000, self.unowned_cooperative_ms / 1000
@@ -127,13 +148,12 @@ class Tally:
         )
 
 
-def deviation(numbers: Sequence[int]) -> float:
-    """The standard deviation of whole numbers, rounded once.
+def deviation(numbers: Sequence[int], count: int) -> float:
+    """The standard deviation of `count` whole numbers, rounded once; those that are not listed are 0.
 
-    >>> deviation([2, 4, 4, 4, 5, 5, 7, 9])
-    2.0
+    >>> deviation([2, 4, 4, 4, 5, 5, 7, 9], 8), deviation([4], 2)
+    (2.0, 2.0)
     """
-    count = len(numbers)
     squares = count * sum(number * number for number in numbers) - sum(numbers) ** 2
     return math.sqrt(squares) / count
 

@@ -64,7 +64,7 @@ class Trace:
 
     `drain_per_s` 0: a row of `load` is the lag of each partition, as it was recorded, whatever a replay decides.
     Otherwise it is what arrived in each partition since the step before, and every member works off so many records a
-    second of what the replay gives it: then decisions have consequences.
+    second of what the replay gives it: then decisions have consequences. Partitions that do not exist have no load.
     """
 
     name: str

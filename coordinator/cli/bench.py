@@ -49,10 +49,27 @@ def coordinator_rows(only: str) -> Rows:
         raise CommandError(str(failure)) from failure
 
 
+def spark_rows(only: str) -> Rows:
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise CommandError("pyspark is not installed", "pip install 'muster[spark]'") from None
+    from coordinator.bench.processes import BenchFailed
+    from coordinator.bench.spark import suite
+    from coordinator.java import JavaNotFound
+
+    try:
+        for row in suite.run(only):
+            yield row._asdict()
+    except (BenchFailed, JavaNotFound) as failure:
+        raise CommandError(str(failure)) from failure
+
+
 SUITES: dict[str, Callable[[str], Rows]] = {
     "assignors": assignor_rows,
     "coordinator": coordinator_rows,
     "log": log_rows,
+    "spark": spark_rows,
 }
 
 

@@ -1,0 +1,76 @@
+"""Micro-batches: what their number of tasks costs, and what the source adds to Spark's own fixed cost."""
+
+import statistics
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from coordinator.bench.rows import Row
+from coordinator.bench.spark.rows import faster, in_turns
+from coordinator.bench.spark.stage import fill, running_node, spark_on
+
+MANY = 64
+ROWS_OF_MANY = 6_400
+BATCHES_OF_MANY = 6
+GOAL_MANY = 6.0
+
+FEW_ROWS = 100
+BATCHES_OF_FEW = 25
+GOAL_FEW = 0.5
+TURNS = 3
+SKIPPED = 2
+"""First batches of a query, which start Python workers."""
+
+
+def measure_many(name: str, home: str) -> Iterator[Row]:
+    """Coalesced to the cores by the assignor, against one task for each of 64 partitions."""
+    with running_node(home) as address, spark_on(2) as spark:
+        fill(address, "many", [ROWS_OF_MANY // MANY * BATCHES_OF_MANY] * MANY)
+
+        def batches(assignor: str) -> float:
+            source = {"bootstrap.servers": address, "subscribe": "many", "startingOffsets": "earliest"}
+            source |= {"maxOffsetsPerTrigger": str(ROWS_OF_MANY), "assignor": assignor}
+            return typical(spark.readStream.format("muster").options(**source).load(), home, BATCHES_OF_MANY)
+
+        ours, theirs = in_turns(2, lambda: batches("split"), lambda: batches("one-to-one"))
+    yield faster(f"{name}, 6,400 rows a batch", ours, "one task per partition", theirs, GOAL_MANY)
+
+
+def measure_few(name: str, home: str) -> Iterator[Row]:
+    """100 rows with one task, against Spark's built-in rate source."""
+    with running_node(home) as address, spark_on(2) as spark:
+        fill(address, "few", [FEW_ROWS * BATCHES_OF_FEW])
+
+        def ours() -> float:
+            source = {"bootstrap.servers": address, "subscribe": "few", "startingOffsets": "earliest"}
+            source |= {"maxOffsetsPerTrigger": str(FEW_ROWS), "tasks": "1"}
+            return typical(spark.readStream.format("muster").options(**source).load(), home, BATCHES_OF_FEW)
+
+        def rate() -> float:
+            source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", FEW_ROWS)
+            return typical(source.option("numPartitions", 1).load(), home, BATCHES_OF_FEW)
+
+        mine, his = in_turns(TURNS, ours, rate)
+    yield faster(f"{name} of 100 rows", mine, "the built-in rate source", his, GOAL_FEW)
+
+
+def typical(frame: Any, home: str, batches: int) -> float:
+    """Seconds of a query's median micro-batch; the query is stopped after so many."""
+    query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint(home)).start()
+    try:
+        while len(done(query)) < batches and not query.awaitTermination(0.05):
+            pass
+        if (error := query.exception()) is not None:
+            raise error
+        took: list[int] = [progress["durationMs"]["triggerExecution"] for progress in done(query)]
+    finally:
+        query.stop()
+    return statistics.median(took[SKIPPED:]) / 1000
+
+
+def done(query: Any) -> list[Any]:
+    return [progress for progress in query.recentProgress if progress["numInputRows"] > 0]
+
+
+def checkpoint(home: str) -> str:
+    return tempfile.mkdtemp(dir=home)

@@ -1,0 +1,77 @@
+"""A skewed backlog: how long the slowest task takes when each record costs the same time."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from coordinator.bench.rows import Row
+from coordinator.bench.spark.rows import faster, in_turns
+from coordinator.bench.spark.stage import drained, fill, running_node, spark_on
+from coordinator.spark.source import MusterDataSource
+
+RECORDS = 300_000
+PARTITIONS = 16
+EXPONENT = 1.5
+SLOTS = 4
+COST_S = 40e-6
+"""What a record costs, as a call to another service would: time in which the processor is free."""
+
+TURNS = 3
+GOAL_RANGE = 1.7
+GOAL_ONE_TO_ONE = 1.4
+
+
+class CostlySource(MusterDataSource):
+    """Rows that cost time as they are read."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "muster_costly"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return CostlyReader(super().reader(schema))
+
+
+class CostlyReader(DataSourceReader):
+    def __init__(self, inner: DataSourceReader) -> None:
+        self._inner = inner
+
+    def partitions(self) -> Any:
+        return self._inner.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        batches: Iterator[Any] = self._inner.read(partition)
+        for batch in batches:
+            time.sleep(batch.num_rows * COST_S)
+            yield batch
+
+
+def zipf(records: int, partitions: int, exponent: float) -> list[int]:
+    """Records of each partition, the heaviest first.
+
+    >>> zipf(110, 3, 1.0)
+    [60, 30, 20]
+    """
+    weights = [1 / rank**exponent for rank in range(1, partitions + 1)]
+    return [round(records * weight / sum(weights)) for weight in weights]
+
+
+def measure(name: str, home: str) -> Iterator[Row]:
+    with running_node(home) as address, spark_on(SLOTS) as spark:
+        fill(address, "skewed", zipf(RECORDS, PARTITIONS, EXPONENT))
+        spark.dataSource.register(CostlySource)
+
+        def read(assignor: str) -> float:
+            options = {"bootstrap.servers": address, "subscribe": "skewed", "assignor": assignor, "tasks": str(SLOTS)}
+            return drained(spark.read.format("muster_costly").options(**options).load())
+
+        read("split")
+        split, by_range, one_to_one = in_turns(
+            TURNS, lambda: read("split"), lambda: read("range"), lambda: read("one-to-one")
+        )
+    case = f"{name}: zipf 1.5, 16 partitions, 4 slots"
+    yield faster(case, split, "range", by_range, GOAL_RANGE)
+    yield faster(case, split, "one-to-one", one_to_one, GOAL_ONE_TO_ONE)

@@ -1,0 +1,92 @@
+"""What all cases need: a node, topics filled with known records, a small Spark session."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from coordinator.bench.processes import Server, stop
+from coordinator.client import Admin
+from coordinator.client.methods import PRODUCE
+from coordinator.client.types import TopicPartition
+from coordinator.spark.session import session
+from coordinator.spark.write_options import write_options
+from coordinator.spark.writer_calls import Node
+from coordinator.spark.writer_calls import fill as fill_in
+from coordinator.spark.writer_encode import encode_columns
+from coordinator.spark.writer_rows import Encoded
+from storage.rpc.v1.broker_service_pb2 import ProduceRequest
+
+VALUE_BYTES = 100
+RECORDS_OF_A_BATCH = 150
+"""What fits into a producer's default batch of 16 KB."""
+
+REQUEST_BATCHES = 100
+HEAP = "1g"
+
+
+@contextlib.contextmanager
+def running_node(home: str) -> Iterator[str]:
+    """The address of a node with its data below `home`; the system decides on which cores it runs."""
+    command = ["-m", "coordinator.cli", "serve", "--announce", "--until-eof", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [sys.executable, *command, "--data", f"{home}/node"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield Server(process).address
+    finally:
+        stop(process)
+
+
+@contextlib.contextmanager
+def spark_on(cores: int) -> Iterator[Any]:
+    """A session of its own on so many task slots."""
+    started = session("muster bench", master=f"local[{cores}]", light=True, config={"spark.driver.memory": HEAP})
+    started.sparkContext.setLogLevel("ERROR")
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def fill(address: str, topic: str, counts: Sequence[int]) -> None:
+    """Make a topic with so many records of 100 bytes, no two alike, in each of its partitions."""
+    with Admin({"bootstrap.servers": address}) as admin:
+        admin.create_topic(topic, len(counts))
+    node = Node(write_options({"bootstrap.servers": address}, streaming=False))
+    for partition, count in enumerate(counts):
+        tp = TopicPartition(topic, partition)
+        sizes = [min(RECORDS_OF_A_BATCH, count - start) for start in range(0, count, RECORDS_OF_A_BATCH)]
+        for start in range(0, len(sizes), REQUEST_BATCHES):
+            request = ProduceRequest(acks=-1)
+            fill_in(request.topic_data, [Encoded(tp, encoded(rows), rows) for rows in sizes[start:][:REQUEST_BATCHES]])
+            node.run(node.transport.call(PRODUCE, request, doing="filling a topic"))
+
+
+def encoded(count: int) -> bytes:
+    """A batch of values that no dictionary or compression makes smaller."""
+    ends = pa.array(range(0, (count + 1) * VALUE_BYTES, VALUE_BYTES), pa.int32())
+    values = pa.Array.from_buffers(
+        pa.binary(), count, [None, ends.buffers()[1], pa.py_buffer(os.urandom(count * VALUE_BYTES))]
+    )
+    return encode_columns(None, values, None, time.time_ns() // 1_000_000, "none")
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Wall seconds."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def drained(frame: Any) -> float:
+    """Seconds to read a DataFrame to its end."""
+    return timed(frame.write.format("noop").mode("overwrite").save)

@@ -52,6 +52,9 @@ def consume(
         group_id=group,
         auto_offset_reset="earliest" if from_beginning else "latest",
     )
+    if overrides.get("group.protocol") == "zookeeper" and not named("bootstrap"):
+        # Such a consumer finds its nodes in ZooKeeper.
+        del given["bootstrap.servers"]
     interrupt_on_sigterm()
     with Consumer(given) as consumer:
         begin(consumer, topic, group, from_beginning, lambda: partition_count(bootstrap, overrides, topic))
@@ -92,6 +95,12 @@ def begin(consumer: "Consumer", topic: str, group: str | None, from_beginning: b
         consumer.seek_to_beginning(*partitions)
     else:
         consumer.seek_to_end(*partitions)
+
+
+def named(parameter: str) -> bool:
+    """Whether it was given on the command line."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def check_topic(topic: str, group: str | None) -> None:

@@ -107,7 +107,7 @@ def code_by_class(error: Exception) -> Exit | None:
         ((client.ConfigError, client.InvalidTopic, UnknownAssignor), Exit.USAGE),
         ((client.UnknownTopic, client.GroupNotFound), Exit.NOT_FOUND),
         ((client.TopicExists, client.GroupNotEmpty, client.FencedInstance), Exit.CONFLICT),
-        ((client.Unreachable,), Exit.UNHEALTHY),
+        ((client.Unreachable, client.ZookeeperAway), Exit.UNHEALTHY),
         # What the operating system says names the file and the reason: no space, no permission, no such directory.
         ((client.ClientError, AssignorError, StorageError, OSError), Exit.FAILURE),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from assignors.api import Snapshot
 from coordinator.client.aio.admin import Admin as AsyncAdmin
@@ -11,6 +11,9 @@ from coordinator.client.loop import shared_loop
 from coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coordinator.rpc.v1.coordinator_service_pb2 import WatchGroupResponse
 from coordinator.rpc.v1.ledger_pb2 import Rebalance
+
+if TYPE_CHECKING:
+    from coordinator.client.zookeeper_migration import MovedOffset
 
 T = TypeVar("T")
 
@@ -90,6 +93,15 @@ class Admin:
     def delete_offsets(self, group: str, partitions: Iterable[tuple[str, int]]) -> None:
         """Forget positions of topics that no member of the group is subscribed to."""
         self._run(self._admin.delete_offsets(group, partitions))
+
+    def migrate_offsets(
+        self, group: str, to: Literal["kafka", "zookeeper"], zookeeper: str, dry_run: bool = False
+    ) -> list["MovedOffset"]:
+        """Copy the positions that the other store has and this one has not; `zookeeper` says where the ensemble is.
+
+        GroupNotEmpty while members read that do not commit to both.
+        """
+        return self._run(self._admin.migrate_offsets(group, to, zookeeper, dry_run))
 
     def group_lag(self, group: str) -> list[PartitionLag]:
         """How far behind the group is, for every partition it reads or has committed."""

@@ -12,6 +12,9 @@ COMMANDS = {
     "history": Lazy("coordinator.cli.groups.explain:history", "One line per rebalance."),
     "reset-offsets": Lazy("coordinator.cli.groups.reset:reset_offsets", "Move the positions of an inactive group."),
     "delete-offsets": Lazy("coordinator.cli.groups.delete:delete_offsets", "Forget positions of topics."),
+    "migrate-offsets": Lazy(
+        "coordinator.cli.groups.migrate:migrate_offsets", "Copy positions from ZooKeeper to the coordinator, or back."
+    ),
     "delete": Lazy("coordinator.cli.groups.delete:delete", "Delete groups without members."),
 }
 

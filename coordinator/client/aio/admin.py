@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from assignors.api import Snapshot
 from assignors.user_data import parse_assignment
@@ -25,6 +25,9 @@ from coordinator.member.subscription import by_topic, topics_of
 from coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from coordinator.rpc.v1.ledger_pb2 import Rebalance
 from storage.rpc.v1 import broker_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from coordinator.client.zookeeper_migration import MovedOffset
 
 GROUP_ID_NOT_FOUND = 69
 
@@ -201,6 +204,19 @@ class Admin:
         for topic_result in answer.topics:
             for result in topic_result.partitions:
                 check(result.error_code, result.error_message, f"{topic_result.name}-{result.partition_index}")
+
+    async def migrate_offsets(
+        self, group: str, to: Literal["kafka", "zookeeper"], zookeeper: str, dry_run: bool = False
+    ) -> list["MovedOffset"]:
+        """Copy the positions that the other store has and this one has not; `zookeeper` says where the ensemble is.
+
+        GroupNotEmpty while members read that do not commit to both.
+        """
+        from coordinator.client.zookeeper_migration import migrate_offsets
+
+        patience_ms = self._transport.config.default_api_timeout_ms
+        calls = GroupCalls(self._transport, group)
+        return await migrate_offsets(self.describe_group, calls, zookeeper, to, timeout_ms=patience_ms, dry_run=dry_run)
 
     async def group_lag(self, group: str) -> list[PartitionLag]:
         """How far behind the group is, for every partition it reads or has committed."""

@@ -124,8 +124,8 @@ def test_wrong_usage_is_one_line_with_a_remedy_and_exit_code_2(
         (["topics", "list", "--bootstrap", "nowhere"], "'nowhere' is not HOST:PORT"),
         (["topics", "list", "--set", "foo=1"], "'foo' is not a property of an admin client"),
         (
-            ["consume", "--topic", "t", "--group", "g", "--set", "group.protocol=zookeeper"],
-            "group.protocol='zookeeper': expected one of classic, consumer",
+            ["consume", "--topic", "t", "--group", "g", "--set", "group.protocol=raft"],
+            "group.protocol='raft': expected one of classic, consumer",
         ),
         (
             ["consume", "--topic", "t", "--group", "g", "--set", "partition.assignment.strategy=quux"],

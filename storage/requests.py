@@ -21,6 +21,9 @@ Batches: TypeAlias = tuple[str, int, Buffer]
 Place: TypeAlias = tuple[str, int, int, int]
 """Topic, partition, the offset to read from, and at most how many bytes (0: no limit of its own)."""
 
+SWEEP_S = 1.0
+"""How often produces are looked for that have waited too long for their flush."""
+
 ACKS_NONE = 0
 _KNOWN_ACKS = (-1, ACKS_NONE, 1)
 
@@ -38,7 +41,8 @@ class LogRequests:
         self.broker = broker
         self.commit = commit or GroupCommit(broker, clock_ms)
         self.parking = Parking(broker, broker.settings.max_parked_fetches)
-        self._clock_ms = clock_ms
+        self._watched: list[tuple[float, int, asyncio.Future[Appended]]] = []
+        self._sweep_due = False
 
     async def close(self) -> None:
         """Answer the parked fetches with what there is and finish the flushes under way."""
@@ -48,26 +52,52 @@ class LogRequests:
     # -- produce ------------------------------------------------------------------------------------------
 
     async def produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> list[Appended | StorageError]:
-        """Append all, then wait for durability together: one write and one flush serve many produces.
+        """Append all, then wait for durability together (see `begin_produce`)."""
+        begun = self.begin_produce(parts, acks, timeout_ms)
+        if not begun:
+            return []
+        try:
+            await asyncio.wait(begun)
+            return [outcome(part) for part in begun]
+        finally:
+            for part in begun:
+                part.cancel()
 
-        With acks 0 no flush is waited for. RequestTimedOut where the flush took longer than `timeout_ms` (0: wait as
-        long as it takes).
+    def begin_produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> "list[asyncio.Future[Appended]]":
+        """Take batches in, in the order of the calls; one write and one flush serve many produces.
+
+        Each part is done once it is as durable as its topic promises, with acks 0 once it is in the log, or it fails
+        with a StorageError: RequestTimedOut where the flush took longer than `timeout_ms` (0: as long as it takes),
+        told up to SWEEP_S late.
         """
         if acks not in _KNOWN_ACKS:
-            refusal = InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")
-            return [refusal for _ in parts]
-        if not parts:
-            return []
-        done = [
-            self.commit.append((topic, partition), batches, durable=acks != ACKS_NONE)
-            for topic, partition, batches in parts
-        ]
-        try:
-            await asyncio.wait(done, timeout=timeout_ms / 1000 if timeout_ms else None)
-            return [_outcome(part, timeout_ms) for part in done]
-        finally:
-            for part in done:
-                part.cancel()
+            return [_refused(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts]
+        append, durable = self.commit.append, acks != ACKS_NONE
+        begun = [append((topic, partition), batches, durable=durable) for topic, partition, batches in parts]
+        if timeout_ms:
+            self._watch(begun, timeout_ms)
+        return begun
+
+    def _watch(self, begun: "Sequence[asyncio.Future[Appended]]", timeout_ms: int) -> None:
+        """No timer for each of them: nearly all are done long before their time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        self._watched += [(deadline, timeout_ms, part) for part in begun]
+        if not self._sweep_due:
+            self._sweep_due = True
+            loop.call_later(min(SWEEP_S, timeout_ms / 1000), self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        left = [each for each in self._watched if not each[2].done()]
+        for deadline, timeout_ms, part in left:
+            if deadline <= now:
+                part.set_exception(_too_slow(timeout_ms))
+        self._watched = [each for each in left if not each[2].done()]
+        self._sweep_due = bool(self._watched)
+        if self._sweep_due:
+            nearest = min(deadline for deadline, _, _ in self._watched)
+            loop.call_later(min(SWEEP_S, max(nearest - now, 0)), self._sweep, loop)
 
     # -- fetch --------------------------------------------------------------------------------------------
 
@@ -78,29 +108,37 @@ class LogRequests:
 
         A refusal is answered at once: it is news as good as records. `max_bytes` 0 asks for what the node allows.
         """
-        allowed = self.broker.settings.fetch_max_bytes
-        budget = min(max_bytes or allowed, allowed)
-        results, enough = self._read_all(places, budget, committed, min_bytes)
+        results, enough = self.read(places, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed)
         if enough or max_wait_ms <= 0 or not places:
             return results
+        return await self.wait(
+            places, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed
+        )
+
+    async def wait(
+        self, places: Sequence[Place], *, max_wait_ms: int, min_bytes: int, max_bytes: int, committed: bool
+    ) -> list[Fetched | StorageError]:
+        """As `fetch`, when a `read` has just found too little."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max_wait_ms / 1000
         partitions: list[TopicPartition] = [place[:2] for place in places]
         with self.parking.place(partitions) as parked:
             while True:
                 parked.clear()
-                results, enough = self._read_all(places, budget, committed, min_bytes)
+                results, enough = self.read(places, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed)
                 if enough or not parked.granted or not await parked.woken(deadline - loop.time()):
                     return results
 
-    def _read_all(
-        self, places: Sequence[Place], budget: int, committed: bool, min_bytes: int
+    def read(
+        self, places: Sequence[Place], *, min_bytes: int, max_bytes: int, committed: bool
     ) -> tuple[list[Fetched | StorageError], bool]:
-        """Read fairly: each partition gets an equal share of what is left, and what one leaves the next may have.
+        """What can be read now, and whether it is time to answer.
 
-        The first partition with records yields a whole batch even if it is larger than the budget. Also says whether
-        it is time to answer.
+        Each partition gets an equal share of what is left, and what one leaves the next may have. The first partition
+        with records yields a whole batch even if it is larger than the budget.
         """
+        allowed = self.broker.settings.fetch_max_bytes
+        budget = min(max_bytes or allowed, allowed)
         count = len(places)
         results: list[Fetched | StorageError] = [_NOTHING] * count
         total, failed = 0, False
@@ -122,15 +160,24 @@ class LogRequests:
 _NOTHING = Fetched(b"", -1, -1)
 
 
-def _outcome(part: "asyncio.Future[Appended]", timeout_ms: int) -> Appended | StorageError:
-    if not part.done():
-        return RequestTimedOut(
-            f"The records are written, but were not flushed within {timeout_ms} ms. They may yet survive; "
-            "an idempotent producer can safely send them again."
-        )
+def outcome(part: "asyncio.Future[Appended]") -> Appended | StorageError:
+    """What came of a part that is done. A bug in the log is raised."""
     error = part.exception()
     if error is None:
         return part.result()
     if isinstance(error, StorageError):
         return error
     raise error
+
+
+def _refused(error: StorageError) -> "asyncio.Future[Appended]":
+    refused: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+    refused.set_exception(error)
+    return refused
+
+
+def _too_slow(timeout_ms: int) -> RequestTimedOut:
+    return RequestTimedOut(
+        f"The records are written, but were not flushed within {timeout_ms} ms. They may yet survive; "
+        "an idempotent producer can safely send them again."
+    )

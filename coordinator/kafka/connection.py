@@ -12,7 +12,7 @@ import structlog
 
 from coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
 from coordinator.kafka.codec import MalformedFrame, decode, encode, is_flexible, struct
-from coordinator.kafka.dispatch import Dispatch, HangUp, KafkaCall, Peer, Row, ranges
+from coordinator.kafka.dispatch import Dispatch, HangUp, KafkaCall, Later, Peer, Row, ranges
 from coordinator.kafka.emitting import Buffer, Frame
 from coordinator.kafka.frames import LENGTH_BYTES, Frames
 
@@ -63,7 +63,7 @@ class Slot:
         self.version = version
         self.done = False
         self.answer: list[Buffer] = []
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Future[Any] | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -88,6 +88,7 @@ class Connection(asyncio.Protocol):
         self._parked: Slot | None = None
         self._choked = False
         self._paused = False
+        self._advance_due = False
         self._draining = False
         self._let_in = False
         self._active_at = self._loop.time()
@@ -172,6 +173,7 @@ class Connection(asyncio.Protocol):
 
     def _advance(self) -> None:
         """Begin what may begin, send what may be sent, and read on or stop reading."""
+        self._advance_due = False
         for _ in range(TURN):
             if not self._may_begin():
                 break
@@ -187,7 +189,7 @@ class Connection(asyncio.Protocol):
     def _begin(self, frame: Frame) -> None:
         try:
             self._start(frame)
-        except MalformedFrame as error:
+        except (MalformedFrame, HangUp) as error:
             self._drop(str(error))
         except Exception as error:
             log.error("request failed", peer=self._peer.host, exc_info=error)
@@ -207,6 +209,10 @@ class Connection(asyncio.Protocol):
         self._slots.append(slot)
         if row.immediate is not None:
             response = row.immediate(request, call)
+            if isinstance(response, Later):
+                slot.task = response.future
+                response.future.add_done_callback(lambda future: self._came(slot, response))
+                return
             if response is not None:
                 self._fill(slot, response)
                 return
@@ -231,17 +237,34 @@ class Connection(asyncio.Protocol):
         try:
             response = await slot.row.handler(request, call)
             self._fill(slot, response)
-        except HangUp as why:
-            self._drop(str(why))
-            return
         except Exception as error:
-            log.error("handler failed", api=slot.row.api.name, peer=self._peer.host, exc_info=error)
-            self._drop("its request could not be answered")
+            self._failed(slot, error)
             return
         if slot is self._parked:
             self._parked = None
         self._active_at = self._loop.time()
         self._advance()
+
+    def _came(self, slot: Slot, later: Later) -> None:
+        """What a future has brought. One flush brings many: they leave together."""
+        if later.future.cancelled():
+            return
+        try:
+            self._fill(slot, later.respond())
+        except Exception as error:
+            self._failed(slot, error)
+            return
+        self._active_at = self._loop.time()
+        if not self._advance_due:
+            self._advance_due = True
+            self._loop.call_soon(self._advance)
+
+    def _failed(self, slot: Slot, error: Exception) -> None:
+        if isinstance(error, HangUp):
+            self._drop(str(error))
+            return
+        log.error("handler failed", api=slot.row.api.name, peer=self._peer.host, exc_info=error)
+        self._drop("its request could not be answered")
 
     def _fill(self, slot: Slot, response: Any) -> None:
         """The answer's bytes, with header (KIP-482: that of ApiVersions has no tagged fields, whatever its version)."""

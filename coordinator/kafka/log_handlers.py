@@ -21,7 +21,8 @@ class LogHandlers:
         self, requests: LogRequests, endpoint: Callable[[], Endpoint], *, node_id: int, auto_create: bool
     ) -> None:
         records = RecordHandlers(requests)
-        self.produce, self.fetch = records.produce, records.fetch
+        self.produce, self.produce_now = records.produce, records.produce_now
+        self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = OffsetHandlers(requests)
         self.list_offsets, self.init_producer_id = offsets.list_offsets, offsets.init_producer_id
         self.metadata = MetadataHandlers(requests.broker, endpoint, auto_create=auto_create).metadata

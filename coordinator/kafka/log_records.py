@@ -1,14 +1,15 @@
 """Produce and Fetch. Batches enter the log as they came and leave it as they lie there: no record is looked at."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from coordinator.kafka.dispatch import HangUp, KafkaCall
+from coordinator.kafka.dispatch import HangUp, KafkaCall, Later
 from coordinator.kafka.log_errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
 from storage.errors import FencedLeaderEpoch, InvalidRecord, StorageError, UnsupportedCompressionType
 from storage.files import Buffer
-from storage.requests import ACKS_NONE, Batches, LogRequests, Place
+from storage.requests import ACKS_NONE, Batches, LogRequests, Place, outcome
 from storage.types import AbortedTransaction, Appended, Fetched
 
 READ_COMMITTED: Final = 1
@@ -85,6 +86,13 @@ class RecordHandlers:
 
         HangUp when something could not be appended and no answer is wanted: as in Kafka, only that tells the client.
         """
+        begun = self.produce_now(request, call)
+        await asyncio.wait([begun.future])
+        answer: ProduceAnswer | None = begun.respond()
+        return answer
+
+    def produce_now(self, request: Any, call: KafkaCall) -> Later:
+        """The same without a task: what comes in on one connection is appended in its order."""
         parts: list[Batches] = []
         refused: dict[int, StorageError] = {}
         for place, (topic, data) in enumerate(partitions(request.topic_data, "partition_data")):
@@ -93,60 +101,96 @@ class RecordHandlers:
                 refused[place] = refusal
             else:
                 parts.append((topic.name, data.index, data.records))
-        done = iter(await self._requests.produce(parts, request.acks, max(request.timeout_ms, 0)))
-        count = len(parts) + len(refused)
-        results = iter([refused[place] if place in refused else next(done) for place in range(count)])
-        if request.acks == ACKS_NONE:
-            self._check_quiet(results)
-            return None
-        return ProduceAnswer(
-            [
-                ProducedTopic(topic.name, [produced(data.index, next(results)) for data in topic.partition_data])
-                for topic in request.topic_data
-            ]
-        )
+        begun = self._requests.begin_produce(parts, request.acks, max(request.timeout_ms, 0))
 
-    @staticmethod
-    def _check_quiet(results: Iterator[Appended | StorageError]) -> None:
-        for result in results:
-            if not isinstance(result, Appended):
-                raise HangUp(f"a produce with acks=0 was refused: {result}")
+        def respond() -> ProduceAnswer | None:
+            results: list[Appended | StorageError] = [outcome(part) for part in begun]
+            for place, refusal in refused.items():  # in rising order, so that each finds its place
+                results.insert(place, refusal)
+            return produce_answer(request, results)
+
+        return Later(begun[0] if len(begun) == 1 else asyncio.gather(*begun, return_exceptions=True), respond)
 
     # -- fetch --------------------------------------------------------------------------------------------
 
-    async def fetch(self, request: Any, call: KafkaCall) -> FetchAnswer:
-        """Answer when there is enough to read, when a partition refuses, or when the client's patience is over."""
+    def fetch_now(self, request: Any, call: KafkaCall) -> FetchAnswer | None:
+        """The answer if it need not wait."""
         if request.session_id:
             return FetchAnswer(error_code=FetchSessionIdNotFound.code)
-        wanted = list(partitions(request.topics, "partitions"))
-        fenced = {place: why for place, (topic, part) in enumerate(wanted) if (why := self._fenced(topic.topic, part))}
-        places: list[Place] = [
-            (topic.topic, part.partition, part.fetch_offset, max(part.partition_max_bytes, 1))
-            for place, (topic, part) in enumerate(wanted)
-            if place not in fenced
-        ]
-        found = iter(
-            await self._requests.fetch(
-                places,
-                # A refusal is news: it is not held back until the others have records.
-                max_wait_ms=0 if fenced else max(request.max_wait_ms, 0),
-                min_bytes=request.min_bytes,
-                max_bytes=max(request.max_bytes, 1),
-                committed=request.isolation_level == READ_COMMITTED,
-            )
-        )
-        committed = request.isolation_level == READ_COMMITTED
-        answer = FetchAnswer()
-        for place, (topic, part) in enumerate(wanted):
-            if not answer.responses or answer.responses[-1].topic != topic.topic:
-                answer.responses.append(FetchedTopic(topic.topic, []))
-            result = fenced[place] if place in fenced else next(found)
-            answer.responses[-1].partitions.append(fetched(part.partition, result, committed))
-        return answer
+        places, fenced = self._places(request)
+        found, enough = self._requests.read(places, **bounds(request))
+        # A refusal is news: it is not held back until the others have records.
+        if enough or fenced or request.max_wait_ms <= 0 or not places:
+            return fetch_answer(request, found, fenced)
+        return None
+
+    async def fetch(self, request: Any, call: KafkaCall) -> FetchAnswer:
+        """Answer when there is enough to read, when a partition refuses, or when the client's patience is over."""
+        answer = self.fetch_now(request, call)
+        return await self.fetch_later(request) if answer is None else answer
+
+    async def fetch_later(self, request: Any) -> FetchAnswer:
+        places, fenced = self._places(request)
+        found = await self._requests.wait(places, max_wait_ms=request.max_wait_ms, **bounds(request))
+        return fetch_answer(request, found, fenced)
+
+    def _places(self, request: Any) -> tuple[list[Place], dict[int, StorageError]]:
+        """Where to read, and why not, by the place in the request."""
+        places: list[Place] = []
+        fenced: dict[int, StorageError] = {}
+        for place, (topic, part) in enumerate(partitions(request.topics, "partitions")):
+            refusal = self._fenced(topic.topic, part)
+            if refusal is not None:
+                fenced[place] = refusal
+            else:
+                places.append((topic.topic, part.partition, part.fetch_offset, max(part.partition_max_bytes, 1)))
+        return places, fenced
 
     def _fenced(self, topic: str, part: Any) -> StorageError | None:
         """Why the client's idea of the partition's leader is not the log's (KIP-320)."""
         return check_epoch(self._requests, topic, part.partition, part.current_leader_epoch)
+
+
+def produce_answer(request: Any, results: Sequence[Appended | StorageError]) -> ProduceAnswer | None:
+    if request.acks == ACKS_NONE:
+        for result in results:
+            if isinstance(result, StorageError):
+                raise HangUp(f"a produce with acks=0 was refused: {result}")
+        return None
+    remaining = iter(results)
+    return ProduceAnswer(
+        [
+            ProducedTopic(topic.name, [produced(data.index, next(remaining)) for data in topic.partition_data])
+            for topic in request.topic_data
+        ]
+    )
+
+
+def bounds(request: Any) -> dict[str, Any]:
+    """How much a fetch asks for, in the words of `LogRequests`."""
+    return {
+        "min_bytes": request.min_bytes,
+        "max_bytes": max(request.max_bytes, 1),
+        "committed": request.isolation_level == READ_COMMITTED,
+    }
+
+
+def fetch_answer(
+    request: Any, found: Sequence[Fetched | StorageError], fenced: Mapping[int, StorageError]
+) -> FetchAnswer:
+    committed = request.isolation_level == READ_COMMITTED
+    results = list(found)
+    for place, refusal in fenced.items():  # in rising order, so that each finds its place
+        results.insert(place, refusal)
+    remaining = iter(results)
+    return FetchAnswer(
+        [
+            FetchedTopic(
+                topic.topic, [fetched(part.partition, next(remaining), committed) for part in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:

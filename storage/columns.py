@@ -26,6 +26,9 @@ Bytes = npt.NDArray[np.uint8]
 # An Arrow view holds values up to this long itself, longer ones by reference.
 _INLINE = 12
 
+# What a varint of one byte stands for.
+_ZIGZAG = (np.arange(128, dtype=np.int64) >> 1) ^ -(np.arange(128, dtype=np.int64) & 1)
+
 # Where records of one length follow each other, so many are checked at once; below, one by one is quicker.
 _STRIDE_FROM = 16
 
@@ -118,11 +121,22 @@ def _record_bounds(data: bytes, count: int) -> tuple[Numbers, Numbers]:
 
 
 def _varints(raw: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
-    """The zigzag varints at these places, and where each ends."""
+    """The zigzag varints at these places, and where each ends.
+
+    Where all have one byte, or all have two, as is usual for neighbours, they are read without looking for exceptions.
+    """
     first = raw[at]
+    more = first >= 0x80
+    if not more.any():
+        return _ZIGZAG[first], at + 1
     value = (first & 0x7F).astype(np.int64)
+    if more.all():
+        second = raw[at + 1]
+        if not (second >= 0x80).any():
+            value |= second.astype(np.int64) << 7
+            return (value >> 1) ^ -(value & 1), at + 2
     at = at + 1
-    going = np.flatnonzero(first >= 0x80)
+    going = np.flatnonzero(more)
     shift = 7
     while going.size:
         if shift >= 70:
@@ -160,28 +174,58 @@ def decode_run(data: bytes, batches: Sequence[BatchView]) -> Columns:
         bodies = list(zip([0, *ends], ends, strict=False))
     else:
         bodies = [(batch.position + HEADER_SIZE, batch.position + batch.size) for batch in full]
-    starts: list[int] = []
-    ends_at: list[int] = []
+    bounds = _Bounds()
     raw = np.frombuffer(data, np.uint8)
     try:
         for batch, (start, end) in zip(full, bodies, strict=True):
-            _walk(data, raw, start, end, batch, starts, ends_at)
-        return _gather_run(data, raw, full, np.array(starts, np.int64), np.array(ends_at, np.int64))
+            _walk(data, raw, start, end, batch, bounds)
+        return _gather_run(data, raw, full, *bounds.joined())
     except IndexError:
         raise CorruptMessage("A batch ends in the middle of a record.") from None
+
+
+class _Bounds:
+    """Where records begin behind their length, and end: one by one, or many of one length at once."""
+
+    def __init__(self) -> None:
+        self._starts: list[Numbers] = []
+        self._ends: list[Numbers] = []
+        self.start: list[int] = []
+        self.end: list[int] = []
+
+    def add_run(self, at: int, wide: int, stride: int, count: int) -> None:
+        """`count` records from `at` on, `stride` apart, whose lengths take `wide` bytes."""
+        self._put_away()
+        ends = np.arange(at + stride, at + stride * count + 1, stride)
+        self._starts.append(ends - (stride - wide))
+        self._ends.append(ends)
+
+    def joined(self) -> tuple[Numbers, Numbers]:
+        self._put_away()
+        if not self._starts:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return np.concatenate(self._starts), np.concatenate(self._ends)
+
+    def _put_away(self) -> None:
+        if self.start:
+            self._starts.append(np.array(self.start, np.int64))
+            self._ends.append(np.array(self.end, np.int64))
+            self.start.clear()
+            self.end.clear()
 
 
 def _body(batch: BatchView) -> tuple[str, memoryview]:
     return batch.codec, batch.data[HEADER_SIZE:]
 
 
-def _walk(data: bytes, raw: Bytes, at: int, end: int, batch: BatchView, starts: list[int], ends: list[int]) -> None:
+def _walk(data: bytes, raw: Bytes, at: int, end: int, batch: BatchView, bounds: _Bounds) -> None:
     """Add where each record of a batch begins behind its length, and ends.
 
     A record that is as long as the one before is often followed by more of them: equal length bytes at equal
     distances prove it, and all are looked at in one comparison.
     """
     left, last, try_at = batch.count, -1, batch.count - 1
+    starts, ends = bounds.start, bounds.end
     while left:
         size = data[at]
         wide = 1
@@ -198,9 +242,12 @@ def _walk(data: bytes, raw: Bytes, at: int, end: int, batch: BatchView, starts: 
         stride = wide + (size >> 1)
         if size == last and _STRIDE_FROM <= left <= try_at:
             same = _equal_lengths(raw, at, stride, wide, min(left, (end - at) // stride))
-            starts.extend(range(at + wide, at + wide + same * stride, stride))
+            if same >= _STRIDE_FROM:
+                bounds.add_run(at, wide, stride, same)
+            else:
+                starts.extend(range(at + wide, at + wide + same * stride, stride))
+                ends.extend(range(at + stride, at + same * stride + 1, stride))
             at += same * stride
-            ends.extend(range(at - (same - 1) * stride, at + 1, stride))
             left -= same
             # Where lengths vary there is no use in looking again at once.
             try_at = left if same >= _STRIDE_FROM else left - 4 * _STRIDE_FROM

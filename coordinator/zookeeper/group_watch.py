@@ -5,6 +5,7 @@ Reads nothing twice that no watch has touched: a claim is read once, and again w
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import NamedTuple
 
 import structlog
@@ -58,16 +59,20 @@ class GroupWatch:
         self._suspect: set[str] = set()
         """Paths of claims whose watch went off: what is known of them is old."""
         self._fired: dict[str, int] = {}
-        """path -> its place in the order in which watches went off since the last look"""
+        """path -> its place in the order in which watches went off, since before the last look"""
+        self._places = count()
+        self._lost: dict[str, list[Held]] = {}
+        """member -> the claims that it had and has no more, until it claims again"""
 
     async def look(self, around: Around) -> GroupObserved:
         """The group as it is now, with a watch on everything that was read. Raises ZooKeeper's weather."""
-        fired, self._fired = self._fired, {}
+        old = frozenset(self._fired)
         members_before, claims_before = self._members, self._claims
         members, ids_at = await self._read_members()
         claims, claimed_at = await self._read_claims()
         self._members, self._claims = members, claims
         gone = members_before.keys() - members.keys()
+        self._remember_lost(claims_before, claimed_at)
         seen = GroupObserved(
             group_id=self._group_id,
             members=tuple(self._member(name, body, around) for name, body in sorted(members.items())),
@@ -81,10 +86,13 @@ class GroupWatch:
                 and claim.made != claims_before[tp].made
                 and claim.consumer_id == claims_before[tp].consumer_id
             ),
-            let_go=frozenset(name for name in gone if self._let_go(name, claims_before, fired, ids_at, claimed_at)),
+            ended=frozenset(name for name in gone if self._ended(name, ids_at)),
             was_there=self._was_there,
         )
         self._was_there = False
+        self._lost = {name: claims for name, claims in self._lost.items() if name in members}
+        # What went off while we looked may belong to what the next look sees.
+        self._fired = {path: place for path, place in self._fired.items() if path not in old}
         return seen
 
     async def _read_members(self) -> tuple[dict[str, ConsumerRegistration], int]:
@@ -147,20 +155,19 @@ class GroupWatch:
             if found is not None or not await self._session.exists(path, self._list_fired):
                 return found
 
-    def _let_go(
-        self,
-        name: str,
-        claims: Mapping[TopicPartition, Claim],
-        fired: Mapping[str, int],
-        ids_at: int,
-        claimed_at: Mapping[str, int],
-    ) -> bool:
-        held = [
-            Held(claimed_at.get(topic, 0), fired.get(paths.owner(self._group_id, topic, number)))
-            for (topic, number), claim in claims.items()
-            if claim.consumer_id == name
-        ]
-        return given_up(held, ids_at, fired.get(paths.consumer_ids(self._group_id)))
+    def _remember_lost(self, before: Mapping[TopicPartition, Claim], claimed_at: Mapping[str, int]) -> None:
+        for claim in self._claims.values():
+            self._lost.pop(claim.consumer_id, None)
+        for tp, claim in before.items():
+            now = self._claims.get(tp)
+            if now is None or now.consumer_id != claim.consumer_id:
+                place = self._fired.get(paths.owner(self._group_id, *tp))
+                self._lost.setdefault(claim.consumer_id, []).append(Held(claimed_at.get(tp[0], 0), place))
+
+    def _ended(self, name: str, ids_at: int) -> bool:
+        """Whether a member that is gone went with its claims. It may have been seen without them a moment before."""
+        lost = self._lost.pop(name, [])
+        return bool(lost) and not given_up(lost, ids_at, self._fired.get(paths.consumer_ids(self._group_id)))
 
     def _member(self, name: str, body: ConsumerRegistration, around: Around) -> ObservedMember:
         try:
@@ -187,7 +194,7 @@ class GroupWatch:
         if fired.kind == "session":
             # The connection broke, and every watch went with it: nothing that is known can be relied on.
             self._suspect.update(paths.owner(self._group_id, *tp) for tp in self._claims)
-        self._fired.setdefault(fired.path, len(self._fired))
+        self._fired.setdefault(fired.path, next(self._places))
         self._changed()
 
 
@@ -209,7 +216,8 @@ def given_up(held: Sequence[Held], left_at: int, left_place: int | None) -> bool
 
 
 def went_before(place: int | None, other: int | None) -> bool:
-    return place is not None and other is not None and place < other
+    """A watch that has not gone off yet goes off last."""
+    return place is not None and (other is None or place < other)
 
 
 def host_of(group_id: str, consumer_id: str) -> str:

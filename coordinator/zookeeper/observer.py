@@ -64,7 +64,7 @@ class Observer:
         """Say once more how these groups stand: whoever was told has forgotten."""
         for group_id, seen in self._seen.items():
             if wanted(group_id):
-                self._tell(replace(seen, renewed=frozenset(), let_go=frozenset(), was_there=True))
+                self._tell(replace(seen, renewed=frozenset(), ended=frozenset(), was_there=True))
 
     async def positions(self, group_id: str) -> dict[TopicPartition, int]:
         """What the group has committed in ZooKeeper. Raises ZooKeeperError."""
@@ -153,6 +153,7 @@ class Observer:
 
     async def _look_at_groups(self) -> None:
         while self._stale:
+            await self._look_around()  # what members did since may rest on it
             group_id = min(self._stale)
             self._stale.discard(group_id)
             watch = self._watches.get(group_id)

@@ -6,7 +6,7 @@ from typing import Any
 from coordinator.core.observed.events import GroupObserved, GroupUnseen, ObservedMember
 from tests.support.story import pairs, topic_partition
 
-AROUND = ("brokers", "let-go")
+AROUND = ("brokers", "ended")
 
 
 class ObservedStage:
@@ -16,7 +16,7 @@ class ObservedStage:
     shard: Any
 
     def do_see(self, words: list[str], lines: list[str]) -> Iterator[str]:
-        """see GROUP [was-there] [brokers=1,2] [let-go=a] topic=partitions ...: what ZooKeeper shows now.
+        """see GROUP [was-there] [brokers=1,2] [ended=a] topic=partitions ...: what ZooKeeper shows now.
 
         A line for each member: `a: t-0 t-1*` claims two partitions, the second one anew; `a (u): ...` reads only u;
         `a (/t.*/ t u)` reads what a pattern finds. `-a: t-0` is a claim of somebody who is gone.
@@ -42,7 +42,7 @@ class ObservedStage:
             partitions,
             tuple(int(number) for number in options.get("brokers", "1").split(",")),
             frozenset(renewed),
-            frozenset(options.get("let-go", "").split(",")) - {""},
+            frozenset(options.get("ended", "").split(",")) - {""},
             "was-there" in rest,
         )
         yield from self.step(seen)

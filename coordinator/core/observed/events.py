@@ -29,8 +29,8 @@ class GroupObserved:
     brokers: tuple[int, ...] = ()
     renewed: frozenset[TopicPartition] = frozenset()
     """Claims that went and came back since the last event."""
-    let_go: frozenset[str] = frozenset()
-    """Of the members that are gone since the last event: those that had given their claims up before."""
+    ended: frozenset[str] = frozenset()
+    """Of the members that are gone since the last event: those whose claims went with them, as a session's end does."""
     was_there: bool = False
     """It was there when the node began to watch: how it came about was not seen."""
 

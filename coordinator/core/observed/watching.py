@@ -90,12 +90,10 @@ def changes_around(before: GroupObserved, now: GroupObserved) -> Iterator[Trigge
 def departure(member_id: str, before: GroupObserved, now: GroupObserved) -> Trigger:
     """Left in order, or gone with its claims standing: then its session ended, by death or by a plain goodbye."""
     host = next((member.host for member in before.members if member.id == member_id), "")
-    held = sum(owner == member_id for owner in before.owners.values())
-    if member_id in now.let_go or not held:
-        detail = f"member {member_id} left, its partitions given up before" if held else f"member {member_id} left"
-        return Trigger(Cause.MEMBER_LEFT, detail, member_id, client_host=host)
-    detail = f"the session of member {member_id} ended while it held {held} partition(s)"
-    return Trigger(Cause.SESSION_EXPIRED, detail, member_id, client_host=host)
+    if member_id in now.ended:
+        detail = f"the session of member {member_id} ended while it held partitions"
+        return Trigger(Cause.SESSION_EXPIRED, detail, member_id, client_host=host)
+    return Trigger(Cause.MEMBER_LEFT, f"member {member_id} left", member_id, client_host=host)
 
 
 def note(group: ObservedGroup, before: GroupObserved, trigger: Trigger, step: Step) -> None:

@@ -18,7 +18,7 @@ from coordinator.client.types import TopicPartition
 from coordinator.rpc.v1.ledger_pb2 import Rebalance
 from coordinator.server.app import Node
 from tests.integration.conftest import Run
-from tests.integration.zookeeper.test_zookeeper_registry import node_at
+from tests.integration.zookeeper.test_zookeeper_registry import is_there, node_at, plain, until
 from tests.support.grpc_node import connected, create_topic
 
 JOINED, EXPIRED, LEFT, BROKERS, GREW = 1, 4, 5, 43, 32
@@ -75,6 +75,8 @@ def members(connect: str, *names: str) -> Iterator[list[Member]]:
 async def stage(data: Path, connect: str, partitions: int = 2) -> AsyncIterator[tuple[Node, Admin]]:
     async with node_at(data, connect) as node, connected(node) as channel:
         await create_topic(channel, "t", partitions)
+        with plain(connect) as zk:  # members of that era come after the topics they read
+            await until(is_there(zk, f"/brokers/topics/t/partitions/{partitions - 1}/state"))
         admin = Admin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"})
         try:
             yield node, admin

@@ -1,7 +1,4 @@
-"""From which size on a backtest is faster on Spark: the same replays on both runners, in turns, in one run.
-
-This package knows no clock of its own here; the caller passes one (`time.perf_counter`).
-"""
+"""From which size on a backtest is faster on Spark: the same replays on both runners, in turns, in one run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,8 +37,9 @@ class Figures:
 
 
 def measure(spark: Any, clock: Callable[[], float], *, start_s: float = 0.0, turns: int = 3) -> Figures:
-    """Both sizes on both runners; medians of the turns. The first turn on Spark, which starts its workers, is thrown
-    away."""
+    """Both sizes on both runners; medians of the turns. `clock` gives seconds, as `time.perf_counter` does. A first turn
+    on Spark, which starts its workers, is thrown away.
+    """
     small, large = sized(SMALL), sized(LARGE)
     run_on_spark(small, spark)
     took: dict[tuple[str, int], list[float]] = {}

@@ -158,7 +158,7 @@ class Writer:
     def rebalance(self, entry: Entry) -> None:
         snapshot = entry.snapshot or Snapshot({}, [])
         present = tuple(self._number(m.id, m.instance_id, m.rack) for m in snapshot.members)
-        kinds = tuple(self.kinds.setdefault(tuple(m.topics), len(self.kinds)) for m in snapshot.members)
+        kinds = tuple(self._kind(m.topics) for m in snapshot.members)
         before = self.steps[-1] if self.steps else None
         counts = (
             before.counts if before and not entry.snapshot else tuple(snapshot.topics.get(t, 0) for t in self._topics)
@@ -176,6 +176,10 @@ class Writer:
             self._numbers[member] = len(self.members)
             self.members.append(TraceMember(member, instance, rack))
         return self._numbers[member]
+
+    def _kind(self, topics: Iterable[str]) -> int:
+        """Topics that never existed while this was recorded are left out: no plan can have them."""
+        return self.kinds.setdefault(tuple(topic for topic in topics if topic in self._topics), len(self.kinds))
 
     def _silent_since(self, entry: Entry, number: int) -> int:
         idle_ms = entry.idle_ms.get(self.members[number].id, -1)

@@ -1,9 +1,9 @@
 """From an API's key to the handler that answers it. Handlers see decoded messages and know no connection.
 
 A handler is `async def join_group(self, request, call) -> response`, named like its API in snake_case. It may have a
-sister `heartbeat_now(self, request, call)` that answers at once, or returns `Later`, or None when the long way has to be
-gone. A handler that returns None gives no answer at all (Produce with acks=0). Responses are made with `codec.struct`,
-or are any object that has the fields.
+sister `heartbeat_now(self, request, call)` that answers at once, or returns `Later`, or None when the long way has to
+be gone. A handler that returns None gives no answer at all (Produce with acks=0). Responses are made with
+`codec.struct`, or are any object that has the fields.
 
 Handlers of one connection begin in the order of its requests, and each runs to where it first waits before the next one
 begins; what is answered at once may overtake those that have not begun. One whose API `parks` holds all that come after

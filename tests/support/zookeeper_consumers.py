@@ -103,6 +103,8 @@ class Process:
     def told(self, kind: str) -> list[dict[str, Any]]:
         """What was printed of this kind so far."""
         assert self._process.stdout is not None
+        if self._process.stdout.closed:
+            return [line for line in self.lines if line["kind"] == kind]
         with suppress(BlockingIOError):
             while chunk := os.read(self._process.stdout.fileno(), 65_536):
                 self._rest += chunk
@@ -119,5 +121,6 @@ class Process:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(10)
+        self.told("")
         assert self._process.stdout is not None
         self._process.stdout.close()

@@ -17,9 +17,13 @@ from coordinator.client.errors import GroupNotEmpty, GroupNotFound, Refused
 from coordinator.client.types import TopicPartition
 from coordinator.rpc.v1.ledger_pb2 import Rebalance
 from coordinator.server.app import Node
+from coordinator.zookeeper.connect import SessionState
+from coordinator.zookeeper.ensemble import Ensemble
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_registry import is_there, node_at, plain, until
+from tests.integration.zookeeper.test_zookeeper_session import expire
 from tests.support.grpc_node import connected, create_topic
+from tests.support.zookeeper import running
 
 JOINED, EXPIRED, LEFT, BROKERS, GREW = 1, 4, 5, 43, 32
 
@@ -37,6 +41,10 @@ class Member:
         body = {"version": 1, "subscription": {topic: 1}, "pattern": "static", "timestamp": "1700000000000"}
         path = f"/consumers/{self.group}/ids/{self.id}"
         self.client.create(path, json.dumps(body).encode(), ephemeral=True, makepath=True)
+
+    def register_patiently(self) -> None:
+        """Its connection may just be finding another server."""
+        self.client.retry(self.register)
 
     def claim(self, *partitions: int, topic: str = "t") -> None:
         for number in partitions:
@@ -238,6 +246,60 @@ def test_positions_are_reset_where_the_group_looks_for_them(zookeeper: str, tmp_
                         pass
                 with pytest.raises(GroupNotFound):
                     await admin.delete_groups(["old"])
+
+    run(story)
+
+
+def test_the_node_goes_on_watching_after_its_session_expired(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with stage(tmp_path / "d", zookeeper) as (node, admin):
+            with members(zookeeper, "a", "b") as (a, b):
+                await in_thread(a.register, lambda: a.claim(0, 1))
+                await explained(admin, 1)
+                side = node._zookeeper
+                assert side is not None
+                epoch = side.session.epoch
+                await asyncio.to_thread(expire, side.session)
+                await until(lambda: side.session.epoch != epoch)
+                await in_thread(b.register, lambda: a.release(0, 1), lambda: a.claim(0), lambda: b.claim(1))
+                await state_is(admin, "Stable", 2)
+                owners = {m.member_id: m.assignment for m in (await admin.describe_group("old")).members}
+                assert owners == {a.id: (TopicPartition("t", 0),), b.id: (TopicPartition("t", 1),)}
+                assert b.id in {entry.culprit for entry in await admin.explain("old")}
+
+    run(story)
+
+
+def test_the_node_goes_on_watching_after_the_leader_died(
+    zookeeper_ensemble: Ensemble, tmp_path: Path, run: Run
+) -> None:
+    async def story() -> None:
+        connect = f"{zookeeper_ensemble.connect}/groups"
+        async with stage(tmp_path / "d", connect) as (_, admin):
+            with members(connect, "a", "b") as (a, b):
+                await in_thread(a.register, lambda: a.claim(0, 1))
+                await explained(admin, 1)
+                leader = await asyncio.to_thread(zookeeper_ensemble.leader)
+                await asyncio.to_thread(zookeeper_ensemble.kill, leader)
+                assert (await admin.describe_group("old")).members[0].member_id == a.id
+                await asyncio.to_thread(zookeeper_ensemble.restart, leader)
+                await in_thread(b.register_patiently)
+                await state_is(admin, "PreparingRebalance", 2)
+
+    run(story)
+
+
+def test_a_node_stops_in_time_while_zookeeper_is_away(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        with running(1) as ensemble:
+            async with stage(tmp_path / "d", ensemble.connect) as (node, admin):
+                await asyncio.to_thread(ensemble.kill, 1)
+                side = node._zookeeper
+                assert side is not None
+                await until(lambda: side.session.state is not SessionState.CONNECTED)
+                await admin.alter_offsets("new", {("t", 0): 0})
+                kept = await admin.group_offsets("new")
+                assert [tp.partition for tp in kept] == [0]
 
     run(story)
 

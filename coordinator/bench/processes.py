@@ -26,8 +26,8 @@ class Server:
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        said = announcement(process)
-        self.address = f"{said['host']}:{said['port']}"
+        self.said = announcement(process)
+        self.address = f"{self.said['host']}:{self.said['port']}"
 
     def cpu_s(self) -> float:
         """Processor seconds used so far, in user and kernel mode, all threads."""

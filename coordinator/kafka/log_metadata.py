@@ -8,12 +8,14 @@ from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import UnknownTopicId
 from storage.broker import Broker
 from storage.catalog import format_id
-from storage.errors import StorageError, UnknownTopicOrPartition
+from storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
 from storage.types import Topic
 
 NO_ID = bytes(16)
 LEADER_NOT_AVAILABLE = 5
 NO_LEADER = -1
+NAMELESS = 12
+"""Topics may be asked for by id alone from this version on (KIP-516)."""
 
 
 class Endpoint(NamedTuple):
@@ -40,7 +42,7 @@ class MetadataHandlers:
             topics = [self._described(topic, here) for topic in self._broker.topics().values()]
         else:
             may_create = self._auto_create and request.allow_auto_topic_creation
-            topics = [self._asked(each, may_create, here) for each in asked]
+            topics = [self._asked(each, may_create, here, call.api_version) for each in asked]
         return struct("MetadataResponse")(
             brokers=[struct("MetadataResponse.brokers")(node_id=here.node_id, host=here.host, port=here.port)],
             cluster_id=self._broker.cluster_id,
@@ -48,12 +50,16 @@ class MetadataHandlers:
             topics=topics,
         )
 
-    def _asked(self, asked: Any, may_create: bool, here: Endpoint) -> Any:
+    def _asked(self, asked: Any, may_create: bool, here: Endpoint, version: int) -> Any:
+        name = asked.name
         try:
-            topic = self._by_id(asked.topic_id) if asked.name is None else self._by_name(asked.name, may_create)
+            if name is None and version < NAMELESS:
+                name = ""  # It may not be null in such an answer.
+                raise InvalidRequest(f"Metadata version {version} asks for topics by name; expected one.")
+            topic = self._by_id(asked.topic_id) if name is None else self._by_name(name, may_create)
         except StorageError as error:
             made = struct("MetadataResponse.topics")
-            return made(error_code=error.code, name=asked.name, topic_id=asked.topic_id)
+            return made(error_code=error.code, name=name, topic_id=asked.topic_id)
         return self._described(topic, here)
 
     def _by_id(self, topic_id: bytes) -> Topic:

@@ -79,6 +79,8 @@ def test_a_topic_is_found_by_its_id() -> None:
         known, unknown = (await door.ask("Metadata", 12, topics=asked)).topics
         assert (known.error_code, known.name, len(known.partitions)) == (0, "t", 3)
         assert (unknown.error_code, unknown.name, unknown.topic_id) == (100, None, b"?" * 16)
+        (early,) = (await door.ask("Metadata", 11, topics=asked[:1])).topics
+        assert (early.error_code, early.name) == (42, "")
 
     play(story)
 

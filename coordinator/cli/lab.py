@@ -64,8 +64,8 @@ def compare(
     """
     from coordinator.bench.processes import BenchFailed
     from coordinator.lab.compare import Workload, compare
+    from coordinator.lab.labourer import Labour
     from coordinator.lab.real import compare_really
-    from coordinator.lab.worker import Labour
 
     workload = Workload(members, partitions, joining, seed, Labour(work_ms=work_ms))
     if real and chart is not None:

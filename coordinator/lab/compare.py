@@ -8,8 +8,8 @@ from coordinator.core.types import Limits
 from coordinator.lab.account import Account, Costs
 from coordinator.lab.clock import Clock
 from coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, Generation, Lab
+from coordinator.lab.labourer import Labour, Labourer
 from coordinator.lab.node import LabNode
-from coordinator.lab.worker import Labour, Worker
 
 START_MS = 60_000
 """Counting begins when the group has long settled."""
@@ -63,7 +63,7 @@ class Course:
         node = LabNode(self._clock, topics, limits())
         account = Account([(topic, number) for topic in topics for number in range(topics[topic])])
         self._lab = Lab(self._clock, node, account, workload.labour, tuple(topics))
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, Labourer] = {}
         self._incarnations = 0
 
     def run(self) -> Result:

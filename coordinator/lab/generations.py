@@ -9,8 +9,9 @@ from assignors.run import run
 from assignors.user_data import encode_assignment, member_from_subscription
 from coordinator.lab.account import Account
 from coordinator.lab.clock import Clock
+from coordinator.lab.labourer import Labour, Labourer
 from coordinator.lab.node import GROUP, LabNode
-from coordinator.lab.worker import Labour, PlanningWorker, ToldConsumer, ToldWorker, Worker
+from coordinator.lab.worker import PlanningWorker, ToldConsumer, ToldWorker, Worker
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member.classic import ClassicMember
@@ -41,7 +42,7 @@ class Generation:
 
     name: str
     story: str
-    make: Callable[[Lab, str, int], Worker]
+    make: Callable[[Lab, str, int], Labourer]
     """(lab, the worker's place, which incarnation)"""
     leaving: Leaving = Leaving.LEAVE
     properties: Mapping[str, str] = field(default_factory=dict)

@@ -1,8 +1,6 @@
 """One worker in virtual time: the real member machine, and an application that reads, works and commits."""
 
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from coordinator.core import effects, events
@@ -10,6 +8,7 @@ from coordinator.core.effects import Reply
 from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol
 from coordinator.lab.account import Account
 from coordinator.lab.clock import Clock
+from coordinator.lab.labourer import Labour, Labourer
 from coordinator.lab.node import Call, Connection, LabNode
 from coordinator.lab.says import consumer_answered, heartbeat_answered, join_answered, sync_answered
 from coordinator.member import actions as act
@@ -17,88 +16,37 @@ from coordinator.member import events as ev
 from coordinator.member.classic import ClassicMember
 from coordinator.member.consumer import ConsumerMember
 from coordinator.member.subscription import by_topic
-from coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, TopicPartition
+from coordinator.member.types import NO_GENERATION, MemberSettings, TopicPartition
 
 Machine: TypeAlias = ClassicMember | ConsumerMember
 Planner: TypeAlias = Callable[[act.Plan, int], ev.Planned]
 """Makes the plan of a leader, at that time."""
-Callback: TypeAlias = act.Revoke | act.Lost | act.Assign
-
-TICK_MS = 100
-"""How often a worker turns to what has arrived meanwhile, and how late its timers may be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Labour:
-    """What there is to do. Records of every partition arrive evenly, from time 0 on."""
-
-    records_per_s: int = 10
-    """Of one partition."""
-    work_ms: int = 5
-    """Per record, one after the other in one worker."""
-    commit_every_ms: int = 5_000
-    callback_ms: int = 50
-    """What an application takes to let go, besides its commit."""
-
-    def arrived(self, now_ms: int) -> int:
-        return now_ms * self.records_per_s // 1000
-
-
-class Worker:
-    """A process: it starts, is closed, or crashes. `name` is its place in the deployment, the same after a restart."""
+class Worker(Labourer):
+    """A worker whose group has a coordinator."""
 
     def __init__(
         self, clock: Clock, node: LabNode, account: Account, labour: Labour, name: str, machine: Machine
     ) -> None:
-        self.name = name
-        self.alive = False
-        self.holding: set[TopicPartition] = set()
-        self._clock = clock
+        super().__init__(clock, account, labour, name, machine)
         self._node = node
         self._connection = Connection()
-        self._account = account
-        self._labour = labour
         self._machine = machine
         self._settings: MemberSettings = machine.settings
-        self._positions: dict[TopicPartition, int] = {}
         self._calls: dict[int, Call] = {}
-        self._callbacks: deque[Callback] = deque()
-        self._running: Callback | None = None
-        self._wake_at_ms: int | None = None
 
-    def start(self) -> None:
-        self.alive = True
-        self.tell(ev.Start())
-        self._clock.after(self._clock.rng.randint(1, TICK_MS), self._work)
-        self._clock.after(self._clock.rng.randint(1, self._labour.commit_every_ms), self._commit_now_and_then)
+    def started(self) -> None:
         if isinstance(self._machine, ClassicMember):
             self.tell(ev.TopicsChanged(self._node.topics))
 
-    def close(self, leaving: Leaving) -> None:
-        self.tell(ev.Close(leaving))
-
-    def crash(self) -> None:
-        """Gone without a word."""
-        self.alive = False
+    def hang_up(self) -> None:
         for call in self._calls.values():
             self._node.abandon(call)
-        for tp in sorted(self.holding):
-            self._account.drop(self.name, tp, self._clock.now_ms)
-        self.holding.clear()
-
-    def tell(self, event: Any) -> None:
-        if self.alive:
-            for action in self._machine.step(event, self._clock.now_ms):
-                if self.alive:
-                    self._perform(action)
-            self.stepped(self._machine)
-
-    def stepped(self, machine: Machine) -> None:
-        """After each step of the machine."""
 
     # What the machine asks for
 
-    def _perform(self, action: act.Action) -> None:
+    def ask(self, action: act.Action) -> None:
         match action:
             case act.FindCoordinator():
                 self._clock.after(1, lambda: self.tell(ev.CoordinatorFound(action.token)))
@@ -122,15 +70,6 @@ class Worker:
                     self._node.abandon(call)
             case act.Plan():
                 self.plan(action)
-            case act.Revoke() | act.Lost() | act.Assign():
-                self._callbacks.append(action)
-                self._next_callback()
-            case act.WakeAt():
-                self._wake_at(action.at_ms)
-            case act.Fail():
-                raise AssertionError(f"{self.name} was refused for good: {action.code.name} {action.message}")
-            case act.Closed():
-                self.crash()
 
     def plan(self, action: act.Plan) -> None:
         raise AssertionError(f"{self.name} was asked to plan, but its coordinator does that")
@@ -145,86 +84,20 @@ class Worker:
 
         self._calls[token] = self._node.call(self._connection, request, answered)
 
-    def _wake_at(self, at_ms: int) -> None:
-        self._wake_at_ms = at_ms
-        late_ms = self._clock.rng.randint(0, TICK_MS)
-        self._clock.at(at_ms + late_ms, lambda: self._tick(at_ms))
-
-    def _tick(self, at_ms: int) -> None:
-        if at_ms == self._wake_at_ms:
-            self._wake_at_ms = None
-            self.tell(ev.Tick())
-
-    # The application: callbacks one after the other, work in between
-
-    def _next_callback(self) -> None:
-        if self._running is not None or not self._callbacks:
-            return
-        action = self._running = self._callbacks.popleft()
-        match action:
-            case act.Assign():
-                self._fetch(action)
-            case act.Revoke():
-                # It may work on until its callback has ended; what it commits last is what counts.
-                self._clock.after(self._labour.callback_ms, lambda: self._commit(lambda: self._ended(action)))
-            case act.Lost():
-                self._ended(action)
-
-    def _fetch(self, action: act.Assign) -> None:
-        if not action.added:
-            self._ended(action)
-            return
-
-        def fetched(reply: Reply) -> None:
-            assert isinstance(reply, effects.OffsetFetchReply), f"an OffsetFetch was answered by {reply}"
-            for tp in action.added:
-                stored = reply.offsets.get(tp)
-                self._positions[tp] = stored.offset if stored else 0
-                if self.alive:
-                    self.holding.add(tp)
-                    self._account.take(self.name, tp, self._clock.now_ms)
-            self._ended(action)
-
-        self._node.call(self._connection, events.OffsetFetch(0, self._group, tuple(action.added)), fetched)
-
-    def _ended(self, action: Callback) -> None:
-        if not self.alive or action is not self._running:
-            return
-        self._running = None
-        if not isinstance(action, act.Assign):
-            for tp in sorted(self.holding.intersection(action.partitions)):
-                self._account.drop(self.name, tp, self._clock.now_ms)
-            self.holding.difference_update(action.partitions)
-            self.tell(ev.Revoked(action.token))
-        self._next_callback()
-
-    def _work(self) -> None:
-        """As many records as one tick has time for, the partitions that lag most first."""
-        if not self.alive:
-            return
-        budget, arrived = TICK_MS // self._labour.work_ms, self._labour.arrived(self._clock.now_ms)
-        for tp in sorted(self.holding, key=lambda tp: (self._positions[tp], tp)):
-            count = min(budget, arrived - self._positions[tp])
-            self._account.work(tp, self._positions[tp], count)
-            self._positions[tp] += count
-            budget -= count
-        self._clock.after(TICK_MS, self._work)
-
-    def _commit_now_and_then(self) -> None:
-        if self.alive:
-            self._commit(lambda: None)
-            self._clock.after(self._labour.commit_every_ms, self._commit_now_and_then)
-
-    def _commit(self, done: Callable[[], None]) -> None:
-        if not self.alive:
-            return
-        if not self.holding or self._machine.generation == NO_GENERATION:
-            done()
-            return
-        offsets = tuple((*tp, CommittedOffset(self._positions[tp])) for tp in sorted(self.holding))
+    def send_commit(self, positions: Mapping[TopicPartition, int], done: Callable[[], None]) -> None:
+        offsets = tuple((*tp, CommittedOffset(position)) for tp, position in positions.items())
         member = self._machine
         request = events.OffsetCommit(0, self._group, member.member_id, self._instance, member.generation, offsets)
         self._node.call(self._connection, request, lambda _: done())
+
+    def fetch_positions(
+        self, partitions: Sequence[TopicPartition], then: Callable[[Mapping[TopicPartition, int]], None]
+    ) -> None:
+        def fetched(reply: Reply) -> None:
+            assert isinstance(reply, effects.OffsetFetchReply), f"an OffsetFetch was answered by {reply}"
+            then({tp: stored.offset for tp, stored in reply.offsets.items() if stored})
+
+        self._node.call(self._connection, events.OffsetFetch(0, self._group, tuple(partitions)), fetched)
 
     # Requests
 
@@ -303,7 +176,8 @@ class ToldWorker(PlanningWorker):
     _heard: int = NO_GENERATION
     """The generation under which it listens."""
 
-    def stepped(self, machine: Machine) -> None:
+    def stepped(self) -> None:
+        machine = self._machine
         if machine.generation in (NO_GENERATION, self._heard):
             return
         generation = self._heard = machine.generation

@@ -3,6 +3,7 @@
 Reads nothing twice that no watch has touched: a claim is read once, and again when its own watch says that it went.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -61,12 +62,15 @@ class GroupWatch:
         self._fired: dict[str, int] = {}
         """path -> its place in the order in which watches went off, since before the last look"""
         self._places = count()
+        self._went: dict[str, float] = {}
+        """Paths of claims that a watch said went since the last look, and when"""
+        self._now_s = asyncio.get_running_loop().time
         self._lost: dict[str, list[Held]] = {}
         """member -> the claims that it had and has no more, until it claims again"""
 
     async def look(self, around: Around) -> GroupObserved:
         """The group as it is now, with a watch on everything that was read. Raises ZooKeeper's weather."""
-        old = frozenset(self._fired)
+        old = self._fired.keys() | self._went.keys()
         members_before, claims_before = self._members, self._claims
         members, ids_at = await self._read_members()
         claims, claimed_at = await self._read_claims()
@@ -86,12 +90,14 @@ class GroupWatch:
                 and claim.made != claims_before[tp].made
                 and claim.consumer_id == claims_before[tp].consumer_id
             ),
+            gone_for_ms={tp: self._gone_for_ms(tp) for tp in sorted(claims_before) if self._path(tp) in self._went},
             ended=frozenset(name for name in gone if self._ended(name, ids_at)),
             was_there=self._was_there,
         )
         self._was_there = False
         self._lost = {name: claims for name, claims in self._lost.items() if name in members}
         # What went off while we looked may belong to what the next look sees.
+        self._went = {path: at for path, at in self._went.items() if path not in old}
         self._fired = {path: place for path, place in self._fired.items() if path not in old}
         return seen
 
@@ -129,7 +135,7 @@ class GroupWatch:
         return (topic, *found) if found is not None else (topic, [], 0)
 
     async def _read_claim(self, tp: TopicPartition) -> tuple[TopicPartition, Claim | None]:
-        path = paths.owner(self._group_id, *tp)
+        path = self._path(tp)
         known = self._claims.get(tp)
         if known is not None and path not in self._suspect:
             return tp, known
@@ -155,13 +161,19 @@ class GroupWatch:
             if found is not None or not await self._session.exists(path, self._list_fired):
                 return found
 
+    def _gone_for_ms(self, tp: TopicPartition) -> int:
+        return int((self._now_s() - self._went[self._path(tp)]) * 1000)
+
+    def _path(self, tp: TopicPartition) -> str:
+        return paths.owner(self._group_id, *tp)
+
     def _remember_lost(self, before: Mapping[TopicPartition, Claim], claimed_at: Mapping[str, int]) -> None:
         for claim in self._claims.values():
             self._lost.pop(claim.consumer_id, None)
         for tp, claim in before.items():
             now = self._claims.get(tp)
             if now is None or now.consumer_id != claim.consumer_id:
-                place = self._fired.get(paths.owner(self._group_id, *tp))
+                place = self._fired.get(self._path(tp))
                 self._lost.setdefault(claim.consumer_id, []).append(Held(claimed_at.get(tp[0], 0), place))
 
     def _ended(self, name: str, ids_at: int) -> bool:
@@ -188,12 +200,14 @@ class GroupWatch:
 
     def _claim_fired(self, fired: Fired) -> None:
         self._suspect.add(fired.path)
+        if fired.kind == "deleted":
+            self._went.setdefault(fired.path, self._now_s())
         self._note(fired)
 
     def _note(self, fired: Fired) -> None:
         if fired.kind == "session":
             # The connection broke, and every watch went with it: nothing that is known can be relied on.
-            self._suspect.update(paths.owner(self._group_id, *tp) for tp in self._claims)
+            self._suspect.update(self._path(tp) for tp in self._claims)
         self._fired.setdefault(fired.path, next(self._places))
         self._changed()
 

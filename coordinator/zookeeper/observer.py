@@ -64,7 +64,7 @@ class Observer:
         """Say once more how these groups stand: whoever was told has forgotten."""
         for group_id, seen in self._seen.items():
             if wanted(group_id):
-                self._tell(replace(seen, renewed=frozenset(), ended=frozenset(), was_there=True))
+                self._tell(replace(seen, renewed=frozenset(), gone_for_ms={}, ended=frozenset(), was_there=True))
 
     async def positions(self, group_id: str) -> dict[TopicPartition, int]:
         """What the group has committed in ZooKeeper. Raises ZooKeeperError."""

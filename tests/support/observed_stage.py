@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from coordinator.core.observed.events import GroupObserved, GroupUnseen, ObservedMember
-from tests.support.story import pairs, topic_partition
+from tests.support.story import milliseconds, pairs, topic_partition
 
-AROUND = ("brokers", "ended")
+AROUND = ("brokers", "ended", "gone")
 
 
 class ObservedStage:
@@ -16,7 +16,7 @@ class ObservedStage:
     shard: Any
 
     def do_see(self, words: list[str], lines: list[str]) -> Iterator[str]:
-        """see GROUP [was-there] [brokers=1,2] [ended=a] topic=partitions ...: what ZooKeeper shows now.
+        """see GROUP [was-there] [brokers=1,2] [ended=a] [gone=t-0=20ms] topic=partitions ...: what ZooKeeper shows now.
 
         A line for each member: `a: t-0 t-1*` claims two partitions, the second one anew; `a (u): ...` reads only u;
         `a (/t.*/ t u)` reads what a pattern finds. `-a: t-0` is a claim of somebody who is gone.
@@ -25,6 +25,7 @@ class ObservedStage:
         options = pairs([word for word in rest if "=" in word])
         partitions = {topic: int(count) for topic, count in options.items() if topic not in AROUND}
         members, owners, renewed = [], {}, set()
+        gone = pairs([options.pop("gone")]) if "gone" in options else {}
         for line in lines:
             head, _, claims = line.partition(":")
             name, _, reads = head.partition(" (")
@@ -42,6 +43,7 @@ class ObservedStage:
             partitions,
             tuple(int(number) for number in options.get("brokers", "1").split(",")),
             frozenset(renewed),
+            {topic_partition(tp): milliseconds(ago) for tp, ago in gone.items()},
             frozenset(options.get("ended", "").split(",")) - {""},
             "was-there" in rest,
         )

@@ -29,6 +29,8 @@ class GroupObserved:
     brokers: tuple[int, ...] = ()
     renewed: frozenset[TopicPartition] = frozenset()
     """Claims that went and came back since the last event."""
+    gone_for_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """How long ago a claim was seen to go that stood at the last event, where the watch said so; else it went now."""
     ended: frozenset[str] = frozenset()
     """Of the members that are gone since the last event: those whose claims went with them, as a session's end does."""
     was_there: bool = False

@@ -132,10 +132,11 @@ def follow_claims(group: ObservedGroup, before: GroupObserved, step: Step) -> No
     rebalance = group.rebalance
     assert rebalance is not None
     rebalance.changed_at_ms = step.now_ms
-    if went and rebalance.released_at_ms < 0:
-        rebalance.released_at_ms = step.now_ms
     for tp in went:
-        rebalance.free_since.setdefault(tp, step.now_ms)
+        went_at_ms = max(rebalance.started_at_ms, step.now_ms - group.seen.gone_for_ms.get(tp, 0))
+        rebalance.free_since.setdefault(tp, went_at_ms)
+    if went and rebalance.released_at_ms < 0:
+        rebalance.released_at_ms = min(rebalance.free_since[tp] for tp in went)
     for tp in sorted(came):
         free_ms = step.now_ms - rebalance.free_since.pop(tp, step.now_ms)
         rebalance.unowned[tp] = rebalance.unowned.get(tp, 0) + free_ms

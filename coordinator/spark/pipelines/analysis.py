@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.client import Admin
 from coordinator.client.aio.admin import AdminConfig
-from coordinator.spark.pipelines.analytics import Decoded, commits, decoded, tables_of
+from coordinator.spark.pipelines.analytics import Decoded, commits, decoded, rebalance_rows, tables_of
 from coordinator.spark.pipelines.analytics_report import report
 from coordinator.spark.pipelines.keeping import keep, kept
 from coordinator.spark.pipelines.log_ends import log_ends, moments, table_of
@@ -41,18 +41,24 @@ def analyse(
     ValueError.
     """
     found = chosen(from_where(spark, options, out, keeping), groups)
-    with Admin(client_options(options)) as admin:
-        ends = ends_of(spark, found, admin, until_ms, every_ms)
-    tables = tables_of(found, ends)
-    written: dict[str, Any] = {}
-    for name, table in tables.items():
-        place = str(out / name)
-        table.coalesce(1).write.mode("overwrite").parquet(place)
-        # What follows reads the files, not the node again.
-        written[name] = spark.read.parquet(place)
-    malformed = found.malformed()
+    entries = rebalance_rows(found.ledger).cache()
+    try:
+        with Admin(client_options(options)) as admin:
+            ends = ends_of(spark, found, admin, until_ms, every_ms)
+        tables = tables_of(entries, found.offsets, ends)
+        written = {name: stored(spark, table, out / name) for name, table in tables.items()}
+        malformed = found.malformed()
+    finally:
+        for frame in (entries, found.ledger, found.offsets):
+            frame.unpersist()
     (out / "report.html").write_text(report(written, malformed), encoding="utf-8")
     return Done({name: int(table.count()) for name, table in written.items()}, malformed)
+
+
+def stored(spark: Any, table: Any, place: Path) -> Any:
+    """The table as it was written: what follows reads the files, not the node again."""
+    table.coalesce(1).write.mode("overwrite").parquet(str(place))
+    return spark.read.parquet(str(place))
 
 
 def from_where(spark: Any, options: Mapping[str, str], out: Path, keeping: bool) -> Decoded:

@@ -98,18 +98,18 @@ def rebalance_rows(ledger: Any) -> Any:
     return joined.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place", "life", "at")
 
 
-def tables_of(found: Decoded, ends: Any) -> dict[str, Any]:
-    """The five tables by name. `ends` is what `coordinator.spark.pipelines.log_ends` looked up, or None for no
-    lag.
+def tables_of(entries: Any, offsets: Any, ends: Any) -> dict[str, Any]:
+    """The five tables by name, from `rebalance_rows` and the decoded offsets.
+
+    `ends` is what `coordinator.spark.pipelines.log_ends` looked up, or None for no lag.
     """
-    entries = rebalance_rows(found.ledger).cache()
     tables = {
         "rebalances": rebalances(entries),
         "moves": moves(entries),
         "members": members(entries),
         "causes": causes(entries),
     }
-    return tables if ends is None else tables | {"lag": lag(found.offsets, ends)}
+    return tables if ends is None else tables | {"lag": lag(offsets, ends)}
 
 
 def rebalances(entries: Any) -> Any:

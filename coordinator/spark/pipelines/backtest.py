@@ -18,7 +18,7 @@ from coordinator.spark.pipelines.synthetic import Plan
 from coordinator.spark.pipelines.trace import Trace
 
 MAX_JOBS = 10_000_000
-TASKS_PER_CORE = 8
+TASKS_PER_CORE, USUAL_CORES = 8, 4
 """Jobs differ in length: small shares keep all cores busy to the end."""
 MAX_ERROR_CHARACTERS = 500
 
@@ -115,10 +115,20 @@ def run_on_spark(test: Backtest, spark: Any, tasks: int | None = None) -> list[R
 
     # An Arrow function from column to column: grouping (`applyInArrow`) would need pandas, and would deal the jobs
     # out by their hash. Here every task has its share of neighbouring jobs.
-    wanted = tasks or TASKS_PER_CORE * int(spark.sparkContext.defaultParallelism)
+    wanted = tasks or TASKS_PER_CORE * cores_of(spark)
     numbers = spark.range(0, len(test.jobs), 1, min(wanted, len(test.jobs)))
     rows = numbers.select(arrow_udf(replayed, spark_schema())("id").alias("row")).select("row.*")
     return sorted(rows_from(rows.toArrow()), key=lambda row: row.job)
+
+
+def cores_of(spark: Any) -> int:
+    """A session of Spark Connect does not tell; there, as many as usual."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkException:
+        return USUAL_CORES
 
 
 def find_plugins_here() -> None:

@@ -29,7 +29,7 @@ def moments(first_ms: int, last_ms: int, every_ms: int | None) -> range:
     """Regular moments from the first commit on; the pause is chosen when it is not given.
 
     >>> moments(100_500, 103_000, 1_000)
-    range(101000, 104000, 1000)
+    range(101000, 103001, 1000)
     """
     if every_ms is None:
         wanted = max(1, (last_ms - first_ms) // WANTED_MOMENTS)

@@ -37,8 +37,9 @@ class Figures:
 
 
 def measure(spark: Any, clock: Callable[[], float], *, start_s: float = 0.0, turns: int = 3) -> Figures:
-    """Both sizes on both runners; medians of the turns. `clock` gives seconds, as `time.perf_counter` does. A first turn
-    on Spark, which starts its workers, is thrown away.
+    """Both sizes on both runners; medians of the turns. `clock` gives seconds, as `time.perf_counter` does.
+
+    A first turn on Spark, which starts its workers, is thrown away.
     """
     small, large = sized(SMALL), sized(LARGE)
     run_on_spark(small, spark)

@@ -268,6 +268,7 @@ class CentralMember:
                 if self._start is not None:
                     self._start_fetching(self._start)
             case State.RELEASING:
+                self._lease_from_ms = None
                 self._join()
             case State.CLOSING:
                 self._leave_and_close()
@@ -306,7 +307,6 @@ class CentralMember:
             # What is being let go cannot be reported any more: it comes back with nothing.
             self._stop, self._start = None, None
             self.generation = NO_GENERATION
-            self._lease_from_ms = None
             self._become(State.RELEASING)
 
     def _join_again(self) -> None:

@@ -13,6 +13,8 @@ from coordinator.core.plan import Plan, PlanRequest
 from coordinator.core.types import RequestId, TimerKey
 
 NOT_FETCHING = -1
+CLOCKS_APART = 20
+"""A member's clock may run slower than ours by a twentieth."""
 
 
 class CentralState(Enum):
@@ -106,8 +108,8 @@ class CentralMember:
 
     @property
     def lease_end_ms(self) -> int:
-        """Until then it may be fetching: it stops by itself a session timeout after the last sign of us."""
-        return self.heard_ms + self.session_timeout_ms
+        """Until then it may be fetching: it stops by itself when a session timeout has passed on its own clock."""
+        return self.heard_ms + self.session_timeout_ms + self.session_timeout_ms // CLOCKS_APART
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ def load(step: Step) -> None:
             member.gone = history.by_member(
                 Cause.COORDINATOR_FAILOVER, member, "did not come back after the coordinator was loaded"
             )
-            step.arm(group.lease_timer(member.id), member.session_timeout_ms)
+            step.arm(group.lease_timer(member.id), member.lease_end_ms - step.now_ms)
         if group.members:
             group.progress.dirty = True
             rebalance.go_on(group, step)

@@ -1,0 +1,88 @@
+"""Central groups under faults: no seed breaks a rule, and every rule can be broken."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from coordinator.core.central import liveness, positions
+from coordinator.core.central.group import CentralMember as KnownMember
+from coordinator.core.central.group import CentralState
+from coordinator.member import actions as act
+from coordinator.member.central import CentralMember
+from tests.fakes.memory_group_log import MemoryGroupLog
+from tests.sim.central import FATES, run_central
+
+pytestmark = pytest.mark.sim
+
+SEEDS = 20
+SEEDS_PER_MUTANT = 30
+
+
+class StubbornMember(CentralMember):
+    """Fetches on although nothing has been heard for a session."""
+
+    @property
+    def lease_end_ms(self) -> int | None:
+        return None
+
+
+class HastyMember(CentralMember):
+    """Says that it has stopped before its application has let go."""
+
+    def _tell(self, *arguments: object, **more: object) -> None:
+        super()._tell(*arguments, **more)  # type: ignore[arg-type]
+        if arguments[0] is act.Revoke:
+            self._say_stopped()
+
+
+def first_violation(seeds: range, machine: type[CentralMember] = CentralMember) -> str:
+    return next((found for seed in seeds if (found := run_central(seed, machine).violation)), "")
+
+
+def test_no_seed_breaks_a_rule() -> None:
+    census: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        run = run_central(seed)
+        assert not run.violation, f"seed {seed}: {run.violation}"
+        census.update(run.census)
+    wanted = {*FATES, "lines cut", "node crashes", "slow callbacks", "failures reported"}
+    assert not [word for word in sorted(wanted) if not census[word]]
+    assert not [state for state in CentralState if not census[f"state {state.value}"] and state.value != "Assigning"]
+
+
+def test_a_seed_is_the_same_run_every_time() -> None:
+    assert run_central(7).digest == run_central(7).digest
+
+
+@pytest.mark.parametrize("machine", [StubbornMember, HastyMember])
+def test_members_that_break_a_rule_are_caught(machine: type[CentralMember]) -> None:
+    assert "ownership" in first_violation(range(SEEDS_PER_MUTANT), machine)
+
+
+def test_a_coordinator_that_keeps_nothing_for_who_is_lost_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownMember, "lease_end_ms", property(lambda member: member.heard_ms))
+    assert "ownership" in first_violation(range(SEEDS_PER_MUTANT))
+
+
+def test_a_coordinator_that_lets_a_lost_one_go_on_with_anything_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone_at_once(group, member, trigger, step):  # type: ignore[no-untyped-def]
+        member.may_fetch = False
+        lose(group, member, trigger, step)
+
+    lose = liveness.lose
+    monkeypatch.setattr(liveness, "lose", gone_at_once)
+    assert "ownership" in first_violation(range(SEEDS_PER_MUTANT))
+
+
+def test_a_coordinator_that_passes_over_offsets_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "keep", lambda *_: None)
+    assert "offsets" in first_violation(range(SEEDS_PER_MUTANT))
+
+
+def test_a_log_that_only_says_that_it_flushed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pretend(log: MemoryGroupLog, shards: Sequence[int]) -> None:
+        log.flushes += 1
+
+    monkeypatch.setattr(MemoryGroupLog, "flush", pretend)
+    assert first_violation(range(SEEDS_PER_MUTANT))

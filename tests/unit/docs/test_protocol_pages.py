@@ -1,0 +1,92 @@
+"""The pages on the generations: each has its parts, every table of states is the code's own, the index leads to all."""
+
+import importlib
+import re
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from coordinator.config import known_settings
+from coordinator.core.central.group import CentralState
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.rpc.v1 import ledger_pb2
+
+ROOT = Path(__file__).parents[3]
+PAGES = ROOT / "docs" / "protocol"
+GENERATIONS = ["central", "eager", "static", "cooperative", "delayed", "consumer", "pushed"]
+TABLE = re.compile(r"<!-- moves: from ([\w.]+)\.(\w+) -->\n(.*?)<!-- end of moves -->", re.DOTALL)
+
+
+def page(name: str) -> str:
+    return (PAGES / f"{name}.md").read_text(encoding="utf-8")
+
+
+def tables() -> list[tuple[str, str, str, str]]:
+    """(page, module, table, what is shown) of every table of moves."""
+    return [(path.stem, *found) for path in sorted(PAGES.glob("*.md")) for found in TABLE.findall(path.read_text())]
+
+
+def word(state: Enum) -> str:
+    """States are called by their Kafka word where they have one, else by their own name."""
+    value = str(state.value)
+    return value if value.isidentifier() and value[0].isupper() else state.name.lower()
+
+
+def drawn(module: str, table: str) -> str:
+    moves = getattr(importlib.import_module(module), table)
+    order = list(moves)
+    rows = [
+        f"| {word(state)} | {', '.join(word(to) for to in order if to in moves[state]) or 'nothing'} |"
+        for state in order
+    ]
+    return "\n".join(["| from | to |", "|---|---|", *rows, ""])
+
+
+@pytest.mark.parametrize(("name", "module", "table", "shown"), tables())
+def test_a_table_of_states_is_drawn_from_the_code(name: str, module: str, table: str, shown: str) -> None:
+    assert shown == drawn(module, table), f"write this into {name}.md:\n{drawn(module, table)}"
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_a_page_has_a_story_a_picture_its_cost_and_its_use(name: str) -> None:
+    text = page(name)
+    assert re.search(r"^```\n.*?(--|->|<-).*?^```$", text, re.DOTALL | re.MULTILINE), "no picture of the exchange"
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert [heading for heading in headings if "cost" in heading]
+    assert [heading for heading in headings if "When to use" in heading]
+    assert TABLE.search(text) or name == "pushed", "no table of states"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = page("README")
+    linked = set(re.findall(r"\]\((\w+)\.md\)", index))
+    assert linked >= {path.stem for path in PAGES.glob("*.md")} - {"README", "zookeeper", "moving-up"}
+
+
+@pytest.mark.parametrize("path", sorted(PAGES.glob("*.md")), ids=lambda path: path.stem)
+def test_every_page_that_a_page_names_is_there(path: Path) -> None:
+    for target in re.findall(r"\]\((\w+\.(?:md|svg))", path.read_text(encoding="utf-8")):
+        assert (PAGES / target).is_file(), f"{path.name} leads to {target}"
+
+
+def test_the_page_on_central_groups_names_what_there_is() -> None:
+    text = page("central")
+    settings = set(re.findall(r"`((?:group\.(?:central|min)|max)\.[a-z.]+)`", text))
+    assert len(settings) >= 4
+    assert settings <= known_settings().keys()
+    told = re.findall(r"^\| (\w+) \| ", text.partition("| group | means |")[2].partition("\n\n")[0], re.MULTILINE)
+    assert told == [state.value for state in CentralState]
+    for folder in re.findall(r"`(tests/scripts/\w+)/`", text):
+        assert list((ROOT / folder).glob("*.txt"))
+
+
+def test_the_messages_of_the_pages_are_those_of_the_stream() -> None:
+    shown = set(re.findall(r"^\| `([a-z_]+)`", page("pushed"), re.MULTILINE))
+    streamed = {
+        field.name for message in (pb.SessionRequest, pb.SessionResponse) for field in message.DESCRIPTOR.fields
+    }
+    assert shown <= streamed
+    orders = {pb.Ping, pb.StopFetcher, pb.StartFetcher}
+    assert [order for order in orders if order.DESCRIPTOR.name not in page("central")] == []
+    assert ledger_pb2.RebalanceOutcome.Name(4) == "REBALANCE_OUTCOME_FAILED"

@@ -201,8 +201,8 @@ class ConsumerMachine(RuleBasedStateMachine):
             record = decode_group(stored)
             assert not isinstance(record, Skipped)
             shard.apply(record)
-        groups, _, offsets, consumer_groups = hard_state(shard)
-        live_groups, _, live_offsets, live_consumer_groups = hard_state(self.stage.shard)
+        groups, _, offsets, consumer_groups, _ = hard_state(shard)
+        live_groups, _, live_offsets, live_consumer_groups, _ = hard_state(self.stage.shard)
         assert (groups, offsets, consumer_groups) == (live_groups, live_offsets, live_consumer_groups)
 
     def one_round(self, group: ConsumerGroup) -> None:

@@ -179,7 +179,11 @@ def _encode_records(records: Sequence[NewRecord], deltas: Sequence[int], base_ti
         stamp = timestamp - base_timestamp
         head = small[stamp << 1] if 0 <= stamp < limit else varint(stamp)
         head += small[delta << 1] if 0 <= delta < limit else varint(delta)
-        head += b"\x01" if key is None else varint(len(key)) + key
+        if key is None:
+            head += b"\x01"
+        else:
+            size = len(key)
+            head += (small[size << 1] if size < limit else varint(size)) + key
         tail = encode_headers(headers) if headers else b"\x00"
         if value is None:
             head += b"\x01"

@@ -27,13 +27,17 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
     for topic, partition, position in request.offsets:
         if (topic, partition) in refused:
             continue
-        # KAFKA: the limit is compared with the string's length, in UTF-16 units.
-        if len(position.metadata.encode("utf-16-le")) // 2 > step.limits.max_offset_metadata:
+        if position.metadata and utf16_length(position.metadata) > step.limits.max_offset_metadata:
             refused[topic, partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         value = StoredOffset(position.offset, position.leader_epoch, position.metadata, step.now_ms, expire_ms)
         step.keep(OffsetStored(request.group_id, topic, partition, value))
     step.reply(request.request_id, OffsetCommitReply(partitions=refused))
+
+
+def utf16_length(text: str) -> int:
+    """A string's length as Kafka counts it."""
+    return len(text.encode("utf-16-le")) // 2
 
 
 def may_commit_to(request: OffsetCommit, step: Step) -> dict[tuple[str, int], ErrorCode]:

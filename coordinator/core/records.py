@@ -5,7 +5,7 @@
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from coordinator.core.central.records import CentralRecord
 from coordinator.core.consumer.records import ConsumerRecord
@@ -46,8 +46,7 @@ class GroupDeleted:
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetStored:
+class OffsetStored(NamedTuple):
     """A committed offset (Kafka: OffsetCommitValue, key type 1)."""
 
     group_id: str

@@ -103,6 +103,8 @@ class Step:
 def apply(state: ShardState, record: Record) -> None:
     """Make a fact true. Tombstones for unknown things are harmless (compaction leaves them behind)."""
     match record:
+        case OffsetStored():
+            keep_offset(state, record)
         case GroupStored():
             state.consumer_groups.pop(record.group_id, None)
             group_of(state, record.group_id).stored = record
@@ -110,8 +112,6 @@ def apply(state: ShardState, record: Record) -> None:
             state.groups.pop(record.group_id, None)
             if not state.offsets.get(record.group_id):
                 state.offsets.pop(record.group_id, None)
-        case OffsetStored():
-            keep_offset(state, record)
         case OffsetDeleted():
             forget_offset(state, record)
         case RebalanceDecided():

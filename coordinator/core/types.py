@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 RequestId: TypeAlias = int
 """An opaque token of the edge for one request; the edge keeps the future that belongs to it."""
@@ -116,8 +116,7 @@ class MemberIdentity:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """One position to commit. `leader_epoch` is -1 when unknown."""
 
     offset: int
@@ -125,8 +124,7 @@ class CommittedOffset:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredOffset:
+class StoredOffset(NamedTuple):
     """A committed position as the log holds it."""
 
     offset: int

@@ -143,6 +143,9 @@ def commit_response(
     topics: Iterable[Any], refused: Mapping[tuple[str, int], ErrorCode], reply: effects.OffsetCommitReply
 ) -> Any:
     """One row for each of the request."""
+    if reply.code is ErrorCode.NONE and not refused and not reply.partitions:
+        # The request's own rows have all the fields of the answer's but the code, whose default says that all is well.
+        return struct("OffsetCommitResponse")(topics=topics)
     made, row = struct("OffsetCommitResponse.topics"), struct("OffsetCommitResponse.topics.partitions")
     rest = reply.code
     codes = {**reply.partitions, **refused}

@@ -14,15 +14,6 @@ class Struct:
     __slots__ = ()
     _defaults: Mapping[str, object] = {}
 
-    def __init__(self, **fields: object) -> None:
-        unknown = fields.keys() - self._defaults.keys()
-        if unknown:
-            raise TypeError(
-                f"{type(self).__name__} has no field {sorted(unknown)[0]!r}; it has: {', '.join(self._defaults)}"
-            )
-        for name, value in {**self._defaults, **fields}.items():
-            setattr(self, name, value)
-
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -61,4 +52,24 @@ def struct(path: str) -> type[Any]:
 
 def class_of(path: str, fields: list[Field]) -> type[Any]:
     defaults = {one.name: one.default for one in fields}
-    return type(path, (Struct,), {"__slots__": tuple(defaults), "_defaults": defaults, "__module__": __name__})
+    return type(
+        path,
+        (Struct,),
+        {
+            "__slots__": tuple(defaults),
+            "_defaults": defaults,
+            "__module__": __name__,
+            "__init__": init_of(path, fields),
+        },
+    )
+
+
+def init_of(path: str, fields: list[Field]) -> Any:
+    """A constructor that takes the fields by keyword: written out, for an answer may have thousands of structs."""
+    given = "".join(f", {one.name}={one.default!r}" for one in fields)
+    lines = [f"def __init__(self{', *' if fields else ''}{given}):", "    pass"]
+    lines += [f"    self.{one.name} = {one.name}" for one in fields]
+    names: dict[str, Any] = {}
+    exec(compile("\n".join(lines), f"<{path}>", "exec"), names)
+    names["__init__"].__qualname__ = path  # who misspells a field is told whose it is
+    return names["__init__"]

@@ -6,6 +6,7 @@ Written: offset values version 1 when they carry an expire timestamp, otherwise 
 left out; group values version 3. The ledger's JSON is in `ledger_codec`.
 """
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -42,6 +43,8 @@ NEWEST_VALUE = 4
 """The newest version of both values, and the first flexible one."""
 GROUP_VALUE_WRITTEN = 3
 NO_TAGS = b"\x00"
+UNANNOTATED = struct.Struct(">hqiBqB")
+"""A value of the newest version without metadata (a compact string of length 1 - 1) and without tagged fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,11 @@ class Encoded:
 def encode(records: Iterable[Record]) -> Encoded:
     """Raises ValueError for a string that Kafka's format cannot hold."""
     out = Encoded()
+    heads = OffsetHeads()
     for record in records:
         match record:
-            case OffsetStored():
-                out.groups.append(KeyValue(offset_key(record), offset_value(record.value)))
+            case OffsetStored(group_id, topic, partition, value):
+                out.groups.append(KeyValue(heads.of(group_id, topic) + INT32.pack(partition), offset_value(value)))
             case OffsetDeleted():
                 out.groups.append(KeyValue(offset_key(record), None))
             case GroupStored():
@@ -91,7 +95,23 @@ def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
     return Skipped(f"key type {kind}")
 
 
-def offset_key(record: OffsetStored | OffsetDeleted) -> bytes:
+class OffsetHeads:
+    """How the keys of offsets begin; a commit's are mostly of one topic."""
+
+    __slots__ = ("_group_id", "_head", "_topic")
+
+    def __init__(self) -> None:
+        self._group_id = self._topic = ""
+        self._head = b""
+
+    def of(self, group_id: str, topic: str) -> bytes:
+        if not self._head or topic != self._topic or group_id != self._group_id:
+            self._group_id, self._topic = group_id, topic
+            self._head = INT16.pack(OFFSET_KEY_WRITTEN) + plain_string(group_id) + plain_string(topic)
+        return self._head
+
+
+def offset_key(record: OffsetDeleted) -> bytes:
     head = INT16.pack(OFFSET_KEY_WRITTEN)
     return head + plain_string(record.group_id) + plain_string(record.topic) + INT32.pack(record.partition)
 
@@ -105,6 +125,8 @@ def offset_value(value: StoredOffset) -> bytes:
         # Only version 1 can hold the expiry; it has no place for the leader epoch.
         times = INT64.pack(value.commit_timestamp_ms) + INT64.pack(value.expire_timestamp_ms)
         return INT16.pack(1) + INT64.pack(value.offset) + plain_string(value.metadata) + times
+    if not value.metadata:
+        return UNANNOTATED.pack(NEWEST_VALUE, value.offset, value.leader_epoch, 1, value.commit_timestamp_ms, 0)
     position = INT64.pack(value.offset) + INT32.pack(value.leader_epoch)
     rest = compact_string(value.metadata) + INT64.pack(value.commit_timestamp_ms) + NO_TAGS
     return INT16.pack(NEWEST_VALUE) + position + rest

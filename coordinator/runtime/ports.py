@@ -1,8 +1,7 @@
 """What the runtime needs of the world outside: protocols without code."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class LogFailed(Exception):
@@ -16,8 +15,7 @@ class LogFailed(Exception):
         self.shards = shards
 
 
-@dataclass(frozen=True, slots=True)
-class KeyValue:
+class KeyValue(NamedTuple):
     """One record of an internal topic. `value` None is a tombstone."""
 
     key: bytes

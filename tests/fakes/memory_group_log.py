@@ -1,7 +1,7 @@
 """A group log in memory that forgets what was not flushed when it crashes, and fails when told to."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from coordinator.runtime.ports import KeyValue, LogFailed
 
@@ -19,7 +19,7 @@ class MemoryPartition:
 
     def append(self, records: Sequence[KeyValue]) -> None:
         start = self.end_offset
-        self.batches.append(tuple(replace(record, offset=start + at) for at, record in enumerate(records)))
+        self.batches.append(tuple(record._replace(offset=start + at) for at, record in enumerate(records)))
 
     def read(self) -> Iterator[KeyValue]:
         return iter([record for batch in self.batches for record in batch])

@@ -1,6 +1,7 @@
 """Metadata: the one node there is, and its topics; a topic that is asked for may come into being by that."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coordinator.kafka.codec import struct
@@ -84,25 +85,26 @@ class MetadataHandlers:
             partitions=list(self._partitions(topic, here.node_id)),
         )
 
-    def _partitions(self, topic: Topic, node_id: int) -> Iterator[Any]:
-        made = struct("MetadataResponse.topics.partitions")
+    def _partitions(self, topic: Topic, node_id: int) -> "Iterator[DescribedPartition]":
+        here = (node_id,)
         for number in range(topic.partitions):
             try:
                 epoch = self._broker.log(topic.name, number).leader_epoch
             except StorageError:
                 # Its directory is gone, which the node's log says: no leader until that is mended.
-                yield made(
-                    error_code=LEADER_NOT_AVAILABLE,
-                    partition_index=number,
-                    leader_id=NO_LEADER,
-                    replica_nodes=[node_id],
-                    offline_replicas=[node_id],
-                )
-                continue
-            yield made(
-                partition_index=number,
-                leader_id=node_id,
-                leader_epoch=epoch,
-                replica_nodes=[node_id],
-                isr_nodes=[node_id],
-            )
+                yield DescribedPartition(LEADER_NOT_AVAILABLE, number, NO_LEADER, -1, here, (), here)
+            else:
+                yield DescribedPartition(0, number, node_id, epoch, here, here, ())
+
+
+@dataclass(slots=True)
+class DescribedPartition:
+    """One partition of a MetadataResponse; there may be a hundred thousand."""
+
+    error_code: int
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: Sequence[int]
+    isr_nodes: Sequence[int]
+    offline_replicas: Sequence[int]

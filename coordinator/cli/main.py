@@ -33,6 +33,7 @@ COMMANDS = {
     "zookeeper": Lazy("coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."),
     "health": Lazy("coordinator.cli.health:health", "Ask a node whether it serves."),
     "demo-worker": Lazy("coordinator.cli.demo.worker:demo_worker", ""),
+    "demo-spark-driver": Lazy("coordinator.cli.demo.spark_driver:demo_spark_driver", ""),
 }
 
 EPILOG = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.errors import Exit
+from coordinator.cli.errors import CommandError, Exit
 from coordinator.cli.output import notice
 from coordinator.cli.plugins import find_plugins_here
 
@@ -33,6 +33,7 @@ from coordinator.cli.plugins import find_plugins_here
     metavar="S",
     help="How long the workers should take for all lines; their pace follows from it.",
 )
+@click.option("--spark", is_flag=True, help="Count words on a Spark cluster instead, and kill one of its executors.")
 @click.option("--keep", is_flag=True, help="Keep the data directory, and say where it is.")
 def demo(
     file: Path | None,
@@ -41,6 +42,7 @@ def demo(
     partitions: int,
     assignor: str,
     seconds: float,
+    spark: bool,
     keep: bool,
 ) -> int:
     """Run a group of workers on real lines, kill one, and see why the group rebalanced.
@@ -48,6 +50,8 @@ def demo(
     A node, the producer and each worker are processes of their own. Without --input the lines are those of this
     Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute.
     """
+    if spark:
+        return on_spark(file, key_regex, partitions, keep)
     from assignors.registry import resolve_all
     from coordinator.cli.demo.director import Director, Plan
     from coordinator.cli.demo.lines import choose_source
@@ -59,6 +63,30 @@ def demo(
     interrupt_on_sigterm()
     with workspace(keep) as folder:
         proved = Director(plan, folder).run()
+    return Exit.OK if proved else Exit.FAILURE
+
+
+def on_spark(file: Path | None, key_regex: str | None, partitions: int, keep: bool) -> int:
+    """The demo on Spark: nothing of the options for workers concerns it."""
+    context = click.get_current_context()
+    for name in ("workers", "assignor", "seconds"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} is about workers; the Spark demo has none. Leave out --{name} or --spark")
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise CommandError("pyspark is not installed", "pip install 'muster[spark]'") from None
+    from coordinator.cli.demo.lines import choose_source
+    from coordinator.cli.demo.spark import SparkDirector
+    from coordinator.cli.signals import interrupt_on_sigterm
+    from coordinator.java import JavaNotFound
+
+    interrupt_on_sigterm()
+    with workspace(keep) as folder:
+        try:
+            proved = SparkDirector(choose_source(file, key_regex), partitions, folder).run()
+        except JavaNotFound as error:
+            raise CommandError(str(error)) from error
     return Exit.OK if proved else Exit.FAILURE
 
 

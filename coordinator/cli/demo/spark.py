@@ -1,0 +1,190 @@
+"""The Spark demo's course: node, lines, a cluster, a word count as a stream, an executor killed, the proof."""
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from coordinator.cli.demo import report
+from coordinator.cli.demo.children import Children
+from coordinator.cli.demo.director import NODE_SETTINGS
+from coordinator.cli.demo.filling import fill
+from coordinator.cli.demo.lines import Line, Source
+from coordinator.cli.errors import CommandError
+from coordinator.cli.output import console
+from coordinator.cli.words import plural
+from coordinator.client import Admin, Consumer, Message, TopicPartition
+from coordinator.spark.cluster import Cluster, ClusterFailed, running_cluster
+
+LINES, COUNTS = "lines", "counts"
+PARTITIONS_OF_COUNTS = 4
+WORKERS = 2
+BATCHES = 8
+KILL_AFTER = 2
+"""Batches that are done when the executor is killed; the next one is under way then."""
+
+PRODUCE_AT_MOST_S = 4.0
+READ_PATIENCE_S = 30.0
+WORD = re.compile(rb"[A-Za-z0-9_]+")
+
+
+class SparkDirector:
+    """Runs one demo in `folder`. `run` may be called once."""
+
+    def __init__(self, source: Source, partitions: int, folder: Path) -> None:
+        self._source = source
+        self._partitions = partitions
+        self._folder = folder
+        self._out = console()
+        self._began = time.monotonic()
+
+    def run(self) -> bool:
+        """Whether the stream's counts are exactly those of a count without Spark, each written once."""
+        with ExitStack() as stack:
+            children = stack.enter_context(Children(self._folder))
+            settings = [part for key, value in NODE_SETTINGS.items() for part in ("--set", f"{key}={value}")]
+            node = children.start_node(["--data", str(self._folder / "data"), *settings])
+            self._say(f"node at {node.address} (pid {node.pid})")
+            lines = self._fill(node.address)
+            cluster = self._start_cluster(stack)
+            batches, killed = self._count(children, cluster, node.address, lines)
+            records = read_all(node.address, COUNTS)
+        proof = Proof(Counter(words_in(islice(self._source.lines(), lines))), batches)
+        for record in records:
+            proof.take(record.key or b"", int(record.value or b"0"))
+        self._out.print()
+        for line in verdict(proof, killed):
+            self._out.print(line, soft_wrap=True)
+        return proof.good
+
+    def _say(self, text: str) -> None:
+        self._out.print(Text.assemble((f"{time.monotonic() - self._began:5.1f} s  ", "dim"), text), soft_wrap=True)
+
+    def _fill(self, address: str) -> int:
+        with Admin({"bootstrap.servers": address}) as admin:
+            admin.create_topic(LINES, self._partitions)
+            admin.create_topic(COUNTS, PARTITIONS_OF_COUNTS)
+        deadline = time.monotonic() + PRODUCE_AT_MOST_S
+        produced, complete = fill(LINES, self._partitions, self._source, address, self._out, deadline)
+        description = self._source.description if complete else f"the first of {self._source.description}"
+        self._say(report.summary(produced.lines, description, self._source.keyed_by, produced.by_partition()))
+        return produced.lines
+
+    def _start_cluster(self, stack: ExitStack) -> Cluster:
+        try:
+            cluster = stack.enter_context(running_cluster(self._folder / "cluster", WORKERS))
+        except ClusterFailed as failure:
+            raise CommandError(str(failure), "", "run it again with --keep and look into the log") from failure
+        self._say(f"Spark cluster at {cluster.address}: a master and {plural(WORKERS, 'worker')}, one slot each")
+        return cluster
+
+    def _count(self, children: Children, cluster: Cluster, address: str, lines: int) -> tuple[int, int]:
+        """From the first batch to the last; how many there were, and which process was killed."""
+        rows = str(max(1, -(-lines // BATCHES)))
+        words = ["demo-spark-driver", "--bootstrap", address, "--master", cluster.address, "--rows", rows]
+        words += ["--source", LINES, "--target", COUNTS, "--folder", str(self._folder)]
+        words += [part for name, value in cluster.config.items() for part in ("--conf", f"{name}={value}")]
+        process = children.start("driver", words)
+        self._say(
+            f"counting words in batches of {int(rows):,} lines, dealt to {plural(WORKERS, 'task')} by their backlog"
+        )
+        assert process.stdout is not None
+        done = killed = 0
+        for done, told in enumerate(process.stdout, start=1):
+            self._say(told_of(json.loads(told)))
+            if done == KILL_AFTER:
+                killed = self._kill(cluster)
+        if process.wait() != 0:
+            raise CommandError(f"the driver failed: {children.last_words('driver')}", "", "its log says more (--keep)")
+        return done, killed
+
+    def _kill(self, cluster: Cluster) -> int:
+        killed = cluster.kill_executor()
+        if killed is None:
+            raise CommandError(
+                "no executor runs", f"expected one on each of {WORKERS} workers", "try again with --keep"
+            )
+        self._say(f"SIGKILL to an executor (pid {killed}) with a batch under way; Spark tries its task again")
+        return killed
+
+
+class Proof:
+    """Takes the counts that the stream wrote and holds them against a count without Spark.
+
+    Every batch writes the whole table, so a word that is there from the first batch on is written once in each.
+    """
+
+    def __init__(self, expected: "Counter[bytes]", batches: int) -> None:
+        self.expected = expected
+        self.batches = batches
+        self.written: Counter[bytes] = Counter()
+        self._last: dict[bytes, int] = {}
+
+    def take(self, word: bytes, count: int) -> None:
+        self.written[word] += 1
+        self._last[word] = count
+
+    @property
+    def wrong(self) -> int:
+        """Words whose last count is not the right one."""
+        words = self.expected.keys() | self._last.keys()
+        return sum(self._last.get(word) != self.expected.get(word) for word in words)
+
+    @property
+    def doubled(self) -> int:
+        """Counts that came more often than there were batches: a batch written twice would repeat its words."""
+        return sum(max(0, times - self.batches) for times in self.written.values())
+
+    @property
+    def good(self) -> bool:
+        return not self.wrong and not self.doubled
+
+
+def words_in(lines: Iterable[Line]) -> Iterator[bytes]:
+    for line in lines:
+        yield from WORD.findall(line.value)
+
+
+def told_of(batch: dict[str, Any]) -> str:
+    ranges, tasks = sorted(batch["partitions"]), batch["tasks"]
+    uneven = f"{len(ranges)} partitions with {ranges[0]:,} to {ranges[-1]:,} lines" if ranges else "nothing"
+    shares = " and ".join(f"{share:,}" for share in tasks)
+    return f"batch {batch['batch']}: {uneven}, tasks with {shares}; {batch['ms'] / 1000:.1f} s"
+
+
+def verdict(proof: Proof, killed: int) -> list[Text]:
+    """The proof in words."""
+    expected = proof.expected
+    top = ", ".join(f"{word.decode()} {count:,}" for word, count in expected.most_common(5))
+    written = f"{proof.written.total():,} counts written in {proof.batches} batches"
+    return [
+        Text(f"{expected.total():,} words, {len(expected):,} different ones; most often {top}"),
+        Text(f"{written}; {proof.doubled:,} of them doubled, though executor {killed} was killed"),
+        Text.assemble(
+            ("exact", "bold green") if proof.good else ("WRONG", "bold red"),
+            f": {proof.wrong:,} words differ from a count without Spark",
+        ),
+    ]
+
+
+def read_all(address: str, topic: str) -> list[Message]:
+    """Every record of a topic, partition by partition in order, as any consumer reads them."""
+    with Admin({"bootstrap.servers": address}) as admin:
+        partitions = [TopicPartition(topic, number) for number in range(admin.list_topics()[topic])]
+        ends = {tp: at.offset for tp, at in admin.list_offsets(dict.fromkeys(partitions, -1)).items()}
+    records: list[Message] = []
+    with Consumer({"bootstrap.servers": address, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign(partitions)
+        deadline = time.monotonic() + READ_PATIENCE_S
+        while len(records) < sum(ends.values()):
+            if time.monotonic() > deadline:
+                raise CommandError(f"only {len(records)} of {sum(ends.values())} counts could be read", "", "try again")
+            records += consumer.consume(10_000, 0.5)
+    return records

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TypeVar
 
 from coordinator.core.effects import DeleteReply, OffsetCommitReply
-from coordinator.errors import ErrorCode
+from coordinator.errors import CoordinatorError, ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.server import answers
 from coordinator.zookeeper.errors import ConnectionLost, ZooKeeperError
@@ -34,14 +34,23 @@ class ObservedGroups:
         """Fill in what the group keeps in ZooKeeper: where both have a position the larger counts, as it does for
         members that commit to both. `everything`: also partitions that the answer does not name yet."""
         try:
-            positions = await self._patiently(self._observer.positions(group_id))
-        except ZooKeeperError as error:
-            return pb.OffsetFetchResponse(
-                error_code=answers.error_code(ErrorCode.COORDINATOR_NOT_AVAILABLE),
-                error_message=f"the positions that {group_id!r} keeps in ZooKeeper cannot be read: {error}",
-            )
+            positions = await self.positions(group_id)
+        except CoordinatorError as error:
+            return pb.OffsetFetchResponse(error_code=answers.error_code(error.code), error_message=error.message)
         fill_in(response, positions, everything=everything)
         return response
+
+    async def positions(self, group_id: str) -> Mapping[TopicPartition, int]:
+        """What the group keeps in ZooKeeper; nothing when it is not there. Raises CoordinatorError."""
+        if not self.knows(group_id):
+            return {}
+        try:
+            return await self._patiently(self._observer.positions(group_id))
+        except ZooKeeperError as error:
+            raise CoordinatorError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"the positions that {group_id!r} keeps in ZooKeeper cannot be read: {error}",
+            ) from error
 
     async def set_positions(self, group_id: str, positions: Mapping[TopicPartition, int]) -> OffsetCommitReply:
         """Write them where the group keeps its positions in ZooKeeper; refused while it has members."""

@@ -63,7 +63,13 @@ class GroupCoordinator:
         self._partitions = partitions
         self._log_span = log_span
         self._observed = observed
-        self._simulator = Simulator(driver, shard_of=self._shard_of, partitions=partitions, spans=self._log_spans)
+        self._simulator = Simulator(
+            driver,
+            shard_of=self._shard_of,
+            partitions=partitions,
+            spans=self._log_spans,
+            elsewhere=None if observed is None else observed.positions,
+        )
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
         endpoint = self._endpoint()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -26,10 +26,14 @@ STABLE = "Stable"
 RESETS = ("", "latest", "earliest", "none")
 
 Spans = Mapping[tuple[str, int], tuple[int, int]]
+Positions = Callable[[str], Awaitable[Mapping[tuple[str, int], int]]]
 
 
 class Simulator:
-    """`shard_of` routes a group, `partitions` gives the catalog's counts, `spans` the log ends of partitions."""
+    """`shard_of` routes a group, `partitions` gives the catalog's counts, `spans` the log ends of partitions.
+
+    `elsewhere` gives the positions that a group keeps in ZooKeeper.
+    """
 
     def __init__(
         self,
@@ -38,11 +42,13 @@ class Simulator:
         shard_of: Callable[[str], int],
         partitions: Callable[[], Mapping[str, int]],
         spans: Callable[[Sequence[tuple[str, int]]], Spans],
+        elsewhere: Positions | None = None,
     ) -> None:
         self._driver = driver
         self._shard_of = shard_of
         self._partitions = partitions
         self._spans = spans
+        self._elsewhere = elsewhere
         self._running = 0
 
     async def simulate(self, request: pb.SimulateAssignmentRequest, call: Call) -> pb.SimulateAssignmentResponse:
@@ -67,6 +73,7 @@ class Simulator:
         shard = self._shard_of(group_id)
         while True:
             described = await self._describe(shard, group_id)
+            kept = await self._elsewhere(group_id) if self._elsewhere is not None else {}
             members = [known_member(member, described) for member in described.members]
             counts = self._partitions()
             topics = {t: counts[t] for t in sorted({t for m in members for t in m.topics}) if t in counts}
@@ -77,7 +84,7 @@ class Simulator:
             )
             if (await self._describe(shard, group_id)).generation == described.generation:
                 lags = {
-                    topic: [lag(reply, spans, (topic, number), reset) for number in range(count)]
+                    topic: [lag(reply, kept, spans, (topic, number), reset) for number in range(count)]
                     for topic, count in topics.items()
                 }
                 return Snapshot(topics, members, lags=lags, assignor=described.protocol_name)
@@ -182,9 +189,17 @@ def known_member(member: effects.DescribedMember, described: effects.DescribeRep
     return replace(said, owned=owned, generation=described.generation)
 
 
-def lag(reply: effects.OffsetFetchReply, spans: Spans, tp: tuple[str, int], reset: str) -> int:
+def lag(
+    reply: effects.OffsetFetchReply,
+    kept: Mapping[tuple[str, int], int],
+    spans: Spans,
+    tp: tuple[str, int],
+    reset: str,
+) -> int:
+    """From the larger of both positions, as elsewhere where a group keeps two."""
     start, end = spans.get(tp, (0, 0))
     stored = reply.offsets.get(tp)
-    if stored is not None:
-        return max(0, end - stored.offset)
+    position = max(kept.get(tp, -1), -1 if stored is None else stored.offset)
+    if position >= 0:
+        return max(0, end - position)
     return 0 if reset.lower() in ("", "latest") else end - start

@@ -146,6 +146,13 @@ def test_a_group_of_the_zookeeper_era_is_shown_beside_the_others(zookeeper: str,
                     (0, 7, a.id),
                     (1, None, b.id),
                 ]
+                # What an assignor would make of it is asked as for any other group.
+                snapshot = await admin.live_snapshot("old", reset="earliest")
+                assert snapshot.lags == {"t": [0, 0]}
+                assert {member.id: member.owned for member in snapshot.members} == {
+                    a.id: {"t": [0]},
+                    b.id: {"t": [1]},
+                }
             await state_is(admin, "Empty", 0)
 
     run(story)

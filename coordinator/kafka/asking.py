@@ -1,10 +1,12 @@
 """How handlers ask the groups: the driver they are given, and what becomes of those who cannot be asked."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from coordinator.core import events
+from coordinator.core import effects, events
 from coordinator.errors import CoordinatorError, Draining, ErrorCode, Overloaded
+from coordinator.kafka.dispatch import Later
 from coordinator.runtime.router import partition_for
 
 Wanted = TypeVar("Wanted")
@@ -24,6 +26,8 @@ class GroupDriver(Protocol):
     async def ask(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted: ...
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]: ...
+
+    def begin(self, shard: int, event: events.Request) -> "asyncio.Future[effects.Reply]": ...
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool: ...
 
@@ -47,6 +51,25 @@ class Groups:
             return await self.driver.ask(self.shard_of(group_id), make(), wanted)
         except (CoordinatorError, Overloaded, Draining) as refusal:
             return refused(refusal, wanted)
+
+    def begin(
+        self, group_id: str, make: Callable[[], events.Request], wanted: type[Wanted], answer: Callable[[Wanted], Any]
+    ) -> Any:
+        """What `answer` makes of the reply to a request that never parks: at once, or Later."""
+        try:
+            future = self.driver.begin(self.shard_of(group_id), make())
+        except (CoordinatorError, Overloaded, Draining) as refusal:
+            return answer(refused(refusal, wanted))
+
+        def respond() -> Any:
+            try:
+                reply = future.result()
+            except Draining as refusal:
+                return answer(refused(refusal, wanted))
+            assert isinstance(reply, wanted), f"expected {wanted.__name__}, not {type(reply).__name__}"
+            return answer(reply)
+
+        return Later(future, respond)
 
     async def ask_each(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         """The replies to several events, asked in one turn."""

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, cast
@@ -213,12 +213,13 @@ class Connection(asyncio.Protocol):
                 slot.task = response.future
                 response.future.add_done_callback(lambda future: self._came(slot, response))
                 return
-            if response is not None:
+            if response is not None or row.handler is None:
                 self._fill(slot, response)
                 return
+        assert row.handler is not None, f"{row.api.name} is answered neither now nor later"
         if row.api.parks:
             self._parked = slot
-        slot.task = self._loop.create_task(self._serve(slot, request, call))
+        slot.task = self._loop.create_task(self._serve(slot, row.handler(request, call)))
 
     def _unsupported(self, key: int, version: int, correlation: int, size: int) -> None:
         """KIP-511: ApiVersions of an unknown version is answered in version 0, so that the client comes again.
@@ -233,20 +234,18 @@ class Connection(asyncio.Protocol):
         self._slots.append(slot)
         self._fill(slot, struct("ApiVersionsResponse")(error_code=UNSUPPORTED_VERSION, api_keys=ranges()))
 
-    async def _serve(self, slot: Slot, request: Any, call: KafkaCall) -> None:
+    async def _serve(self, slot: Slot, answering: Awaitable[Any]) -> None:
         try:
-            response = await slot.row.handler(request, call)
-            self._fill(slot, response)
+            self._fill(slot, await answering)
         except Exception as error:
             self._failed(slot, error)
             return
         if slot is self._parked:
             self._parked = None
-        self._active_at = self._loop.time()
-        self._advance()
+        self._go_on()
 
     def _came(self, slot: Slot, later: Later) -> None:
-        """What a future has brought. One flush brings many: they leave together."""
+        """What a future has brought."""
         if later.future.cancelled():
             return
         try:
@@ -254,6 +253,10 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self._failed(slot, error)
             return
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """An answer is there. What one flush or one plan answers on this connection leaves together."""
         self._active_at = self._loop.time()
         if not self._advance_due:
             self._advance_due = True

@@ -91,7 +91,8 @@ class Row:
     """One API with whoever answers it."""
 
     api: Api
-    handler: Handler
+    handler: Handler | None
+    """None where `immediate` never leaves it to the long way."""
     immediate: Immediate | None
     request_name: str = field(init=False)
     response_name: str = field(init=False)
@@ -117,9 +118,9 @@ class Dispatch:
 def row_of(api: Api, handlers: Sequence[object]) -> Row:
     name = snake_case(api.name)
     for each in handlers:
-        handler = getattr(each, name, None)
-        if handler is not None:
-            return Row(api, handler, getattr(each, f"{name}_now", None))
+        handler, immediate = getattr(each, name, None), getattr(each, f"{name}_now", None)
+        if handler is not None or immediate is not None:
+            return Row(api, handler, immediate)
     raise LookupError(f"{api.name} has no handler; one of {[type(each).__name__ for each in handlers]} needs {name}()")
 
 

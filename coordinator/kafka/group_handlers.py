@@ -29,10 +29,10 @@ class GroupHandlers:
         members = MembershipHandlers(groups, endpoint)
         self.find_coordinator = members.find_coordinator
         self.join_group, self.sync_group, self.leave_group = members.join_group, members.sync_group, members.leave_group
-        self.heartbeat, self.heartbeat_now = members.heartbeat, members.heartbeat_now
+        self.heartbeat_now = members.heartbeat_now
         offsets = OffsetHandlers(groups, partitions)
-        self.offset_commit, self.offset_fetch = offsets.offset_commit, offsets.offset_fetch
-        self.offset_delete = offsets.offset_delete
+        self.offset_commit_now = offsets.offset_commit_now
+        self.offset_fetch, self.offset_delete = offsets.offset_fetch, offsets.offset_delete
         tools = GroupToolHandlers(groups)
         self.list_groups, self.describe_groups = tools.list_groups, tools.describe_groups
         self.delete_groups = tools.delete_groups

@@ -30,18 +30,18 @@ class OffsetHandlers:
         self._groups = groups
         self._partitions = partitions
 
-    async def offset_commit(self, request: Any, call: KafkaCall) -> Any:
+    def offset_commit_now(self, request: Any, call: KafkaCall) -> Any:
         """Partitions that cannot be are refused one by one; the core judges the rest."""
         refused: dict[tuple[str, int], ErrorCode] = {}
         positions = tuple(self._positions(request.topics, refused))
-        reply = effects.OffsetCommitReply()
-        if positions or not refused:
-            reply = await self._groups.ask(
-                request.group_id,
-                lambda: commit_event(request, call, self._groups.next_id(), positions),
-                effects.OffsetCommitReply,
-            )
-        return commit_response(request.topics, refused, reply)
+        if refused and not positions:
+            return commit_response(request.topics, refused, effects.OffsetCommitReply())
+        return self._groups.begin(
+            request.group_id,
+            lambda: commit_event(request, call, self._groups.next_id(), positions),
+            effects.OffsetCommitReply,
+            lambda reply: commit_response(request.topics, refused, reply),
+        )
 
     async def offset_fetch(self, request: Any, call: KafkaCall) -> Any:
         if call.api_version >= BATCHED:

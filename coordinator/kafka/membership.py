@@ -66,19 +66,18 @@ class MembershipHandlers:
         )
 
     def heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
-        """The usual one: a dynamic member whose group is as it knows it."""
+        """The usual one, of a dynamic member whose group is as it knows it, is answered at once."""
         group_id = request.group_id
         if request.group_instance_id is None and self._groups.driver.beat(
             self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id
         ):
             return self._all_is_well
-        return None
-
-    async def heartbeat(self, request: Any, call: KafkaCall) -> Any:
-        reply = await self._groups.ask(
-            request.group_id, lambda: heartbeat_event(request, self._groups.next_id()), effects.HeartbeatReply
+        return self._groups.begin(
+            group_id,
+            lambda: heartbeat_event(request, self._groups.next_id()),
+            effects.HeartbeatReply,
+            lambda reply: struct("HeartbeatResponse")(error_code=reply.code),
         )
-        return struct("HeartbeatResponse")(error_code=reply.code)
 
     async def leave_group(self, request: Any, call: KafkaCall) -> Any:
         reply = await self._groups.ask(

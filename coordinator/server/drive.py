@@ -93,6 +93,13 @@ class Driver:
         """
         return await self._answered(shard, event, wanted, self._submit(shard, event))
 
+    def begin(self, shard: int, event: events.Request) -> "asyncio.Future[Reply]":
+        """The reply to a request that never parks, as a future. Raises Overloaded and Draining, as `ask` does.
+
+        Whoever does not want it any more cancels the future: the request has its effect all the same.
+        """
+        return self._submit(shard, event)
+
     def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool:
         """Take a dynamic member's heartbeat without a turn, if all is well; False: nothing was done, `ask`."""
         if self._turn_due or self._closed:

@@ -51,9 +51,9 @@ def values(address: str, topic: str) -> list[bytes]:
     return sorted(value for value in found if value is not None)
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
+def eventually(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
     """Look until the condition holds, or fail."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
         time.sleep(LOOK_AGAIN_S)

@@ -127,6 +127,8 @@ def follow_claims(group: ObservedGroup, before: GroupObserved, step: Step) -> No
     if not went and not came:
         return
     if group.rebalance is None:
+        if not before.members and not group.seen.members:
+            return  # claims of nobody: somebody tidies up, or writes by hand
         detail = "members let go of partitions or claimed them, and what called for it was not seen"
         begin(group, before, Trigger(Cause.UNSPECIFIED, detail), step)
     rebalance = group.rebalance

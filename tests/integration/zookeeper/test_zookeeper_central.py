@@ -1,0 +1,162 @@
+"""Central groups beside a real ZooKeeper: what it shows of them, who is elected, and who takes over.
+
+Each node has a log of its own, so a node that takes over brings no other node's groups back: members find it, and are
+assigned afresh.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from coordinator.client import Admin, Consumer, Producer
+from coordinator.client.errors import ClientError
+from coordinator.zookeeper import paths
+from tests.support.client_stories import poll_until, read
+from tests.support.node import NodeProcess, running_node
+
+pytestmark = pytest.mark.integration
+
+PATIENCE_S = 45.0
+TOPIC = GROUP = "orders"
+
+
+@pytest.fixture
+def tool(zookeeper: str) -> Iterator[KazooClient]:
+    """What any tool of that era is to ZooKeeper."""
+    client = KazooClient(hosts=zookeeper, timeout=10)
+    client.start(timeout=20)
+    yield client
+    client.stop()
+    client.close()
+
+
+def settings(zookeeper: str, node_id: int) -> dict[str, str]:
+    return {
+        "zookeeper.connect": zookeeper,
+        "zookeeper.session.timeout.ms": "2000",
+        "node.id": str(node_id),
+        "group.central.rebalance.backoff.ms": "100",
+    }
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.05)
+
+
+def make_topic(node: NodeProcess, records: int = 0) -> None:
+    with Admin(bootstrap_servers=node.address) as admin:
+        admin.create_topic(TOPIC, 2)
+    with Producer(bootstrap_servers=node.address) as producer:
+        for number in range(records):
+            producer.produce(TOPIC, b"", partition=number % 2)
+        producer.flush()
+
+
+def member(*nodes: NodeProcess) -> Consumer:
+    return Consumer(
+        bootstrap_servers=",".join(node.address for node in nodes),
+        group_id=GROUP,
+        group_protocol="central",
+        auto_offset_reset="earliest",
+        session_timeout_ms=3_000,
+    )
+
+
+def owners(tool: KazooClient) -> dict[int, str]:
+    """partition -> the owner's entry"""
+    place = paths.topic_owners(GROUP, TOPIC)
+    found = {}
+    for number in tool.get_children(place) if tool.exists(place) else ():
+        with suppress(NoNodeError):  # it changes hands right now
+            found[int(number)] = tool.get(f"{place}/{number}")[0].decode()
+    return found
+
+
+def offsets(tool: KazooClient) -> list[int]:
+    place = paths.topic_offsets(GROUP, TOPIC)
+    if not tool.exists(place):
+        return []
+    return [int(tool.get(f"{place}/{number}")[0]) for number in sorted(tool.get_children(place))]
+
+
+def elected(tool: KazooClient) -> int | None:
+    if not tool.exists(paths.CENTRAL_COORDINATOR):
+        return None
+    return paths.read_coordinator(paths.CENTRAL_COORDINATOR, tool.get(paths.CENTRAL_COORDINATOR)[0])[0]
+
+
+def test_a_tool_sees_owners_and_offsets_and_they_go_with_the_group(
+    tmp_path: Path, zookeeper: str, tool: KazooClient
+) -> None:
+    with running_node(tmp_path / "data", settings(zookeeper, 1)) as node:
+        until(lambda: elected(tool) == 1, "the only node is elected")
+        make_topic(node, 10)
+        with member(node) as first:
+            first.subscribe(TOPIC)
+            read(first, 10)
+            mine = f"{first.memberid()}-0"
+            until(lambda: owners(tool) == {0: mine, 1: mine}, "both partitions are shown as the member's")
+            poll_until(lambda: offsets(tool) == [5, 5], first, what="the committer has written both")
+            with member(node) as second:
+                second.subscribe(TOPIC)
+                poll_until(lambda: len(second.assignment()) == 1, first, second, what="they share")
+                until(lambda: set(owners(tool).values()) == {mine, f"{second.memberid()}-0"}, "the owners are two")
+        until(lambda: owners(tool) == {}, "nobody owns anything")
+        assert offsets(tool) == [5, 5]
+        with Admin(bootstrap_servers=node.address) as admin:
+            (listed,) = admin.list_groups()
+            assert (listed.group_id, listed.group_type) == (GROUP, "central")
+            admin.delete_groups([GROUP])
+        until(lambda: not tool.exists(paths.group(GROUP)), "nothing of it is left")
+
+
+def test_a_group_that_consumers_have_themselves_is_not_touched(
+    tmp_path: Path, zookeeper: str, tool: KazooClient
+) -> None:
+    tool.create(paths.owner(GROUP, TOPIC, 0), b"somebody-0", makepath=True)
+    with running_node(tmp_path / "data", settings(zookeeper, 1)) as node:
+        make_topic(node)
+        with member(node) as consumer:
+            consumer.subscribe(TOPIC)
+            poll_until(lambda: len(consumer.assignment()) == 2, consumer, what="it owns everything here")
+            until(lambda: "not shown" in node.log_tail(), "the node says that it does not show the group")
+            assert owners(tool) == {0: "somebody-0"}
+
+
+def test_another_node_is_elected_when_the_coordinator_dies(tmp_path: Path, zookeeper: str, tool: KazooClient) -> None:
+    with ExitStack() as nodes:
+        one = nodes.enter_context(running_node(tmp_path / "one", settings(zookeeper, 1)))
+        until(lambda: elected(tool) == 1, "the first is elected")
+        two = nodes.enter_context(running_node(tmp_path / "two", settings(zookeeper, 2)))
+        make_topic(one)
+        make_topic(two)
+        # Whichever node is asked, members end up at the one that is elected.
+        with member(two) as consumer:
+            consumer.subscribe(TOPIC)
+            poll_until(lambda: len(consumer.assignment()) == 2, consumer, what="it owns everything")
+            assert members(one) == [consumer.memberid()]
+            assert members(two) == []
+            one.kill()
+            until(lambda: elected(tool) == 2, "the second is elected when the first one's session is over")
+            poll_until(
+                lambda: members(two) == [consumer.memberid()] and len(consumer.assignment()) == 2,
+                consumer,
+                what="it has found the new coordinator, and owns everything",
+            )
+            until(lambda: set(owners(tool).values()) == {f"{consumer.memberid()}-0"}, "the owners are shown again")
+
+
+def members(node: NodeProcess) -> list[str]:
+    try:
+        with Admin(bootstrap_servers=node.address, default_api_timeout_ms=2_000) as admin:
+            return [member.member_id for member in admin.describe_group(GROUP).members]
+    except ClientError:
+        return []

@@ -1,0 +1,65 @@
+"""What an operator sees of a group of the ZooKeeper era: real consumers, a real node, the command line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from coordinator.client import Consumer
+from tests.support.node import NodeProcess
+from tests.support.zookeeper_consumers import create, era_node, era_properties, fill, wait_for
+
+MUSTER = str(Path(sys.executable).with_name("muster"))
+
+
+def muster(node: NodeProcess, *words: str) -> str:
+    command = [MUSTER, *words, "--bootstrap", node.address]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def groups(node: NodeProcess, *words: str) -> Any:
+    return json.loads(muster(node, "groups", *words, "-o", "json"))
+
+
+def test_two_consumers_as_the_command_line_shows_them(zookeeper: str, tmp_path: Path) -> None:
+    with era_node(tmp_path, zookeeper) as node:
+        create(node, t=4)
+        fill(node, "t", 4, 20)
+        with Consumer(era_properties(zookeeper)) as first:
+            first.subscribe(["t"])
+            wait_for(lambda: first.poll(0.05) and len(first.assignment()) == 4, "the first has all")
+            with Consumer(era_properties(zookeeper)) as second:
+                second.subscribe(["t"])
+
+                def both_have_two() -> bool:
+                    first.poll(0.02), second.poll(0.02)
+                    return len(first.assignment()) == len(second.assignment()) == 2
+
+                wait_for(both_have_two, "each has two")
+                wait_for(lambda: len(groups(node, "explain", "g")) == 2, "the second rebalance is told")
+
+                assert [(g["group"], g["type"], g["state"]) for g in groups(node, "list")] == [
+                    ("g", "zookeeper", "Stable")
+                ]
+                first.commit(asynchronous=False)
+                second.commit(asynchronous=False)
+                described = groups(node, "describe", "g")
+                assert [row["partition"] for row in described] == [0, 1, 2, 3]
+                assert len({row["consumer_id"] for row in described}) == 2
+                assert all(row["log_end_offset"] == 5 for row in described)
+                assert sum(row["lag"] for row in described) == sum(
+                    row["log_end_offset"] - (row["current_offset"] or 0) for row in described
+                )
+                members = groups(node, "members", "g")
+                assert sorted(row["partitions"] for row in members) == [2, 2]
+
+                joined = groups(node, "explain", "g")[-1]
+                assert (joined["cause"], joined["outcome"], joined["herd"]) == ("MEMBER_JOINED", "COMPLETED", 2)
+                assert len(joined["moves"]) == 2
+                told = muster(node, "groups", "explain", "g")
+                assert "member joined   by " in told
+                assert "2 notifications, 2 members claimed anew" in told
+                assert len(groups(node, "history", "g")) == 2

@@ -8,7 +8,7 @@ SERVICES := $(wildcard proto/*/rpc/v1/*_service.proto)
 SEEDS ?= 500
 ROUNDS ?= 1000
 
-.PHONY: demo test check fmt proto proto-check properties search sim torture bench clean
+.PHONY: demo test check fmt proto proto-check properties search sim torture interop bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
@@ -52,6 +52,11 @@ sim: $(VENV)/.installed-dev
 torture: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.torture --rounds $(ROUNDS)
 	$(BIN)/python -m tests.torture.node_kill --rounds 100
+
+# Clients of other runtimes against a node; what is not installed is skipped, and said.
+interop: $(VENV)/.installed-dev
+	-cd tests/interop/js && npm install --no-package-lock --no-audit --no-fund --silent
+	MUSTER_INTEROP=1 $(BIN)/python -m pytest tests/interop -rs
 
 # Ratios against peers in the same run; a goal that is missed does not stop the other suites.
 bench: $(VENV)/.installed-dev

@@ -1,0 +1,53 @@
+"""Where the clients of other languages are, and how to run a story of theirs; skips with the reason without them."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+STORY_S = 120
+
+JARS = ("kafka-clients", "slf4j-api", "lz4-java", "zstd-jni", "snappy-java")
+"""What Kafka's own client needs, by the beginning of the file names."""
+
+
+def java_story(name: str, *arguments: str) -> list[str]:
+    """The lines that `java/NAME.java` prints."""
+    java, classpath = shutil.which("java"), kafka_classpath()
+    if java is None:
+        pytest.skip("java is not installed")
+    if not classpath:
+        pytest.skip(
+            "no kafka-clients jar: set KAFKA_CLIENTS_CLASSPATH, or fetch it with "
+            "'mvn dependency:get -Dartifact=org.apache.kafka:kafka-clients:4.3.0'"
+        )
+    return lines_of([java, "-cp", classpath, str(HERE / "java" / f"{name}.java"), *arguments], HERE)
+
+
+def kafka_classpath() -> str:
+    """From KAFKA_CLIENTS_CLASSPATH, or the newest jars in Maven's local repository; empty without kafka-clients."""
+    given = os.environ.get("KAFKA_CLIENTS_CLASSPATH")
+    if given:
+        return given
+    repository = Path.home() / ".m2" / "repository"
+    found = {name: sorted(repository.glob(f"**/{name}-[0-9]*.jar")) for name in JARS}
+    return ":".join(str(jars[-1]) for jars in found.values() if jars) if found["kafka-clients"] else ""
+
+
+def node_story(name: str, *arguments: str) -> list[str]:
+    """The lines that `js/NAME.js` prints."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    if not (HERE / "js" / "node_modules" / "kafkajs").is_dir():
+        pytest.skip("kafkajs is not installed: run 'npm install --no-package-lock' in tests/interop/js, or make interop")
+    return lines_of([node, f"{name}.js", *arguments], HERE / "js")
+
+
+def lines_of(command: list[str], directory: Path) -> list[str]:
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=STORY_S, check=False)
+    assert done.returncode == 0, done.stderr[-4000:] or done.stdout[-4000:]
+    return done.stdout.splitlines()

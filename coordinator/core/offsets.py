@@ -23,15 +23,18 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
         step.reply(request.request_id, OffsetCommitReply())
         return
 
-    expire_ms = None if request.retention_ms is None else step.now_ms + request.retention_ms
+    group_id, now_ms = request.group_id, step.now_ms
+    expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
+    kept: list[OffsetStored] = []
     for topic, partition, position in request.offsets:
         if (topic, partition) in refused:
             continue
         if position.metadata and utf16_length(position.metadata) > step.limits.max_offset_metadata:
             refused[topic, partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
-        value = StoredOffset(position.offset, position.leader_epoch, position.metadata, step.now_ms, expire_ms)
-        step.keep(OffsetStored(request.group_id, topic, partition, value))
+        value = StoredOffset(position.offset, position.leader_epoch, position.metadata, now_ms, expire_ms)
+        kept.append(OffsetStored(group_id, topic, partition, value))
+    step.keep_offsets(group_id, kept)
     step.reply(request.request_id, OffsetCommitReply(partitions=refused))
 
 

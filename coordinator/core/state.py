@@ -4,7 +4,7 @@
 persisted with the step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.core.central.group import CentralGroup
@@ -78,6 +78,15 @@ class Step:
     def keep(self, record: Record) -> None:
         apply(self.state, record)
         self.out.records.append(record)
+
+    def keep_offsets(self, group_id: str, records: Sequence[OffsetStored]) -> None:
+        """Keep what one commit of the group brings: the same as to keep each, in one go."""
+        if records:
+            keep_offset(self.state, records[0])
+            offsets = self.state.offsets[group_id]
+            for _, topic, partition, value in records:
+                offsets[topic, partition] = value
+            self.out.records += records
 
     def reply(self, request_id: RequestId, reply: Reply) -> None:
         self.out.reply(request_id, reply)

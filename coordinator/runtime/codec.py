@@ -61,7 +61,8 @@ def encode(records: Iterable[Record]) -> Encoded:
     heads = OffsetHeads()
     for record in records:
         match record:
-            case OffsetStored(group_id, topic, partition, value):
+            case OffsetStored():
+                group_id, topic, partition, value = record
                 out.groups.append(KeyValue(heads.of(group_id, topic) + INT32.pack(partition), offset_value(value)))
             case OffsetDeleted():
                 out.groups.append(KeyValue(offset_key(record), None))

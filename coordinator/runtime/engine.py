@@ -316,9 +316,9 @@ class Engine:
         if effects.records:
             slot.records += effects.records
             self._written[slot.index] = slot
-            self.metrics.rebalances.update(
-                record.entry.cause for record in effects.records if isinstance(record, RebalanceDecided)
-            )
+            for record in effects.records:
+                if isinstance(record, RebalanceDecided):
+                    self.metrics.rebalances[record.entry.cause] += 1
         for key, at_ms in effects.timers.items():
             if at_ms is None:
                 self._timers.cancel((slot.index, key))

@@ -43,7 +43,7 @@ def node_story(name: str, *arguments: str) -> list[str]:
     if node is None:
         pytest.skip("node is not installed")
     if not (HERE / "js" / "node_modules" / "kafkajs").is_dir():
-        pytest.skip("kafkajs is not installed: run 'npm install --no-package-lock' in tests/interop/js, or make interop")
+        pytest.skip("kafkajs is not installed: run 'npm install --no-package-lock' in tests/interop/js")
     return lines_of([node, f"{name}.js", *arguments], HERE / "js")
 
 

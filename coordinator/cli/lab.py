@@ -14,6 +14,7 @@ from coordinator.cli.output import Column, show
 if TYPE_CHECKING:
     from coordinator.lab.compare import Result
     from coordinator.lab.generations import Generation
+    from coordinator.lab.joins import JoinCosts
 
 COLUMNS = [
     Column("GENERATION", "generation", style="cyan"),
@@ -26,6 +27,17 @@ COLUMNS = [
     Column("DUPLICATES", "duplicates"),
     Column("MESSAGES", "messages"),
 ]
+JOIN_COLUMNS = [
+    Column("GENERATION", "generation", style="cyan"),
+    Column("MEMBERS", "members"),
+    Column("UNTIL-OWNED-S", "until_owned_s"),
+    Column("STOPS", "stops"),
+    Column("UNOWNED-PARTITION-S", "unowned_partition_s"),
+    Column("WOKEN", "woken"),
+    Column("MESSAGES", "messages"),
+]
+JOINING = ("zookeeper", "eager", "pushed", "kip848-pushed")
+"""The ones that say most about how a group hears of a newcomer."""
 WHOLE = "all"
 NOT_COUNTED = {"messages": None, "duplicates": None}
 
@@ -71,7 +83,7 @@ def compare(
     if real and chart is not None:
         raise click.UsageError("--chart draws what virtual time counts; leave out --real or --chart")
     try:
-        results = list((compare_really if real else compare)(workload, chosen(only)))
+        results = list((compare_really if real else compare)(workload, chosen(only, real=real)))
     except BenchFailed as failure:
         raise CommandError(str(failure)) from failure
     found = [row for result in results for row in rows(result, chapters)]
@@ -81,13 +93,36 @@ def compare(
     return Exit.OK
 
 
-def chosen(names: Sequence[str]) -> "list[Generation]":
+@lab.command()
+@click.option(
+    "--members", type=click.IntRange(1, 100), multiple=True, default=(10, 50, 100), show_default=True, metavar="N"
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same figures.")
+@click.option("--only", multiple=True, metavar="GENERATION", help="Only this one; may be given more than once.")
+@output_option
+def join(members: Sequence[int], seed: int, only: Sequence[str], style: str) -> None:
+    """Let one more member join groups of N members with 200 partitions, in virtual time."""
+    from coordinator.lab.joins import measure_joins
+
+    show([join_row(costs) for costs in measure_joins(members, chosen(only or JOINING), seed)], JOIN_COLUMNS, style)
+
+
+def join_row(costs: "JoinCosts") -> dict[str, Any]:
+    return {key: round(value, 1) if isinstance(value, float) else value for key, value in asdict(costs).items()}
+
+
+def chosen(names: Sequence[str], *, real: bool = False) -> "list[Generation]":
     from coordinator.lab.generations import BY_NAME
 
     for name in names:
         if name not in BY_NAME:
             raise CommandError(f"{name!r} is no generation", f"known here: {', '.join(BY_NAME)}", code=Exit.USAGE)
-    return [generation for name, generation in BY_NAME.items() if not names or name in names]
+    if real and (virtual := [name for name in names if not BY_NAME[name].real]):
+        raise CommandError(
+            f"{virtual[0]!r} runs in virtual time alone", "it needs an ensemble", "leave out --real", code=Exit.USAGE
+        )
+    wanted = [generation for name, generation in BY_NAME.items() if not names or name in names]
+    return [generation for generation in wanted if generation.real or not real]
 
 
 def rows(result: "Result", chapters: bool) -> list[dict[str, Any]]:

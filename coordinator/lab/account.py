@@ -14,6 +14,7 @@ class Book:
     idle_since_ms: int = 0
     unowned_ms: int = 0
     longest_ms: int = 0
+    taken_at_ms: int = 0
     done: int = 0
     committed: int = 0
 
@@ -58,6 +59,7 @@ class Account:
             book.longest_ms = max(book.longest_ms, idle_ms)
         self.moved += book.last_holder not in ("", worker)
         book.holders.add(worker)
+        book.taken_at_ms = now_ms
         book.last_holder = worker
 
     def drop(self, worker: str, tp: TopicPartition, now_ms: int) -> None:

@@ -10,6 +10,7 @@ from coordinator.lab.clock import Clock
 from coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, Generation, Lab
 from coordinator.lab.labourer import Labour, Labourer
 from coordinator.lab.node import LabNode
+from coordinator.lab.zookeeper_worker import Era
 
 START_MS = 60_000
 """Counting begins when the group has long settled."""
@@ -62,13 +63,12 @@ class Course:
         topics = {f"t{number}": 1 for number in range(count)} if generation.resources else {"t": count}
         node = LabNode(self._clock, topics, limits())
         account = Account([(topic, number) for topic in topics for number in range(topics[topic])])
-        self._lab = Lab(self._clock, node, account, workload.labour, tuple(topics))
+        self._lab = Lab(self._clock, node, account, workload.labour, tuple(topics), Era(self._clock, topics))
         self._workers: dict[str, Labourer] = {}
         self._incarnations = 0
 
     def run(self) -> Result:
-        for number in range(self._workload.members):
-            self._clock.at(self._clock.rng.randint(0, 1_000), partial(self._start, f"w{number}"))
+        self._assemble()
         self._clock.run(START_MS)
         self._settled("the start")
         chapters = []
@@ -83,6 +83,10 @@ class Course:
             self._settled(name)
             chapters.append(Chapter(name, self._costs(*before)))
         return Result(self._generation, summed([chapter.costs for chapter in chapters]), tuple(chapters))
+
+    def _assemble(self) -> None:
+        for number in range(self._workload.members):
+            self._clock.at(self._clock.rng.randint(0, 1_000), partial(self._start, f"w{number}"))
 
     def _rolling_restart(self) -> None:
         for name in sorted(self._workers):
@@ -106,11 +110,11 @@ class Course:
 
     def _begin(self) -> tuple[int, int]:
         self._lab.account.begin(self._clock.now_ms)
-        return self._lab.node.rebalances, self._lab.node.messages
+        return self._lab.rebalances, self._lab.messages
 
     def _costs(self, rebalances: int, messages: int) -> Costs:
-        node = self._lab.node
-        return self._lab.account.costs(node.rebalances - rebalances, node.messages - messages, self._clock.now_ms)
+        lab = self._lab
+        return lab.account.costs(lab.rebalances - rebalances, lab.messages - messages, self._clock.now_ms)
 
     def _settled(self, when: str) -> None:
         """The comparison means nothing if somebody cheats: everything is owned, once, by living workers."""

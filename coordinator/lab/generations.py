@@ -12,6 +12,7 @@ from coordinator.lab.clock import Clock
 from coordinator.lab.labourer import Labour, Labourer
 from coordinator.lab.node import GROUP, LabNode
 from coordinator.lab.worker import PlanningWorker, ToldConsumer, ToldWorker, Worker
+from coordinator.lab.zookeeper_worker import Era, ZookeeperWorker
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member.classic import ClassicMember
@@ -19,6 +20,8 @@ from coordinator.member.connect_member import DelayedLeader, DelayedSubscriber
 from coordinator.member.consumer import ConsumerMember, Wish
 from coordinator.member.subscription import Subscriber
 from coordinator.member.types import Leaving, MemberSettings
+from coordinator.member.zookeeper import ZookeeperMember
+from coordinator.member.zookeeper_types import ZookeeperSettings, registration_of
 
 DELAY_MS = 60_000
 """How long a delayed group waits for a lost worker."""
@@ -34,6 +37,21 @@ class Lab:
     account: Account
     labour: Labour
     topics: tuple[str, ...]
+    era: Era
+    """The ensemble, which only one generation speaks to."""
+
+    @property
+    def rebalances(self) -> int:
+        return self.node.rebalances + self.era.rebalances
+
+    @property
+    def messages(self) -> int:
+        return self.node.messages + self.era.messages
+
+    @property
+    def woken(self) -> int:
+        """Words to members that nobody had asked for: watches that fired, and what the coordinator pushed."""
+        return self.node.pushes + self.era.notifications
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,8 @@ class Generation:
     """What a real client is told, so that it does the same."""
     resources: bool = False
     """It shares named resources: each partition is a resource of its own."""
+    real: bool = True
+    """Whether `--real` can run it: that has a node and workers, and no ensemble."""
 
 
 def settings(name: str, *, static: bool = False) -> MemberSettings:
@@ -91,6 +111,13 @@ def consumer(kind: type[Worker]) -> Callable[[Lab, str, int], Worker]:
     return make
 
 
+def zookeeper(lab: Lab, name: str, incarnation: int) -> Labourer:
+    machine = ZookeeperMember(
+        ZookeeperSettings(GROUP, session_timeout_ms=SESSION_MS), registration_of(lab.topics, "", False, 1)
+    )
+    return ZookeeperWorker(lab.clock, lab.era, lab.account, lab.labour, f"{name}-{incarnation:03}", machine)
+
+
 def planned(node: LabNode, asked: act.Plan) -> ev.Planned:
     """The real assignor, on what the members said."""
     members = [
@@ -112,6 +139,13 @@ def strategy(name: str) -> dict[str, str]:
 
 
 GENERATIONS = (
+    Generation(
+        "zookeeper",
+        "no coordinator: everybody watches, computes and claims for itself",
+        zookeeper,
+        properties={"group.protocol": "zookeeper"},
+        real=False,
+    ),
     Generation(
         "eager",
         "everybody lets go of everything, every time",

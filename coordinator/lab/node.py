@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from coordinator.core.effects import Reply
-from coordinator.core.events import Forget, Request, TopicsChanged
+from coordinator.core.effects import PushReply, Reply
+from coordinator.core.events import Forget, Listen, Request, TopicsChanged
 from coordinator.core.types import Limits, RequestId
 from coordinator.lab.clock import Clock
 from coordinator.runtime.engine import Engine, FlushJob
@@ -41,10 +41,14 @@ class Connection:
 
 
 class Call:
-    """One request under way. `over`: nobody waits for its answer any more."""
+    """One request under way. `over`: nobody waits for its answer any more.
 
-    def __init__(self, connection: Connection, on_reply: OnReply) -> None:
+    `listens`: its answer is a word of the coordinator that the member did not ask for.
+    """
+
+    def __init__(self, connection: Connection, on_reply: OnReply, *, listens: bool) -> None:
         self.connection = connection
+        self.listens = listens
         self.on_reply = on_reply
         self.over = False
         self.request_id: RequestId = 0
@@ -57,6 +61,8 @@ class LabNode:
         self.clock = clock
         self.topics = dict(topics)
         self.messages = 0
+        self.pushes = 0
+        """Words to members that they had not asked for."""
         self.engine = Engine(MemoryLog(), 1, limits, on_bug=raise_bug)
         ids = {name: name.encode().ljust(16, b"\0")[:16] for name in topics}
         self.ids = ids
@@ -74,7 +80,7 @@ class LabNode:
 
     def call(self, connection: Connection, request: Request, on_reply: OnReply) -> Call:
         """Send a request; `on_reply` hears its answer, if one ever comes."""
-        call = Call(connection, on_reply)
+        call = Call(connection, on_reply, listens=isinstance(request, Listen))
         self.messages += 1
         connection.up_ms = max(connection.up_ms, self.clock.now_ms + self._way_ms())
         self.clock.at(connection.up_ms, lambda: self._arrive(request, call))
@@ -82,7 +88,7 @@ class LabNode:
 
     def park(self, connection: Connection, request: Request, on_reply: OnReply) -> Call:
         """A request that the node's end of a connection makes by itself: it crosses no network, its answer does."""
-        call = Call(connection, on_reply)
+        call = Call(connection, on_reply, listens=isinstance(request, Listen))
         self._arrive(request, call)
         return call
 
@@ -149,6 +155,7 @@ class LabNode:
         call = self._calls.pop(request_id, None)
         if call is not None and not call.over:
             self.messages += 1
+            self.pushes += call.listens and says_something(reply)
             connection = call.connection
             connection.down_ms = max(connection.down_ms, self.clock.now_ms + self._way_ms())
             self.clock.at(connection.down_ms, lambda: hear(call, reply))
@@ -161,6 +168,11 @@ def hear(call: Call, reply: Reply) -> None:
     if not call.over:
         call.over = True
         call.on_reply(reply)
+
+
+def says_something(reply: Reply) -> bool:
+    """A listener that is replaced by the next one hears only that."""
+    return isinstance(reply, PushReply) and (bool(reply.code) or reply.consumer is not None)
 
 
 def raise_bug(event: str, error: Exception) -> None:

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from coordinator.lab.ensemble import Ensemble
+from coordinator.lab.era_registry import BROKERS, IDS, TOPICS, owner_path
 from coordinator.member.zookeeper import ZookeeperMember
 from coordinator.member.zookeeper_states import ZookeeperState
 from coordinator.member.zookeeper_types import Registration, ZookeeperSettings
-from tests.sim.ensemble import Ensemble
-from tests.sim.era_consumer import BROKERS, IDS, TOPICS, EraConsumer, owner_path
+from tests.sim.era_consumer import EraConsumer
 from tests.sim.world import START_MS, Violated, World
 
 Machine = Callable[[ZookeeperSettings, Registration], ZookeeperMember]
@@ -16,6 +17,8 @@ FAULTS_MS = 120_000
 QUIET_MS = 90_000
 """Enough for every session to end, and for all retries."""
 MAX_CONSUMERS = 8
+MAX_LAG_MS = 1_500
+"""Less than the back-off between two attempts, as zookeeper.sync.time.ms says."""
 
 
 @dataclass
@@ -33,7 +36,7 @@ class Era:
     def __init__(self, seed: int, machine: Machine, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
         self.machine = machine
-        self.ensemble = Ensemble(self.world)
+        self.ensemble = Ensemble(self.world, MAX_LAG_MS)
         rng = self.world.rng
         self.settings = ZookeeperSettings(
             "g",

@@ -3,15 +3,16 @@
 from collections import deque
 from collections.abc import Callable
 
+from coordinator.lab.ensemble import Ensemble, Session
+from coordinator.lab.era_registry import IDS, EraRegistry, owner_path
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member import zookeeper_events as zk
 from coordinator.member.zookeeper import ZookeeperMember
-from coordinator.member.zookeeper_types import GroupView, Link, Registration, ZookeeperSettings
-from tests.sim.ensemble import Ensemble, Node, Session
+from coordinator.member.zookeeper_types import Link, Registration, ZookeeperSettings
 from tests.sim.world import World
 
-IDS, OWNERS, TOPICS, BROKERS, OFFSETS = "/ids", "/owners", "/topics", "/brokers", "/offsets"
+OFFSETS = "/offsets"
 COMMIT_EVERY_MS = 700
 LATENCY_MS = 30
 
@@ -33,14 +34,13 @@ class EraConsumer:
         self.name = name
         self.settings = settings
         self.machine = machine(settings, Registration(dict.fromkeys(topics, 1)))
+        self.registry = EraRegistry(ensemble, name)
         self.session: Session | None = None
         self.frozen = self.dead = False
         self.callbacks: deque[act.Revoke | act.Lost | act.Assign] = deque()
         self.gave_up = 0
         self.refused = 0
         self._inbox: deque[zk.Event] = deque()
-        self._registrations = 0
-        self._ids: list[str] = []
         self._busy = False
         self._hear(ev.Start())
         self._connect()
@@ -137,16 +137,8 @@ class EraConsumer:
 
     def _perform(self, action: zk.Action) -> None:
         match action:
-            case zk.Register():
-                self._ask(action.token, lambda s: self._register(s, action))
-            case zk.ReadGroup():
-                self._ask(action.token, lambda s: self._read(s, action))
-            case zk.Release():
-                self._ask(action.token, lambda s: self._release(s, action))
-            case zk.Claim():
-                self._ask(action.token, lambda s: self._claim(s, action))
-            case zk.Withdraw():
-                self._ask(action.token, lambda s: self._withdraw(s, action))
+            case zk.Register() | zk.ReadGroup() | zk.Release() | zk.Claim() | zk.Withdraw():
+                self._ask(action.token, lambda s: self.registry.perform(s, action))
             case zk.RebalanceFailed():
                 self.gave_up += 1
                 self.world.trace(f"{self.name} gave up: {action.message}")
@@ -183,66 +175,6 @@ class EraConsumer:
             self.world.after(self.world.between(1, LATENCY_MS), lambda: self._hear(answer))
 
         self.world.at(session.ready_ms, arrive)
-
-    # What is asked, as `coordinator.zookeeper.consumer` performs it
-
-    def _register(self, session: Session, action: zk.Register) -> zk.Event:
-        self._unregister(session)
-        self._registrations += 1
-        consumer_id = f"{self.name}.{self._registrations}"
-        self._ids.append(consumer_id)
-        self.ensemble.create(session, f"{IDS}/{consumer_id}", action.registration, ephemeral=True)
-        return zk.Registered(action.token, consumer_id)
-
-    def _read(self, session: Session, action: zk.ReadGroup) -> zk.Event:
-        if action.afresh:
-            self.ensemble.sync(session)
-        server = self.ensemble.read(session)
-        server.watch(f"{IDS}/", session, "members")
-        server.watch(f"{BROKERS}/", session, "brokers")
-        members = {each: server.tree[f"{IDS}/{each}"].data for each in server.children(IDS)}
-        counts: dict[str, int] = {}
-        for topic in sorted({topic for each in members.values() for topic in registration(each).subscription}):
-            server.watch(f"{TOPICS}/{topic}", session, "partitions")
-            if (node := server.tree.get(f"{TOPICS}/{topic}")) is not None:
-                counts[topic] = int(str(node.data))
-        brokers = tuple(int(each) for each in server.children(BROKERS))
-        return zk.GroupRead(action.token, GroupView({k: registration(v) for k, v in members.items()}, counts, brokers))
-
-    def _claim(self, session: Session, action: zk.Claim) -> zk.Event:
-        conflicts: dict[tuple[str, int], str] = {}
-        newest = 0
-        for tp in sorted(action.share):
-            path = owner_path(tp)
-            there = self.ensemble.create(session, path, action.consumer_id, ephemeral=True)
-            node: Node = there or self.ensemble.tree[path]
-            if node.owner != session.id:
-                conflicts[tp] = str(node.data)
-            else:
-                newest = max(newest, node.number)
-        return zk.Claimed(action.token, conflicts, newest)
-
-    def _release(self, session: Session, action: zk.Release) -> zk.Event:
-        self._give_back(session, action.partitions)
-        return zk.Released(action.token)
-
-    def _withdraw(self, session: Session, action: zk.Withdraw) -> zk.Event:
-        self._give_back(session, action.partitions)
-        self._unregister(session)
-        return zk.Withdrawn(action.token)
-
-    def _unregister(self, session: Session) -> None:
-        for consumer_id in self._ids:
-            node = self.ensemble.tree.get(f"{IDS}/{consumer_id}")
-            if node is not None and node.owner == session.id:
-                self.ensemble.delete(session, f"{IDS}/{consumer_id}")
-        self._ids.clear()
-
-    def _give_back(self, session: Session, partitions: tuple[tuple[str, int], ...]) -> None:
-        for tp in partitions:
-            node = self.ensemble.tree.get(owner_path(tp))
-            if node is not None and node.owner == session.id:
-                self.ensemble.delete(session, owner_path(tp))
 
     # The application
 
@@ -298,12 +230,3 @@ class EraConsumer:
         node = self.ensemble.tree.get(owner_path(tp))
         if node is None or node.owner != session.id:
             self.world.violated("commits", f"{self.name} committed {tp}, which is {node.data if node else 'nobody'}'s")
-
-
-def owner_path(tp: tuple[str, int]) -> str:
-    return f"{OWNERS}/{tp[0]}/{tp[1]}"
-
-
-def registration(data: object) -> Registration:
-    assert isinstance(data, Registration)
-    return data

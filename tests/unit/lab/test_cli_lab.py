@@ -27,6 +27,19 @@ def test_an_unknown_generation_is_a_usage_error(capsys: pytest.CaptureFixture[st
     assert "'eagre' is no generation; known here: eager," in capsys.readouterr().err
 
 
+def test_a_generation_without_a_node_does_not_run_for_real(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FEW, "--real", "--only", "zookeeper"]) == 2
+    assert "'zookeeper' runs in virtual time alone" in capsys.readouterr().err
+
+
+def test_one_member_more_wakes_everybody_and_costs_by_the_size_of_the_group(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "join", "--members", "5", "--members", "10", "--only", "zookeeper", "-o", "json"]) == 0
+    few, many = json.loads(capsys.readouterr().out)
+    assert (few["woken"], many["woken"]) == (5, 10)
+    assert few["stops"] == many["stops"] == 200
+    assert few["messages"] < many["messages"]
+
+
 def test_real_processes_are_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*FEW, "--real", "--chart", "chart.svg"]) == 2
     assert "leave out --real or --chart" in capsys.readouterr().err

@@ -7,11 +7,18 @@ a read may be older than what another session has read already.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Protocol
 
-from tests.sim.world import World
 
-MAX_LAG_MS = 1_500
-"""How far a server may be behind: less than the back-off between two attempts, as zookeeper.sync.time.ms says."""
+class VirtualTime(Protocol):
+    """What the ensemble lives in."""
+
+    rng: Random
+    now_ms: int
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +101,9 @@ class Session:
 class Ensemble:
     """The leader's tree is the truth; clients read from the server their session is with."""
 
-    world: World
+    time: VirtualTime
+    max_lag_ms: int
+    """How far a server may be behind the leader."""
     size: int = 3
     changes: list[Change] = field(default_factory=list)
     tree: dict[str, Node] = field(default_factory=dict)
@@ -107,19 +116,19 @@ class Ensemble:
     # Sessions
 
     def connect(self, timeout_ms: int, heard: Callable[[str], None]) -> Session:
-        session = Session(len(self.sessions) + 1, timeout_ms, self.world.rng.choice(self.servers), heard)
+        session = Session(len(self.sessions) + 1, timeout_ms, self.time.rng.choice(self.servers), heard)
         self.sessions[session.id] = session
-        session.last_seen_ms = self.world.now_ms
+        session.last_seen_ms = self.time.now_ms
         self._watch_over(session)
         return session
 
     def touch(self, session: Session) -> None:
         if session.alive:
-            session.last_seen_ms = self.world.now_ms
+            session.last_seen_ms = self.time.now_ms
 
     def move(self, session: Session) -> None:
         """It reconnects to another server, which has to have seen what the client has seen."""
-        session.server = self.world.rng.choice(self.servers)
+        session.server = self.time.rng.choice(self.servers)
         session.server.catch_up(session.seen)
 
     def unlink(self, session: Session) -> None:
@@ -138,17 +147,16 @@ class Ensemble:
 
     def _watch_over(self, session: Session) -> None:
         def look() -> None:
-            silent_ms = self.world.now_ms - session.last_seen_ms
+            silent_ms = self.time.now_ms - session.last_seen_ms
             if not session.alive:
                 return
             if silent_ms >= session.timeout_ms:
                 self.expired += 1
-                self.world.trace(f"session {session.id} expired")
                 self.end(session)
             else:
-                self.world.after(session.timeout_ms - silent_ms, look)
+                self.time.after(session.timeout_ms - silent_ms, look)
 
-        self.world.after(session.timeout_ms, look)
+        self.time.after(session.timeout_ms, look)
 
     # Writes: decided at once, seen by others when their server gets there
 
@@ -159,6 +167,13 @@ class Ensemble:
         self._decide(path, Node(data, session.id if ephemeral else 0, len(self.changes) + 1))
         self._saw_own(session)
         return None
+
+    def plant(self, path: str, data: object) -> None:
+        """Everybody has seen it already: how the world is when a run begins."""
+        node = self.tree[path] = Node(data, 0, len(self.changes) + 1)
+        self.changes.append(Change(path, node))
+        for server in self.servers:
+            server.catch_up(len(self.changes))
 
     def put(self, path: str, data: object) -> None:
         self._decide(path, Node(data, 0, len(self.changes) + 1))
@@ -184,7 +199,7 @@ class Ensemble:
         else:
             self.tree[path] = node
         for server in self.servers:
-            self.world.after(self.world.between(0, MAX_LAG_MS), lambda s=server: s.catch_up(number))  # type: ignore[misc]
+            self.time.after(self.time.rng.randint(0, self.max_lag_ms), partial(server.catch_up, number))
 
     def _saw_own(self, session: Session) -> None:
         session.server.catch_up(len(self.changes))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.options import client_options, output_option, properties
+from coordinator.cli.options import admin_of, client_options, output_option, properties
 from coordinator.cli.output import Column, notice, show
 from coordinator.cli.pipeline.files import folder_for
-from coordinator.cli.pipeline.spark import spark_session
+from coordinator.cli.pipeline.spark import spark_conf_option, spark_session
 
 COLUMNS = [Column("TABLE", "table", style="cyan"), Column("ROWS", "rows"), Column("PATH", "path")]
 
@@ -20,6 +20,7 @@ COLUMNS = [Column("TABLE", "table", style="cyan"), Column("ROWS", "rows"), Colum
 @click.option("--every", type=click.FloatRange(0.1, 86_400), metavar="SECONDS", help="Between two moments of lag.")
 @click.option("--keep", is_flag=True, help="Add to what earlier runs kept in DIR: history outlives compaction.")
 @click.option("--spark", "master", metavar="MASTER", default="local[2]", show_default=True)
+@spark_conf_option
 @output_option
 def analytics(
     bootstrap: str,
@@ -29,6 +30,7 @@ def analytics(
     every: float | None,
     keep: bool,
     master: str,
+    settings: dict[str, str],
     style: str,
 ) -> None:
     """Read the ledger and the committed offsets by Spark, and write down what they tell.
@@ -44,7 +46,10 @@ def analytics(
     assert folder is not None, "--out is required"
     options = {name: str(value) for name, value in properties(bootstrap, overrides).items()}
     every_ms = None if every is None else int(every * 1000)
-    with spark_session("muster analytics", master) as spark:
+    with admin_of(bootstrap, overrides) as admin:
+        # A node that is not there is told at once, and by its own kind of error.
+        admin.list_topics()
+    with spark_session("muster analytics", master, settings) as spark:
         done = analyse(
             spark, options, folder, time.time_ns() // 1_000_000, every_ms=every_ms, groups=groups, keeping=keep
         )

@@ -10,6 +10,7 @@ from coordinator.cli.errors import CommandError, Exit
 from coordinator.cli.options import key_values, output_option
 from coordinator.cli.output import Column, notice, show
 from coordinator.cli.pipeline.files import folder_for, parquet_table, written
+from coordinator.cli.pipeline.spark import spark_conf_option, spark_session
 from coordinator.cli.plugins import find_plugins_here
 from coordinator.cli.words import plural
 
@@ -43,10 +44,18 @@ RANKING = [
 
 @click.command()
 @click.option(
-    "--assignor", "words", multiple=True, metavar="NAME[OPTION=VALUE,...]", help="Built-in ones unless given."
+    "--assignor",
+    "words",
+    multiple=True,
+    metavar="NAME[OPTION=VALUE,...]",
+    help="Candidates; the built-in ones unless given.",
 )
 @click.option(
-    "--history", "histories", multiple=True, metavar="SCENARIO/LOAD", help="To make up; 'all' are all of them."
+    "--history",
+    "histories",
+    multiple=True,
+    metavar="SCENARIO/LOAD",
+    help="To make up, or all; all uneven ones unless given.",
 )
 @click.option("--trace", "traces", multiple=True, type=EXISTING_FILE, help="A recorded history (export-trace).")
 @click.option("--seeds", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="How many, from 0.")
@@ -63,6 +72,7 @@ RANKING = [
 @click.option("--weight", "weights", multiple=True, metavar="CRITERION=W", callback=key_values, help="For the ranking.")
 @click.option("--rows", "each", is_flag=True, help="Print every replay, not the ranking.")
 @click.option("--spark", "master", metavar="MASTER", help="Replay on this Spark master, such as local[4].")
+@spark_conf_option
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Parquet files and report."
 )
@@ -71,6 +81,7 @@ def backtest(
     weights: dict[str, str],
     each: bool,
     master: str | None,
+    settings: dict[str, str],
     out: Path | None,
     style: str,
     **asked: Any,
@@ -87,8 +98,10 @@ def backtest(
     find_plugins_here()
     folder = folder_for(out)
     weighed = weights_of(weights)
+    if settings and master is None:
+        raise click.UsageError("--spark-conf goes with --spark")
     test = test_of(asked)
-    rows = replayed(test, master)
+    rows = replayed(test, master, settings)
     standings = ranked(rows, weighed)
     if each:
         show([rounded(row.flat()) for row in rows], [Column(name, name) for name in rows[0].flat()], style)
@@ -153,15 +166,13 @@ def weights_of(given: dict[str, str]) -> dict[str, float]:
     return weights
 
 
-def replayed(test: "Backtest", master: str | None) -> "list[Row]":
+def replayed(test: "Backtest", master: str | None, settings: dict[str, str]) -> "list[Row]":
     """On Spark, or here with a word to whoever watches how far it is."""
     from coordinator.spark.pipelines.backtest import run_here, run_on_spark
 
     if master is None:
         return list(told(run_here(test), len(test.jobs)))
-    from coordinator.cli.pipeline.spark import spark_session
-
-    with spark_session("muster backtest", master) as spark:
+    with spark_session("muster backtest", master, settings) as spark:
         return run_on_spark(test, spark)
 
 

@@ -1,15 +1,34 @@
 """A Spark session for the length of a command."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import click
+
 from coordinator.cli.errors import CommandError
+from coordinator.cli.options import key_values
+
+spark_conf_option = click.option(
+    "--spark-conf",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="For the Spark session, such as spark.driver.memory=4g; may be repeated.",
+)
+
+PYTHON_ERROR = re.compile(r"^(?:: )?(?:(?:[a-z_]\w*\.)+[A-Z]\w*|[A-Z]\w*(?:Error|Exception)): (.+)", re.M)
+"""The line of a traceback that says what happened."""
 
 
 @contextmanager
-def spark_session(name: str, master: str) -> Iterator[Any]:
-    """Started, quiet, and stopped at the end; one that was there before is left running."""
+def spark_session(name: str, master: str, settings: Mapping[str, str]) -> Iterator[Any]:
+    """Started, quiet, and stopped at the end; one that was there before is left running.
+
+    What goes wrong in it comes as a CommandError, with the reason and without the stack of two languages.
+    """
     from coordinator.java import JavaNotFound
     from coordinator.spark.session import session
 
@@ -17,12 +36,34 @@ def spark_session(name: str, master: str) -> Iterator[Any]:
         from pyspark.sql import SparkSession
 
         before = SparkSession.getActiveSession()
-        spark = session(name, master=master, light=master.startswith("local"))
+        spark = session(name, master=master, light=master.startswith("local"), config=settings)
     except (ImportError, JavaNotFound) as missing:
         raise CommandError(str(missing)) from missing
+    except Exception as error:
+        # The gateway's own errors: pyspark may be missing, so they have no name here before they happen.
+        if not type(error).__module__.startswith(("py4j", "pyspark")):
+            raise
+        raise CommandError(f"Spark does not start on {master!r}: {reason_of(str(error))}") from error
     try:
         spark.sparkContext.setLogLevel("ERROR")
-        yield spark
+        from pyspark.errors import PySparkException
+
+        try:
+            yield spark
+        except PySparkException as error:
+            raise CommandError(f"the Spark job failed: {reason_of(str(error))}") from error
     finally:
         if before is None:
             spark.stop()
+
+
+def reason_of(text: str) -> str:
+    """The last thing that Python said, else the first line.
+
+    >>> reason_of("[X] Failed: Traceback...\\n  File a\\nstorage.errors.DiskFull: the disk is full\\n SQLSTATE: 38000")
+    'the disk is full'
+    >>> reason_of("[PATH_NOT_FOUND] no such path\\nmore")
+    '[PATH_NOT_FOUND] no such path'
+    """
+    said = PYTHON_ERROR.findall(text)
+    return str(said[-1]) if said else text.partition("\n")[0]

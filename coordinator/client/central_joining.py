@@ -20,7 +20,7 @@ class CentralJoining:
 
     def __init__(self, config: ConsumerConfig, transport: Transport, positions: Callable[[], Positions]) -> None:
         assert config.group_id is not None, "the properties were checked"
-        self.store = CentralStore(GroupCalls(transport, config.group_id))
+        self.store = CentralStore(GroupCalls(transport, config.group_id, "central"))
         self._config = config
         self._transport = transport
         self._positions = positions

@@ -52,18 +52,19 @@ class GroupPosition(NamedTuple):
 class GroupCalls:
     """Finds the coordinator of one group and talks to it."""
 
-    def __init__(self, transport: Transport, group_id: str) -> None:
-        """Raises ConfigError when the id is too long."""
+    def __init__(self, transport: Transport, group_id: str, group_protocol: str = "") -> None:
+        """Raises ConfigError when the id is too long. `group_protocol`: one that has a coordinator of its own."""
         check_group_id(group_id)
         self.group_id = group_id
         self._transport = transport
+        self._group_protocol = group_protocol
         self._address: str | None = None
 
     async def coordinator(self) -> str:
         """HOST:PORT of the coordinator, looked up when it is not known."""
         if self._address is None:
             doing = f"finding the coordinator of group {self.group_id!r}"
-            request = pb.FindCoordinatorRequest(key=self.group_id)
+            request = pb.FindCoordinatorRequest(key=self.group_id, group_protocol=self._group_protocol)
             answer = await self._transport.call(FIND_COORDINATOR, request, doing=doing)
             check(answer.error_code, answer.error_message, self.group_id)
             self._address = f"{answer.host}:{answer.port}" if answer.host else self._transport.bootstrap

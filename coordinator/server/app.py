@@ -2,11 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import structlog
 
 from coordinator.config import Address, Settings
+from coordinator.core.effects import GroupChanged
 from coordinator.core.events import TopicsChanged
 from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.shard import Shard
@@ -16,6 +17,7 @@ from coordinator.runtime.group_log import BrokerGroupLog
 from coordinator.runtime.limits import limits_of
 from coordinator.runtime.router import partition_for
 from coordinator.runtime.slot import ShardStatus
+from coordinator.server.central_election import CentralElection
 from coordinator.server.clock import Clock
 from coordinator.server.dispatch import Method, methods_of
 from coordinator.server.drive import Driver
@@ -77,6 +79,7 @@ class Node:
         self._bound = Address(settings.listen_host, settings.listen_port)
         self._kafka = KafkaDoor(settings) if settings.kafka_listeners else None
         self._zookeeper: ZooKeeperSide | None = None
+        self._central: CentralElection | None = None
         self._telling: set[asyncio.Task[None]] = set()
         self._cluster_id: str | None = None
 
@@ -128,6 +131,8 @@ class Node:
             )
         if self._zookeeper is not None:
             self._zookeeper.start(self._report_zookeeper)
+        if self._central is not None:
+            self._central.start()
         log.info("listening", host=self._bound.host, port=self._bound.port, node_id=self._settings.node_id)
         return self._bound
 
@@ -187,6 +192,8 @@ class Node:
 
     async def _leave_zookeeper(self) -> None:
         zookeeper, self._zookeeper = self._zookeeper, None
+        if self._central is not None:
+            await self._central.stop()
         if zookeeper is not None:
             await zookeeper.close()
 
@@ -231,7 +238,7 @@ class Node:
             self._clock,
             max_parked=self._settings.max_parked_requests,
             work_deadline_ms=self._settings.group_assignor_deadline_ms,
-            on_notice=self._watchers.publish,
+            on_notice=self._noticed,
             on_fatal=self._fail,
             complete=lambda work: with_lags(work, self.engine, self._log_span),
         )
@@ -240,8 +247,29 @@ class Node:
             shards=self.engine.shards,
             limit=self._settings.max_sessions,
             grace_ms=self._settings.group_reconnect_grace_ms,
+            coordinates_central=lambda: self._central is None or self._central.elected,
         )
+        if self._zookeeper is not None:
+            self._central = CentralElection(
+                self._zookeeper.session,
+                self._settings.node_id,
+                lambda: self.advertised,
+                self._cores,
+                lambda: self._sessions.end_central("another node coordinates central groups; find it"),
+            )
         self.broker.on_topics_changed(self._topics_changed)
+
+    def _cores(self) -> Iterator[Shard]:
+        """The shards that are there, to be looked at."""
+        for shard in range(self.engine.shards):
+            core = self.engine.core(shard)
+            if isinstance(core, Shard):
+                yield core
+
+    def _noticed(self, notice: GroupChanged) -> None:
+        self._watchers.publish(notice)
+        if self._central is not None:
+            self._central.noticed(notice)
 
     def _table(self) -> dict[str, Method]:
         groups = GroupCoordinator(
@@ -254,6 +282,7 @@ class Node:
             partitions=lambda: self._partitions,
             log_span=self._log_span,
             observed=self._zookeeper.groups if self._zookeeper is not None else None,
+            central=self._central,
         )
         self.log_requests = LogRequests(self.broker)
         records = BrokerService(self.log_requests, node_id=self._settings.node_id, advertised=lambda: self.advertised)

@@ -6,10 +6,12 @@ from typing import TypeAlias
 from uuid import uuid4
 
 from coordinator.core import effects, events
+from coordinator.core.central.views import CENTRAL
 from coordinator.errors import ErrorCode, Overloaded
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.runtime.router import partition_for
 from coordinator.server import answers, answers_consumer, shape, translate, translate_consumer
+from coordinator.server.central_election import CentralElection
 from coordinator.server.dispatch import Call
 from coordinator.server.drive import Driver
 from coordinator.server.observed import ObservedGroups
@@ -38,7 +40,7 @@ class GroupCoordinator:
 
     `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs, `endpoint` is what FindCoordinator
     answers, `partitions` gives the catalog's partition counts, `log_span` where a partition's log begins and ends,
-    `observed` the groups of a ZooKeeper, if there is one.
+    `observed` the groups of a ZooKeeper, if there is one, `central` who is elected there for central groups.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class GroupCoordinator:
         partitions: Callable[[], Mapping[str, int]],
         log_span: LogSpan,
         observed: ObservedGroups | None = None,
+        central: CentralElection | None = None,
     ) -> None:
         self._driver = driver
         self._watchers = watchers
@@ -63,6 +66,7 @@ class GroupCoordinator:
         self._partitions = partitions
         self._log_span = log_span
         self._observed = observed
+        self._central = central
         self._simulator = Simulator(
             driver,
             shard_of=self._shard_of,
@@ -73,6 +77,12 @@ class GroupCoordinator:
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
         endpoint = self._endpoint()
+        if request.group_protocol == CENTRAL and self._central is not None and not self._central.elected:
+            elected = await self._central.coordinator()
+            if elected is None:
+                code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, "no node is elected to coordinate central groups yet"
+                return pb.FindCoordinatorResponse(error_code=answers.error_code(code), error_message=why)
+            endpoint = Endpoint(*elected)
         return pb.FindCoordinatorResponse(
             node_id=endpoint.node_id,
             host=endpoint.host,

@@ -5,18 +5,19 @@ shard, and what it brings is pushed. What waits to be written is never more than
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import cast
 
 from coordinator.core import effects, events
 from coordinator.core.central.events import StreamClosed
+from coordinator.core.effects import CentralReply
 from coordinator.errors import ErrorCode, Overloaded, Refusal
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import ledger_pb2
 from coordinator.runtime.router import partition_for
 from coordinator.server import answers, answers_consumer, translate, translate_consumer
-from coordinator.server.central_session import CentralSession
+from coordinator.server.central_session import CentralSession, registered
 from coordinator.server.dispatch import Call
 from coordinator.server.drive import Driver
 from coordinator.server.session_identity import Identity, greeted
@@ -191,8 +192,17 @@ class Session:
 class Sessions:
     """All session streams of a node, one for each member at most."""
 
-    def __init__(self, driver: Driver, *, shards: int, limit: int, grace_ms: int) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        shards: int,
+        limit: int,
+        grace_ms: int,
+        coordinates_central: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._driver = driver
+        self._coordinates_central = coordinates_central
         self._shards = shards
         self._limit = limit
         self._grace_ms = grace_ms
@@ -202,6 +212,11 @@ class Sessions:
 
     def __len__(self) -> int:
         return self._count
+
+    def end_central(self, reason: str) -> None:
+        """Send the members of central groups away: another node coordinates them."""
+        for stream in list(self._central):
+            stream.end(reason)
 
     def close(self) -> None:
         """Tell every member that the node stops."""
@@ -240,6 +255,10 @@ class Sessions:
         self, registration: pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: Call
     ) -> AsyncGenerator[pb.SessionResponse, None]:
         """The stream of a member of a central group. Which of two streams counts, its group decides."""
+        if not self._coordinates_central():
+            why = "another node is elected for central groups, or none is yet; find the coordinator again"
+            yield registered(CentralReply(ErrorCode.NOT_COORDINATOR, why))
+            return
         shard = partition_for(registration.group_id, self._shards)
         session = CentralSession(self._driver, shard, registration, call.peer_host)
         self._count += 1

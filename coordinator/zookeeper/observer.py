@@ -14,9 +14,10 @@ import structlog
 from coordinator.core.observed.events import GroupObserved, GroupUnseen, TopicPartition
 from coordinator.zookeeper import paths
 from coordinator.zookeeper.connect import Fired, Session, SessionState
-from coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+from coordinator.zookeeper.errors import ZooKeeperError
 from coordinator.zookeeper.group_watch import Around, GroupWatch
 from coordinator.zookeeper.offsets import OffsetNodes
+from coordinator.zookeeper.topics import TopicsWatch
 
 MAX_GROUPS = 1_000
 """Groups that are watched; a node says so when there are more."""
@@ -37,10 +38,12 @@ class Observer:
     def __init__(self, session: Session, tell: Tell) -> None:
         self._session = session
         self._tell = tell
+        self._topics = TopicsWatch(session, self._around_changed)
         self._watches: dict[str, GroupWatch] = {}
         self._seen: dict[str, GroupObserved] = {}
         self._around = Around((), {})
         self._stale: set[str] = set()
+        self._central: set[str] = set()
         self._stale_around = True
         self._look = asyncio.Event()
         self._first = True
@@ -106,8 +109,8 @@ class Observer:
         self._stale_around = False
         try:
             brokers = await self._session.children(paths.BROKER_IDS, self._around_fired) or ()
-            around = Around(tuple(sorted(int(each) for each in brokers if each.isdigit())), await self._topics())
-            groups = await self._session.children(paths.CONSUMERS, self._around_fired) or []
+            around = Around(tuple(sorted(int(each) for each in brokers if each.isdigit())), await self._counts())
+            groups = await self._consumers_own(await self._session.children(paths.CONSUMERS, self._around_fired) or [])
         except ZooKeeperError:
             self._stale_around = True
             raise
@@ -116,18 +119,17 @@ class Observer:
             self._stale.update(self._watches)
         self._follow(groups)
 
-    async def _topics(self) -> dict[str, int]:
-        found = {}
-        for name in await self._session.children(paths.BROKER_TOPICS, self._around_fired) or ():
-            path = paths.topic(name)
-            znode = await self._session.get(path, self._around_fired)
-            if znode is None:
-                continue
-            try:
-                found[name] = len(paths.read_topic(path, znode.data))
-            except MalformedZnode as error:
-                log.warning("a topic is left out", why=str(error))
-        return found
+    async def _consumers_own(self, groups: list[str]) -> list[str]:
+        """Without the central groups, which a coordinator shows there and speaks for itself."""
+        for group_id in set(groups) - self._watches.keys() - self._central:
+            znode = await self._session.get(paths.group(group_id))
+            if znode is not None and znode.data == paths.CENTRAL_GROUP:
+                self._central.add(group_id)
+        self._central &= set(groups)
+        return [group_id for group_id in groups if group_id not in self._central]
+
+    async def _counts(self) -> dict[str, int]:
+        return {name: len(assignment) for name, assignment in (await self._topics.read()).items()}
 
     def _follow(self, groups: list[str]) -> None:
         """Watch those that are new, up to the limit, and let go of those that are gone."""
@@ -178,6 +180,9 @@ class Observer:
         return mark
 
     def _around_fired(self, fired: Fired) -> None:
+        self._around_changed()
+
+    def _around_changed(self) -> None:
         self._stale_around = True
         self._look.set()
 

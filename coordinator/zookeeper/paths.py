@@ -27,6 +27,10 @@ PERSISTENT_ROOTS = (BROKER_IDS, BROKER_TOPICS, CONSUMERS, CONFIG_TOPICS, DELETE_
 Pattern = Literal["static", "white_list", "black_list"]
 PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 
+CENTRAL_COORDINATOR = "/muster/central/coordinator"
+CENTRAL_EPOCH = "/muster/central/epoch"
+CENTRAL_GROUP = b"central"
+"""What the znode of a group holds that a central coordinator publishes; those of consumers' own groups hold nothing."""
 ZOOKEEPER_ALONE = ("zookeeper",)
 """Where a consumer of that era commits unless it says more."""
 
@@ -287,6 +291,20 @@ def read_consumer(path: str, data: bytes) -> ConsumerRegistration:
 
 def controller_json(broker_id: int, timestamp_ms: int) -> bytes:
     return as_json(version=1, brokerid=broker_id, timestamp=str(timestamp_ms))
+
+
+def coordinator_json(node_id: int, host: str, port: int) -> bytes:
+    return as_json(version=1, nodeid=node_id, host=host, port=port)
+
+
+def read_coordinator(path: str, data: bytes) -> tuple[int, str, int]:
+    """Node id, host and port of whoever coordinates central groups."""
+    return read_json(
+        path,
+        data,
+        'a coordinator: JSON like {"version":1,"nodeid":1,"host":"h","port":9290}',
+        lambda b: (int(b["nodeid"]), str(b["host"]), int(b["port"])),
+    )
 
 
 def read_controller(path: str, data: bytes) -> int:

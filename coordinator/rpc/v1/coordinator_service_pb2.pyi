@@ -9,10 +9,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FindCoordinatorRequest(_message.Message):
-    __slots__ = ("key",)
+    __slots__ = ("key", "group_protocol")
     KEY_FIELD_NUMBER: _ClassVar[int]
+    GROUP_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     key: str
-    def __init__(self, key: _Optional[str] = ...) -> None: ...
+    group_protocol: str
+    def __init__(self, key: _Optional[str] = ..., group_protocol: _Optional[str] = ...) -> None: ...
 
 class FindCoordinatorResponse(_message.Message):
     __slots__ = ("error_code", "error_message", "throttle_time_ms", "node_id", "host", "port", "partition")

@@ -1,0 +1,114 @@
+"""Which of the nodes that share a ZooKeeper coordinates central groups, and what it shows of them there.
+
+A node without ZooKeeper is the coordinator at once. Groups live in their node's own log: a node that is elected brings
+back those of its own, and members that another one had are assigned afresh.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import structlog
+
+from coordinator.config import Address
+from coordinator.core.effects import GroupChanged
+from coordinator.core.shard import Shard
+from coordinator.zookeeper import paths
+from coordinator.zookeeper.central_owners import CentralGroupState, CentralOwners
+from coordinator.zookeeper.connect import Session
+from coordinator.zookeeper.election import Election, Reign
+from coordinator.zookeeper.errors import ZooKeeperError
+
+COMMIT_EVERY_S = 2.0
+"""How often positions that have changed are written to ZooKeeper."""
+
+log = structlog.get_logger("muster.zookeeper")
+
+
+class Elected(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+
+
+class CentralElection:
+    """A node's candidacy. `cores` are its shards as they are now; `on_resigned` sends its members away."""
+
+    def __init__(
+        self,
+        session: Session,
+        node_id: int,
+        address: Callable[[], Address],
+        cores: Callable[[], Iterable[Shard]],
+        on_resigned: Callable[[], None],
+    ) -> None:
+        self._cores = cores
+        self._on_resigned = on_resigned
+        self._owners = CentralOwners(session)
+        self._task: asyncio.Task[None] | None = None
+        self._election = Election(
+            session,
+            paths.CENTRAL_COORDINATOR,
+            lambda: paths.coordinator_json(node_id, *address()),
+            epoch_path=paths.CENTRAL_EPOCH,
+            on_elected=self._elected,
+            on_resigned=self._resigned,
+        )
+
+    @property
+    def elected(self) -> bool:
+        return self._election.reign is not None
+
+    def start(self) -> None:
+        self._owners.start()
+        self._election.start()
+        self._task = asyncio.get_running_loop().create_task(self._publish_now_and_then())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._owners.stop()
+        await self._election.stop()
+
+    async def coordinator(self) -> Elected | None:
+        """The node that is elected; None while there is none, or ZooKeeper cannot say."""
+        try:
+            body = await self._election.holder()
+        except ZooKeeperError as error:
+            log.warning("who coordinates central groups cannot be read", why=str(error))
+            return None
+        return None if body is None else Elected(*paths.read_coordinator(paths.CENTRAL_COORDINATOR, body))
+
+    def noticed(self, notice: GroupChanged) -> None:
+        """Something has become durable."""
+        if self.elected and notice.entry is not None:
+            self._publish()
+
+    def _elected(self, reign: Reign) -> None:
+        log.info("this node coordinates central groups", epoch=reign.epoch)
+        self._publish()
+
+    def _resigned(self) -> None:
+        log.info("this node coordinates central groups no longer")
+        self._on_resigned()
+
+    async def _publish_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(COMMIT_EVERY_S)
+            if self.elected:
+                self._publish()
+
+    def _publish(self) -> None:
+        groups = {}
+        for core in self._cores():
+            for group in core.central_groups.values():
+                owners = {
+                    (topic, number): member
+                    for member, share in group.owned.items()
+                    for topic, numbers in share.items()
+                    for number in numbers
+                }
+                kept = core.state.offsets.get(group.id, {})
+                groups[group.id] = CentralGroupState(owners, {tp: value.offset for tp, value in kept.items()})
+        self._owners.publish(groups)

@@ -7,6 +7,7 @@ belong to the loop's thread. kazoo is imported when a session is made, so that n
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -242,9 +243,15 @@ class Session:
             from kazoo.retry import KazooRetry
         except ImportError as missing:
             raise errors.ExtraMissing("kazoo") from missing
-        logging.getLogger("kazoo").setLevel(logging.ERROR)  # what matters of it is told by our own listeners
+        quiet = logging.getLogger("muster.zookeeper.kazoo")
+        quiet.setLevel(logging.ERROR)  # what matters of the connection is told by our own listeners
         forever = KazooRetry(max_tries=-1, delay=RECONNECT_DELAY_S, max_delay=MAX_RECONNECT_DELAY_S)
-        return KazooClient(hosts=self.connect.hosts, timeout=self.session_timeout_ms / 1000, connection_retry=forever)
+        return KazooClient(
+            hosts=self.connect.hosts,
+            timeout=self.session_timeout_ms / 1000,
+            connection_retry=forever,
+            logger=quiet,
+        )
 
     async def _make_chroot(self) -> None:
         await self.ensure(self.connect.chroot)
@@ -288,7 +295,7 @@ class Session:
 
     def on_loop(self, call: Callable[..., None], *arguments: object) -> None:
         """Call it on the session's loop, from any thread."""
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             self._loop.call_soon_threadsafe(call, *arguments)
 
 

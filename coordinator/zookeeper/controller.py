@@ -14,8 +14,9 @@ import structlog
 from coordinator.zookeeper import paths
 from coordinator.zookeeper.connect import Fired, Session
 from coordinator.zookeeper.election import Election, Reign
-from coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
+from coordinator.zookeeper.errors import BadVersion, NodeExists, ZooKeeperError
 from coordinator.zookeeper.paths import PartitionState, read_partition_state
+from coordinator.zookeeper.topics import TopicsWatch
 
 OFFLINE = -1
 RETRY_S = 0.5
@@ -23,7 +24,6 @@ MAX_TOGETHER = 100
 """Partition states that are written in one transaction."""
 
 TopicPartition = tuple[str, int]
-Assignment = Mapping[int, Sequence[int]]
 
 log = structlog.get_logger("muster.zookeeper")
 
@@ -61,6 +61,7 @@ class Controller:
     def __init__(self, session: Session, broker_id: int, now_ms: Callable[[], int]) -> None:
         self._session = session
         self._stale = asyncio.Event()
+        self._topics = TopicsWatch(session, self._stale.set)
         self._task: asyncio.Task[None] | None = None
         self._states: dict[TopicPartition, PartitionState] = {}
         self.election = Election(
@@ -108,7 +109,7 @@ class Controller:
     async def _mend(self, reign: Reign) -> None:
         """Read how things are, watch them, and write the states that follow and are not there yet."""
         alive = await self._alive()
-        topics = await self._topics()
+        topics = await self._topics.read()
         self._states = {tp: state for tp, state in self._states.items() if tp[1] in topics.get(tp[0], {})}
         fresh: dict[TopicPartition, PartitionState] = {}
         missing: set[TopicPartition] = set()
@@ -128,18 +129,6 @@ class Controller:
     async def _alive(self) -> frozenset[int]:
         names = await self._session.children(paths.BROKER_IDS, self._fired) or ()
         return frozenset(int(name) for name in names if name.isdigit())
-
-    async def _topics(self) -> dict[str, Assignment]:
-        found: dict[str, Assignment] = {}
-        for name in await self._session.children(paths.BROKER_TOPICS, self._fired) or ():
-            znode = await self._session.get(paths.topic(name), self._fired)
-            if znode is None:
-                continue  # deleted meanwhile: the watch on the children tells
-            try:
-                found[name] = paths.read_topic(paths.topic(name), znode.data)
-            except MalformedZnode as error:
-                log.error("a topic is left out", why=str(error))
-        return found
 
     async def _stored(self, tp: TopicPartition) -> PartitionState | None:
         path = paths.partition_state(*tp)

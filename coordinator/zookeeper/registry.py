@@ -13,6 +13,7 @@ from coordinator.zookeeper import paths
 from coordinator.zookeeper.connect import Fired, Session, SessionState, Znode
 from coordinator.zookeeper.errors import NodeExists, NotEmpty, ZooKeeperError
 from coordinator.zookeeper.paths import BrokerRegistration, read_broker, read_cluster_id
+from coordinator.zookeeper.topics import TopicsWatch
 
 RETRY_S = 1.0
 EXPIRY_SLACK_MS = 3_000
@@ -45,6 +46,7 @@ class Registry:
         self._topics = topics
         self._path = paths.broker(broker_id)
         self._stale = asyncio.Event()
+        self._published = TopicsWatch(session, self._stale.set)
         self._task: asyncio.Task[None] | None = None
         self._foreign: set[str] = set()
         self.registered = False
@@ -181,7 +183,7 @@ class Registry:
     async def _publish_topics(self) -> None:
         """Make `/brokers/topics` say what this node has; topics of other brokers are left alone."""
         wanted = self._topics()
-        published = await self._published()
+        published = await self._published.read()
         mine = {name for name, found in published.items() if self._owns(found)}
         for name, partitions in wanted.items():
             body = dict.fromkeys(range(partitions), (self._broker_id,))
@@ -192,14 +194,6 @@ class Registry:
         for name in mine - wanted.keys():
             await self._unpublish(name)
         self._warn_of_foreign(wanted.keys() & (published.keys() - mine))
-
-    async def _published(self) -> dict[str, dict[int, tuple[int, ...]]]:
-        found = {}
-        for name in await self._session.children(paths.BROKER_TOPICS) or ():
-            znode = await self._session.get(paths.topic(name))
-            if znode is not None:
-                found[name] = paths.read_topic(paths.topic(name), znode.data)
-        return found
 
     async def _unpublish(self, name: str) -> None:
         try:

@@ -69,7 +69,14 @@ RANKING = [
 @click.option("--skew", type=click.FloatRange(0, 10), default=0.8, show_default=True, help="Exponent of zipf loads.")
 @click.option("--session-ms", type=click.IntRange(1, 3_600_000), default=45_000, show_default=True)
 @click.option("--round-ms", type=click.IntRange(0, 3_600_000), default=3_000, show_default=True, help="One rebalance.")
-@click.option("--weight", "weights", multiple=True, metavar="CRITERION=W", callback=key_values, help="For the ranking.")
+@click.option(
+    "--weight",
+    "weights",
+    multiple=True,
+    metavar="CRITERION=W",
+    callback=key_values,
+    help="For the ranking; what is not named counts nothing.",
+)
 @click.option("--rows", "each", is_flag=True, help="Print every replay, not the ranking.")
 @click.option("--spark", "master", metavar="MASTER", help="Replay on this Spark master, such as local[4].")
 @spark_conf_option

@@ -1,6 +1,6 @@
 """RegisterConsumer: somebody comes, comes back, or wants to read something else (zookeeper.md 4). Checks come first."""
 
-from assignors.registry import known as known_assignors
+from assignors.registry import BUILT_IN, known
 from coordinator.core.central import history, positions, rebalance, telling, topics
 from coordinator.core.central.events import RegisterConsumer
 from coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember
@@ -49,9 +49,17 @@ def well_formed(request: RegisterConsumer, limits: Limits) -> None:
         raise invalid("a member that registers has to give topic names or a regular expression")
     if request.regex:
         check_regex(request.regex)
-    names = list(dict.fromkeys([*known_assignors(), *limits.remote_assignors]))
-    if canonical_name(request.assignor) not in names:
-        # A client must not name code to be imported here.
+    assignor_allowed(request, limits)
+
+
+def assignor_allowed(request: RegisterConsumer, limits: Limits) -> None:
+    """A client must not name code to be imported here."""
+    name = canonical_name(request.assignor)
+    if name in BUILT_IN or name in limits.remote_assignors:
+        return
+    # Only now look for plugins: that reads what is installed.
+    names = list(dict.fromkeys([*known(), *limits.remote_assignors]))
+    if name not in names:
         raise CoordinatorError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"{request.assignor!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}",

@@ -4,10 +4,10 @@ Everything here waits for ZooKeeper, for a bounded time and off nobody's way; wh
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from typing import TypeVar
 
-from coordinator.core.effects import DeleteReply, OffsetCommitReply
+from coordinator.core.effects import DeleteReply, OffsetCommitReply, OffsetDeleteReply
 from coordinator.errors import CoordinatorError, ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.server import answers
@@ -56,6 +56,11 @@ class ObservedGroups:
         """Write them where the group keeps its positions in ZooKeeper; refused while it has members."""
         code, why = await self._changed(self._observer.write_positions(group_id, positions))
         return OffsetCommitReply(code, why)
+
+    async def delete_positions(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeleteReply:
+        """Forget them where the group keeps them in ZooKeeper; refused while it has members."""
+        code, why = await self._changed(self._observer.delete_positions(group_id, partitions))
+        return OffsetDeleteReply(code, why, dict.fromkeys(partitions, ErrorCode.NONE) if not code else {})
 
     async def delete(self, group_id: str) -> DeleteReply:
         """Delete all that ZooKeeper has of it; refused while it has members."""

@@ -185,9 +185,11 @@ class GroupCoordinator:
 
     async def offset_delete(self, request: pb.OffsetDeleteRequest, call: Call) -> pb.OffsetDeleteResponse:
         event = translate.offset_delete(request, self._driver.next_id())
-        return answers.offset_delete(
-            await self._driver.ask(self._shard_of(event.group_id), event, effects.OffsetDeleteReply)
-        )
+        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.OffsetDeleteReply)
+        gone = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
+        if reply.code in gone and self._observed is not None and self._observed.knows(event.group_id):
+            reply = await self._observed.delete_positions(event.group_id, event.partitions)
+        return answers.offset_delete(reply)
 
     async def list_groups(self, request: pb.ListGroupsRequest, call: Call) -> pb.ListGroupsResponse:
         """All shards' groups; shards that moved away are left out, another failure becomes the answer's code."""

@@ -5,7 +5,7 @@ sees them all. Positions are not watched (they change all the time): they are re
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -78,6 +78,12 @@ class Observer:
         """Set positions of a group without members. Raises GroupActive, ZooKeeperError."""
         await self._must_be_idle(group_id)
         await OffsetNodes(self._session, group_id).write(positions, registered_as=None)
+
+    async def delete_positions(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
+        """Forget positions of a group without members. Raises GroupActive, ZooKeeperError."""
+        await self._must_be_idle(group_id)
+        for topic, partition in partitions:
+            await self._session.delete(paths.offset(group_id, topic, partition))
 
     async def delete(self, group_id: str) -> None:
         """Delete all that ZooKeeper has of a group without members. Raises GroupActive, ZooKeeperError."""

@@ -237,6 +237,8 @@ def test_positions_are_reset_where_the_group_looks_for_them(zookeeper: str, tmp_
                     await admin.alter_offsets("old", {("t", 0): 3})
                 with pytest.raises(GroupNotEmpty):
                     await admin.delete_groups(["old"])
+                with pytest.raises(GroupNotEmpty):
+                    await admin.delete_offsets("old", [("t", 0)])
                 with pytest.raises(Refused, match="meet in ZooKeeper"):
                     await admin.remove_members("old")
                 await in_thread(a.end)
@@ -246,6 +248,8 @@ def test_positions_are_reset_where_the_group_looks_for_them(zookeeper: str, tmp_
                 assert at == b"3"
                 kept = await admin.group_offsets("old")
                 assert {tp.partition: position.offset for tp, position in kept.items()} == {0: 3, 1: 8}
+                await admin.delete_offsets("old", [("t", 1)])
+                assert [tp.partition for tp in await admin.group_offsets("old")] == [0]
                 await admin.delete_groups(["old"])
                 assert await in_thread_value(lambda: reader.client.exists("/consumers/old")) is None
                 async with asyncio.timeout(30):

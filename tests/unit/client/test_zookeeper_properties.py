@@ -1,0 +1,107 @@
+"""The properties of a consumer of the ZooKeeper era: defaults of that time, and what means nothing there."""
+
+import subprocess
+import sys
+
+import pytest
+
+from coordinator.client import Consumer
+from coordinator.client.config import ConsumerConfig, WorkerConfig, load
+from coordinator.client.errors import ConfigError, IllegalState
+from coordinator.client.subscribed import Subscribed
+from coordinator.client.zookeeper_joining import settings_of
+from coordinator.member.zookeeper_types import ZookeeperSettings, registration_of, warning
+
+ERA = {"group.protocol": "zookeeper", "group.id": "g", "zookeeper.connect": "zk1:2181,zk2/kafka"}
+
+
+def consumer(**more: object) -> ConsumerConfig:
+    return load(ConsumerConfig, ERA, more)
+
+
+def test_defaults_are_those_of_that_era() -> None:
+    config = consumer()
+    assert config.zookeeper_connect == "zk1:2181,zk2:2181/kafka"
+    assert (config.auto_commit_interval_ms, config.partition_assignment_strategy) == (60_000, "range")
+    assert (config.offsets_storage, config.commits_twice, config.auto_offset_reset) == ("zookeeper", False, "latest")
+    assert settings_of(config, "g") == ZookeeperSettings("g", "range", 4, 2_000, 6_000, True, 1)
+
+
+def test_the_back_off_follows_the_sync_time_unless_it_is_given() -> None:
+    assert consumer(zookeeper_sync_time_ms=500).backoff_ms == 500
+    assert consumer(zookeeper_sync_time_ms=500, rebalance_backoff_ms=700).backoff_ms == 700
+
+
+@pytest.mark.parametrize(
+    ("storage", "dual", "twice"),
+    [("kafka", None, True), ("kafka", False, False), ("zookeeper", None, False), ("zookeeper", True, True)],
+)
+def test_storing_with_the_coordinator_commits_to_both_unless_told_otherwise(
+    storage: str, dual: bool | None, twice: bool
+) -> None:
+    given = {} if dual is None else {"dual.commit.enabled": dual}
+    assert load(ConsumerConfig, ERA | {"offsets.storage": storage} | given, {}).commits_twice is twice
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        ({"group.protocol": "zookeeper", "group.id": "g"}, r"needs zookeeper\.connect"),
+        ({**ERA, "zookeeper.connect": "zk1:port"}, r"zookeeper\.connect='zk1:port': expected HOST:PORT"),
+        ({k: v for k, v in ERA.items() if k != "group.id"}, r"needs a group\.id"),
+        ({**ERA, "group.id": "a/b"}, r"name of a znode, without /; got 'a/b'"),
+        ({**ERA, "consumer.id": "a/b"}, r"consumer\.id='a/b': expected a name without /"),
+        ({**ERA, "session.timeout.ms": 9_000}, r"session\.timeout\.ms cannot be set.*zookeeper\.session\.timeout\.ms"),
+        ({**ERA, "group.instance.id": "i"}, r"group\.instance\.id cannot be set.*consumer\.id"),
+        ({**ERA, "group.remote.assignor": "lag"}, r"no coordinator has a hand"),
+        ({**ERA, "partition.assignment.strategy": "sticky"}, r"knows range and roundrobin"),
+        ({**ERA, "offsets.storage": "disk"}, r"offsets\.storage='disk': expected one of zookeeper, kafka"),
+        ({"group.id": "g", "zookeeper.connect": "zk"}, r"zookeeper\.connect belongs to group\.protocol=zookeeper"),
+        ({"group.id": "g", "group.protocol": "consumer", "consumer.id": "x"}, r"consumer\.id belongs to"),
+    ],
+)
+def test_what_means_nothing_is_refused_with_the_reason(properties: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load(ConsumerConfig, properties, {})
+
+
+def test_workers_are_not_of_that_era() -> None:
+    with pytest.raises(ConfigError, match=r"is for consumers; use classic"):
+        load(WorkerConfig, {"group.protocol": "zookeeper", "group.id": "g"}, {})
+
+
+def test_retries_that_end_before_a_session_are_warned_about_with_the_arithmetic() -> None:
+    def said(**more: object) -> str:
+        return warning(settings_of(consumer(**more), "g"))
+
+    assert "4 x rebalance.backoff.ms=1000 = 4000 ms is shorter than zookeeper.session.timeout.ms=6000" in said(
+        rebalance_backoff_ms=1_000
+    )
+    assert "4 x rebalance.backoff.ms=2000 = 8000 ms is near zookeeper.session.timeout.ms=6000" in said()
+    assert said(rebalance_max_retries=5) == ""
+
+
+def test_names_and_patterns_do_not_go_together() -> None:
+    with Consumer(ERA) as made:
+        with pytest.raises(IllegalState, match=r"by names or by patterns, not by both: 't', '\^u'"):
+            made.subscribe(["t", "^u"])
+        with pytest.raises(IllegalState, match=r"black_list=True takes patterns"):
+            made.subscribe(["t"], black_list=True)
+    with pytest.raises(ValueError, match="not by both"):
+        registration_of(("t",), "u.*", False, 1)
+
+
+def test_a_black_list_is_for_that_era_alone() -> None:
+    config = load(ConsumerConfig, {"group.id": "g"}, {})
+    subscribed = Subscribed(None, config, resolved_there=False)  # type: ignore[arg-type]
+    with pytest.raises(IllegalState, match=r"with group\.protocol=zookeeper; got '\^u' with classic"):
+        subscribed.change(["^u"], black_list=True)
+
+
+def test_the_other_generations_do_not_load_kazoo() -> None:
+    program = (
+        "import sys; from coordinator.client import Consumer; c = Consumer({'group.id': 'g'}); c.close(); "
+        "print([name for name in sys.modules if 'kazoo' in name or name.startswith('coordinator.zookeeper')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

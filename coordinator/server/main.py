@@ -13,6 +13,7 @@ import structlog
 
 from coordinator.config import Settings
 from coordinator.runtime.group_log import PartitionCountConflict
+from coordinator.server.allocator import keep_freed_memory
 from coordinator.server.app import Node
 from coordinator.server.listener import AddressTaken
 from coordinator.server.logs import configure_logs
@@ -39,6 +40,7 @@ def run(settings: Settings, announce: TextIO | None = None) -> int:
     bears that.
     """
     configure_logs(settings.logging_level, settings.logging_format)
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(serve(settings, announce))
 

@@ -207,8 +207,11 @@ class ListGroups:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
+    """`elsewhere`: whoever asks also deletes what ZooKeeper holds of the group, if it holds anything."""
+
     request_id: RequestId
     group_id: str
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

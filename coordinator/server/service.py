@@ -216,7 +216,8 @@ class GroupCoordinator:
     async def delete_groups(self, request: pb.DeleteGroupsRequest, call: Call) -> pb.DeleteGroupsResponse:
         names = translate.group_names("groups_names", request.groups_names)
         questions = [
-            (self._shard_of(group_id), events.DeleteGroup(self._driver.next_id(), group_id)) for group_id in names
+            (self._shard_of(group_id), events.DeleteGroup(self._driver.next_id(), group_id, self._observed is not None))
+            for group_id in names
         ]
         replies = await self._driver.ask_all(questions, effects.DeleteReply)
         if self._observed is not None:

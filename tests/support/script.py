@@ -352,7 +352,9 @@ class Stage(ConsumerStage, CentralStage, ObservedStage):
         yield from self.asked(events.ListGroups(self.request("list", self.client("", "*")), states, types))
 
     def do_delete(self, words: list[str], _lines: list[str]) -> Iterator[str]:
-        yield from self.asked(events.DeleteGroup(self.request("delete", self.client(words[0], "*")), words[0]))
+        """delete GROUP [elsewhere]: with the word, the edge deletes what ZooKeeper holds."""
+        request = self.request("delete", self.client(words[0], "*"))
+        yield from self.asked(events.DeleteGroup(request, words[0], "elsewhere" in words))
 
     def do_explain(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         options = pairs(words[1:])

@@ -62,6 +62,11 @@ def delete_group(group: ObservedGroup, request: DeleteGroup, step: Step) -> None
             ErrorCode.NON_EMPTY_GROUP,
             f"group {group.id!r} has {len(group.members)} members in ZooKeeper; stop them first",
         )
+    if not request.elsewhere:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REQUEST,
+            f"group {group.id!r} lies in ZooKeeper, which this request does not reach; use muster groups delete",
+        )
     ledger = step.state.ledgers.get(group.id)
     for number in sorted(ledger.entries) if ledger else ():
         step.keep(RebalanceForgotten(group.id, number))

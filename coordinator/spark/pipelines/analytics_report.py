@@ -1,7 +1,7 @@
 """The report on a node's groups: lag over time, rebalances by cause, time without an owner, moves per member."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from coordinator.spark.pipelines.page import Page, colour, short
@@ -12,7 +12,7 @@ MAX_POINTS = 5_000
 MAX_MEMBERS = 16
 MAX_PARTITIONS = 40
 WORST = 12
-UUID = 36
+UUID_LENGTH = 36
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -261,13 +261,16 @@ def names_of(members: Rows) -> list[str]:
 
 
 def rows(frame: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = frame.toArrow().to_pylist()
-    return found
+    """Times in UTC, whatever the session's time zone is."""
+    return [
+        {name: value.astimezone(UTC) if isinstance(value, datetime) else value for name, value in row.items()}
+        for row in frame.toArrow().to_pylist()
+    ]
 
 
 def person(member: str | None) -> str | None:
     """A member id as far as people read it: the client's part and the start of the UUID."""
-    return member if member is None or len(member) <= UUID else member[: -UUID + 4]
+    return member if member is None or len(member) <= UUID_LENGTH else member[: 4 - UUID_LENGTH]
 
 
 def seconds(ms: int | None) -> float | None:

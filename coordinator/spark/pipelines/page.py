@@ -35,7 +35,7 @@ h2 { font-size: 1.15rem; margin: 0 0 .3rem; }
 section { background: #fff; border: 1px solid #e3e6ea; border-radius: 10px; padding: 1.1rem 1.3rem 1.2rem;
   margin: 0 0 1.1rem; overflow-x: auto; }
 section > p { color: #57606a; margin: 0 0 .8rem; max-width: 85ch; }
-svg { display: block; max-width: 100%; height: auto; }
+svg { display: block; width: 100%; height: auto; }
 table { border-collapse: collapse; font-size: .86rem; width: 100%; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; color: #57606a; border-bottom: 2px solid #e3e6ea; padding: .3rem .7rem .3rem 0;
   vertical-align: bottom; }

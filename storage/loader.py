@@ -29,10 +29,23 @@ logger = logging.getLogger("muster.storage")
 
 
 def create_log(
-    files: Files, directory: str, partition: TopicPartition, settings: TopicSettings, opened: OpenSegments, now_ms: int
+    files: Files,
+    directory: str,
+    partition: TopicPartition,
+    settings: TopicSettings,
+    opened: OpenSegments,
+    *,
+    now_ms: int,
+    metadata: str,
 ) -> Log:
-    """A new, empty log; its directory and first file are durable on return."""
+    """A new, empty log; what its directory holds, `partition.metadata` among it, is durable on return."""
     files.make_dir(directory)
+    file = files.open(f"{directory}/partition.metadata", create=True)
+    try:
+        file.write([metadata.encode()], len(metadata), 0)
+        file.sync()
+    finally:
+        file.close()
     first = Segment(files, directory, 0, opened, settings.index_interval_bytes)
     first.start(now_ms)
     files.sync_dir(directory)

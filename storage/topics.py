@@ -4,6 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
 from storage.catalog import CatalogEntry, check_name, format_id, load_catalog, save_catalog
@@ -26,7 +27,7 @@ from storage.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from storage.files import Files, RealFiles, remove_tree, replace_file
+from storage.files import Files, RealFiles, remove_tree
 from storage.loader import create_log, open_log
 from storage.log import Log
 from storage.log_state import Recovered
@@ -34,6 +35,10 @@ from storage.open_segments import OpenSegments
 from storage.periodic import Upkeep, write_checkpoints
 from storage.producer_ids import ProducerIds
 from storage.types import Topic, TopicPartition
+
+FEW_PARTITIONS = 8
+MAKERS = 16
+"""So many partitions are made at once, if there are more than a few."""
 
 logger = logging.getLogger("muster.storage")
 
@@ -226,11 +231,8 @@ class Topics:
 
     def _make_partitions(self, topic: Topic, first: int, settings: TopicSettings) -> None:
         """Directories first, then the catalog: a topic that is listed has all its logs."""
-        made: dict[TopicPartition, Log] = {}
         try:
-            for number in range(first, topic.partitions):
-                tp = (topic.name, number)
-                made[tp] = self._make_log(tp, topic, settings)
+            made = dict(self._make_logs(topic, first, settings))
             self._files.sync_dir(self.data_dir)
             self._save({**self._catalog, topic.name: CatalogEntry.of(topic)})
         except OSError as error:
@@ -243,15 +245,22 @@ class Topics:
         self._topics = {**self._topics, topic.name: topic}
         self._tell_topics()
 
+    def _make_logs(self, topic: Topic, first: int, settings: TopicSettings) -> Iterator[tuple[TopicPartition, Log]]:
+        """Many at once: each waits for the disk more than it works, and a disk serves many who wait together."""
+        wanted = [(topic.name, number) for number in range(first, topic.partitions)]
+        if len(wanted) < FEW_PARTITIONS:
+            return ((tp, self._make_log(tp, topic, settings)) for tp in wanted)
+        with ThreadPoolExecutor(MAKERS, thread_name_prefix="partitions") as pool:
+            return zip(wanted, list(pool.map(lambda tp: self._make_log(tp, topic, settings), wanted)), strict=True)
+
     def _make_log(self, tp: TopicPartition, topic: Topic, settings: TopicSettings) -> Log:
         directory = self._directory(tp)
         if self._files.is_dir(directory):
             # Left by a creation that did not come to its end, or by a foreign hand: never take over its records.
             remove_tree(self._files, directory)
-        log = create_log(self._files, directory, tp, settings, self._opened, self._clock_ms())
-        text = f"version: 0\ntopic_id: {format_id(topic.id)}"
-        replace_file(self._files, f"{directory}/partition.metadata", text.encode())
-        return log
+        metadata = f"version: 0\ntopic_id: {format_id(topic.id)}"
+        now_ms = self._clock_ms()
+        return create_log(self._files, directory, tp, settings, self._opened, now_ms=now_ms, metadata=metadata)
 
     def check_more_partitions(self, name: str, total: int) -> None:
         """Refuse what `add_partitions` would refuse."""

@@ -1,5 +1,6 @@
 """`muster consume`: values to standard output, one per line; what happens to the group to standard error."""
 
+import os
 import re
 import sys
 import threading
@@ -52,7 +53,7 @@ def consume(
         group_id=group,
         auto_offset_reset="earliest" if from_beginning else "latest",
     )
-    if overrides.get("group.protocol") == "zookeeper" and not named("bootstrap"):
+    if overrides.get("group.protocol") == "zookeeper" and not names_a_node():
         # Such a consumer finds its nodes in ZooKeeper.
         del given["bootstrap.servers"]
     interrupt_on_sigterm()
@@ -97,10 +98,10 @@ def begin(consumer: "Consumer", topic: str, group: str | None, from_beginning: b
         consumer.seek_to_end(*partitions)
 
 
-def named(parameter: str) -> bool:
-    """Whether it was given on the command line."""
-    source = click.get_current_context().get_parameter_source(parameter)
-    return source is click.core.ParameterSource.COMMANDLINE
+def names_a_node() -> bool:
+    """Whether a node was named, by --bootstrap or in the environment."""
+    source = click.get_current_context().get_parameter_source("bootstrap")
+    return source is click.core.ParameterSource.COMMANDLINE or bool(os.environ.get("MUSTER_BOOTSTRAP"))
 
 
 def check_topic(topic: str, group: str | None) -> None:

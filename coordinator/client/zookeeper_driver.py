@@ -81,7 +81,8 @@ class ZookeeperDriver:
         for action in self.machine.step(event, now_ms()):
             self._perform(action)
         if self.machine.state is not before:
-            log.debug("%s: %s", self.machine.consumer_id or self.settings.group_id, self.machine.state.value)
+            name, woken = self.machine.consumer_id or self.settings.group_id, self.registry.notifications
+            log.debug("%s: %s (woken %d times so far)", name, self.machine.state.value, woken)
 
     def refused(self, error: Refused, generation: int) -> None:
         self.send(ev.CommitRefused(code_of(error.code), error.message, generation))

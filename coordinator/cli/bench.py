@@ -65,11 +65,27 @@ def spark_rows(only: str) -> Rows:
         raise CommandError(str(failure)) from failure
 
 
+def wire_rows(only: str) -> Rows:
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise CommandError("confluent-kafka, the peer, is not installed", "pip install 'muster[bench]'") from None
+    from coordinator.bench.processes import BenchFailed
+    from coordinator.bench.wire import suite
+
+    try:
+        for row in suite.run(only):
+            yield row._asdict()
+    except BenchFailed as failure:
+        raise CommandError(str(failure)) from failure
+
+
 SUITES: dict[str, Callable[[str], Rows]] = {
     "assignors": assignor_rows,
     "coordinator": coordinator_rows,
     "log": log_rows,
     "spark": spark_rows,
+    "wire": wire_rows,
 }
 
 

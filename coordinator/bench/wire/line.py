@@ -1,0 +1,86 @@
+"""A lean connection of Kafka's protocol for load: requests one at a time, or one and the same as fast as it goes."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+from coordinator.kafka.apis import APIS
+from coordinator.kafka.codec import decode, decode_frame, encode, is_flexible, struct
+from coordinator.kafka.emitting import Frame
+from coordinator.kafka.frames import Frames
+
+KEYS = {api.name: api.key for api in APIS}
+LARGEST = 1 << 28
+CALL_S = 120.0
+
+
+class Line(asyncio.Protocol):
+    """Answers come in order, so whoever waits longest gets the next one."""
+
+    def __init__(self) -> None:
+        self._frames = Frames(LARGEST)
+        self._waiting: deque[Callable[[Frame], None]] = deque()
+        self._correlation = 0
+        self._lost: Exception | None = None
+
+    @classmethod
+    async def to(cls, address: str) -> "Line":
+        host, _, port = address.rpartition(":")
+        _, line = await asyncio.get_running_loop().create_connection(cls, host, int(port))
+        return line
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            self._waiting.popleft()(frame)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    async def ask(self, name: str, version: int, message: object) -> Any:
+        """One request and its answer."""
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._waiting.append(lambda frame: None if answer.done() else answer.set_result(frame))
+        self._transport.write(self.request(name, version, message))
+        async with asyncio.timeout(CALL_S):
+            frame = await answer
+        tagged = is_flexible(f"{name}Response", version)
+        _, begin = decode("ResponseHeader", int(tagged), frame)
+        return decode_frame(f"{name}Response", version, frame, begin)
+
+    async def repeat(self, request: bytes, depth: int, go_on: Callable[[], bool]) -> int:
+        """Keep `depth` copies of one request in flight while `go_on`; how many were answered.
+
+        The first answer stands for all: the rest is not even looked at, so that the load costs less than the server.
+        """
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        counted = 0
+
+        def answered(frame: Frame) -> None:
+            nonlocal counted
+            counted += 1
+            if go_on():
+                self._waiting.append(answered)
+                self._transport.write(request)
+            elif not self._waiting:
+                done.set_result(counted)
+
+        self._waiting.extend([answered] * depth)
+        self._transport.write(request * depth)
+        return await done
+
+    def request(self, name: str, version: int, message: object) -> bytes:
+        """The bytes of a request, with header and length."""
+        self._correlation += 1
+        header = struct("RequestHeader")(
+            request_api_key=KEYS[name],
+            request_api_version=version,
+            correlation_id=self._correlation,
+            client_id="bench",
+        )
+        head = b"".join(encode("RequestHeader", 1 + is_flexible(f"{name}Request", version), header))
+        body = b"".join(encode(f"{name}Request", version, message))
+        return (len(head) + len(body)).to_bytes(4, "big") + head + body

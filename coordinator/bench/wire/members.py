@@ -1,0 +1,107 @@
+"""Plain classic members by Kafka's protocol: join, sync and leave as it says, with the load's lean connections."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+from coordinator.bench.processes import BenchFailed
+from coordinator.bench.wire.line import Line
+from coordinator.errors import ErrorCode
+from coordinator.kafka.codec import struct
+
+JOIN, SYNC, BEAT, LEAVE, COMMIT = 5, 3, 3, 1, 7
+"""Versions that librdkafka uses, and that its mock cluster knows."""
+
+SUBSCRIPTION: Final = b"\x00\x03" + bytes(46)
+SHARE: Final = bytes(40)
+"""As long as those of a consumer of one topic; no coordinator looks into them."""
+
+AGAIN = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
+
+
+@dataclass(slots=True)
+class WireMember:
+    """One member on a connection of its own."""
+
+    line: Line
+    group_id: str
+    member_id: str = ""
+    generation: int = -1
+
+    async def join(self) -> None:
+        """Join and sync until it has its share; a leader gives everybody one."""
+        protocol = struct("JoinGroupRequest.protocols")(name="range", metadata=SUBSCRIPTION)
+        while True:
+            joined = await self.line.ask(
+                "JoinGroup",
+                JOIN,
+                struct("JoinGroupRequest")(
+                    group_id=self.group_id,
+                    session_timeout_ms=600_000,
+                    rebalance_timeout_ms=60_000,
+                    member_id=self.member_id,
+                    protocol_type="consumer",
+                    protocols=[protocol],
+                ),
+            )
+            self.member_id = joined.member_id or self.member_id
+            if not tried_again("JoinGroup", joined) and not tried_again("SyncGroup", await self._sync(joined)):
+                self.generation = joined.generation_id
+                return
+
+    async def leave(self) -> None:
+        request = struct("LeaveGroupRequest")(group_id=self.group_id, member_id=self.member_id)
+        tried_again("LeaveGroup", await self.line.ask("LeaveGroup", LEAVE, request))
+
+    async def called(self) -> None:
+        """Beat until the group calls its members back."""
+        while (await self.line.ask("Heartbeat", BEAT, self._heartbeat())).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+            pass
+
+    def beat(self) -> bytes:
+        """The bytes of its heartbeat."""
+        return self.line.request("Heartbeat", BEAT, self._heartbeat())
+
+    def _heartbeat(self) -> Any:
+        fields = {"group_id": self.group_id, "generation_id": self.generation, "member_id": self.member_id}
+        return struct("HeartbeatRequest")(**fields)
+
+    def commit(self, topic: str, partitions: int) -> bytes:
+        """The bytes of a commit of so many partitions."""
+        row = struct("OffsetCommitRequest.topics.partitions")
+        rows = [
+            row(partition_index=number, committed_offset=1_000, committed_metadata="") for number in range(partitions)
+        ]
+        request = struct("OffsetCommitRequest")(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=self.generation,
+            member_id=self.member_id,
+            topics=[struct("OffsetCommitRequest.topics")(name=topic, partitions=rows)],
+        )
+        return self.line.request("OffsetCommit", COMMIT, request)
+
+    async def _sync(self, joined: Any) -> Any:
+        given = struct("SyncGroupRequest.assignments")
+        request = struct("SyncGroupRequest")(
+            group_id=self.group_id,
+            generation_id=joined.generation_id,
+            member_id=self.member_id,
+            assignments=[given(member_id=one.member_id, assignment=SHARE) for one in joined.members],
+        )
+        return await self.line.ask("SyncGroup", SYNC, request)
+
+
+def tried_again(what: str, answer: Any) -> bool:
+    """Whether the member has to begin anew; raises BenchFailed for what no healthy group answers."""
+    if answer.error_code in AGAIN:
+        return True
+    if answer.error_code:
+        raise BenchFailed(f"{what} was answered {ErrorCode(answer.error_code).name}; no healthy group does that")
+    return False
+
+
+async def together(address: str, group_ids: list[str]) -> list[WireMember]:
+    """One member for each id of the list; those of one group join together."""
+    members = [WireMember(await Line.to(address), group_id) for group_id in group_ids]
+    await asyncio.gather(*(member.join() for member in members))
+    return members

@@ -1,0 +1,46 @@
+"""One member leaves a group and the others join anew at once: what that costs the server."""
+
+import asyncio
+import statistics
+from collections.abc import Iterator
+
+from coordinator.bench.processes import LOAD_CORE, Server, node, pinned
+from coordinator.bench.rows import Row, less_is_better
+from coordinator.bench.wire.costs import as_wire
+from coordinator.bench.wire.line import Line
+from coordinator.bench.wire.members import WireMember, together
+from coordinator.bench.wire.records import kafka_address
+
+LIMITS_MS = {10: 2.0, 100: 20.0, 500: 120.0}
+"""Members that stay, and what the server may take of its processor for all of them."""
+
+ROUNDS = 7
+SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "kafka.listeners": "127.0.0.1:0"}
+
+
+def measure(name: str, home: str) -> Iterator[Row]:
+    for size, limit_ms in LIMITS_MS.items():
+        with pinned(LOAD_CORE), node(f"{home}/{size}", SETTINGS) as ours:
+            cost_ms = asyncio.run(one_leaves(ours, size))
+        case = f"{name}: {size} members"
+        yield as_wire(less_is_better(case, cost_ms, "ms CPU", "what it may cost", limit_ms, 1.0))
+
+
+async def one_leaves(ours: Server, size: int) -> float:
+    """The median of several rounds; in between the one that left comes back."""
+    address = kafka_address(ours)
+    members = await together(address, ["bench"] * (size + 1))
+    costs = []
+    for _ in range(ROUNDS):
+        *stay, leaver = members
+        before = ours.cpu_ns()
+        await leaver.leave()
+        await asyncio.gather(*(member.join() for member in stay))
+        costs.append((ours.cpu_ns() - before) / 1e6)
+        back = WireMember(await Line.to(address), "bench")
+        leaver.line.close()
+        members = [*stay, back]
+        coming = asyncio.create_task(back.join())
+        await stay[0].called()
+        await asyncio.gather(coming, *(member.join() for member in stay))
+    return statistics.median(costs)

@@ -1,0 +1,43 @@
+"""`muster bench wire` runs, at a size that proves nothing about speed and everything about the reports."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("confluent_kafka", reason="the peer is librdkafka's mock cluster: pip install 'muster[bench]'")
+
+from coordinator.bench.wire import costs, rebalances, records, suite
+from coordinator.cli.main import main
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "CONNECTIONS", 2)
+    monkeypatch.setattr(costs, "ROUNDS", 2)
+    monkeypatch.setattr(costs, "WARM_UP_S", 0.05)
+    monkeypatch.setattr(costs, "ROUND_S", 0.2)
+    monkeypatch.setattr(costs.heartbeat, "MEMBERS", 2)
+    monkeypatch.setattr(costs.heartbeat, "WARM_UP_S", 0.1)
+    monkeypatch.setattr(rebalances, "ROUNDS", 2)
+    monkeypatch.setattr(rebalances, "LIMITS_MS", {3: 60_000.0})
+    monkeypatch.setattr(records, "ROUNDS", 1)
+    monkeypatch.setattr(records, "PER_PARTITION", 500)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("case", list(suite.CASES))
+def test_every_case_is_measured(tmp_path: Path, case: str) -> None:
+    rows = list(suite.CASES[case](case, str(tmp_path)))
+    assert rows
+    for row in rows:
+        assert row.bench == "wire"
+        assert row.case.startswith(case)
+        assert row.value > 0
+        assert row.peer_value > 0
+
+
+def test_an_unknown_case_is_not_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "wire", "--only", "no such case"]) == 3
+    assert "no case of wire contains 'no such case'" in capsys.readouterr().err

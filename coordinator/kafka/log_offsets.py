@@ -5,7 +5,7 @@ from typing import Any
 
 from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import UnsupportedTimestamp, no_transactions
-from coordinator.kafka.log_records import READ_COMMITTED, check_epoch
+from coordinator.kafka.log_records import READ_COMMITTED, check_epoch, partitions
 from storage.errors import InvalidRequest, StorageError
 from storage.reading import MAX_TIMESTAMP
 from storage.requests import LogRequests
@@ -49,12 +49,10 @@ class OffsetHandlers:
     async def list_offsets(self, request: Any, call: KafkaCall) -> ListOffsetsAnswer:
         """Offsets by time: -1 the end (read_committed: the last stable offset), -2 the start, -3 the youngest."""
         committed = request.isolation_level == READ_COMMITTED
-        return ListOffsetsAnswer(
-            [
-                ListedTopic(topic.name, [self._listed(topic.name, part, committed) for part in topic.partitions])
-                for topic in request.topics
-            ]
-        )
+        answer = {topic.name: ListedTopic(topic.name, []) for topic in request.topics}
+        for topic, part in partitions(request.topics, "partitions"):
+            answer[topic.name].partitions.append(self._listed(topic.name, part, committed))
+        return ListOffsetsAnswer(list(answer.values()))
 
     def _listed(self, topic: str, part: Any, committed: bool) -> ListedPartition:
         index = part.partition_index

@@ -13,6 +13,9 @@ from storage.requests import ACKS_NONE, Batches, LogRequests, Place, outcome
 from storage.types import AbortedTransaction, Appended, Fetched
 
 READ_COMMITTED: Final = 1
+MOST_PARTITIONS: Final = 100_000
+"""That one request may name, so that it cannot hold up all others."""
+
 ZSTD: Final = 4
 ZSTD_SINCE: Final = 7
 """The first version of Produce in which zstd may come (KIP-110)."""
@@ -194,7 +197,10 @@ def fetch_answer(
 
 
 def partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:
-    """Each partition with its topic, in the request's order."""
+    """Each partition with its topic, in the request's order. HangUp when they are more than any node has."""
+    total = sum(len(getattr(topic, within)) for topic in topics)
+    if total > MOST_PARTITIONS:
+        raise HangUp(f"a request names {total} partitions; at most {MOST_PARTITIONS} are taken")
     for topic in topics:
         for each in getattr(topic, within):
             yield topic, each

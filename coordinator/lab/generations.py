@@ -8,6 +8,7 @@ from assignors.registry import resolve
 from assignors.run import run
 from assignors.user_data import encode_assignment, member_from_subscription
 from coordinator.lab.account import Account
+from coordinator.lab.central_worker import CentralWorker
 from coordinator.lab.clock import Clock
 from coordinator.lab.labourer import Labour, Labourer
 from coordinator.lab.node import GROUP, LabNode
@@ -15,6 +16,7 @@ from coordinator.lab.worker import PlanningWorker, ToldConsumer, ToldWorker, Wor
 from coordinator.lab.zookeeper_worker import Era, ZookeeperWorker
 from coordinator.member import actions as act
 from coordinator.member import events as ev
+from coordinator.member.central import CentralMember
 from coordinator.member.classic import ClassicMember
 from coordinator.member.connect_member import DelayedLeader, DelayedSubscriber
 from coordinator.member.consumer import ConsumerMember, Wish
@@ -68,7 +70,7 @@ class Generation:
     resources: bool = False
     """It shares named resources: each partition is a resource of its own."""
     real: bool = True
-    """Whether `--real` can run it: that has a node and workers, and no ensemble."""
+    """Whether `--real` can run it: that has a node and workers that read no log, and no ensemble."""
 
 
 def settings(name: str, *, static: bool = False) -> MemberSettings:
@@ -118,6 +120,11 @@ def zookeeper(lab: Lab, name: str, incarnation: int) -> Labourer:
     return ZookeeperWorker(lab.clock, lab.era, lab.account, lab.labour, f"{name}-{incarnation:03}", machine)
 
 
+def central(lab: Lab, name: str, incarnation: int) -> Labourer:
+    machine = CentralMember(settings(name), f"{name}-{incarnation}", Wish(lab.topics, "", "range"))
+    return CentralWorker(lab.clock, lab.node, lab.account, lab.labour, name, machine)
+
+
 def planned(node: LabNode, asked: act.Plan) -> ev.Planned:
     """The real assignor, on what the members said."""
     members = [
@@ -144,6 +151,13 @@ GENERATIONS = (
         "no coordinator: everybody watches, computes and claims for itself",
         zookeeper,
         properties={"group.protocol": "zookeeper"},
+        real=False,
+    ),
+    Generation(
+        "central",
+        "the coordinator decides, and stops and starts everybody",
+        central,
+        properties={"group.protocol": "central"} | strategy("range"),
         real=False,
     ),
     Generation(

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from coordinator.core.effects import PushReply, Reply
+from coordinator.core.central.events import AwaitOrders, StreamClosed
+from coordinator.core.central.orders import Ping
+from coordinator.core.effects import CentralReply, PushReply, Reply
 from coordinator.core.events import Forget, Listen, Request, TopicsChanged
 from coordinator.core.types import Limits, RequestId
 from coordinator.lab.clock import Clock
@@ -43,12 +45,13 @@ class Connection:
 class Call:
     """One request under way. `over`: nobody waits for its answer any more.
 
-    `listens`: its answer is a word of the coordinator that the member did not ask for.
+    `listens`: its answer is a word of the coordinator that the member did not ask for; `silent`: it stays at the node.
     """
 
-    def __init__(self, connection: Connection, on_reply: OnReply, *, listens: bool) -> None:
+    def __init__(self, connection: Connection, on_reply: OnReply, *, listens: bool, silent: bool = False) -> None:
         self.connection = connection
         self.listens = listens
+        self.silent = silent
         self.on_reply = on_reply
         self.over = False
         self.request_id: RequestId = 0
@@ -80,15 +83,32 @@ class LabNode:
 
     def call(self, connection: Connection, request: Request, on_reply: OnReply) -> Call:
         """Send a request; `on_reply` hears its answer, if one ever comes."""
-        call = Call(connection, on_reply, listens=isinstance(request, Listen))
+        call = Call(connection, on_reply, listens=isinstance(request, Listen | AwaitOrders))
         self.messages += 1
         connection.up_ms = max(connection.up_ms, self.clock.now_ms + self._way_ms())
         self.clock.at(connection.up_ms, lambda: self._arrive(request, call))
         return call
 
+    def say(self, connection: Connection, request: Request) -> None:
+        """Send what a stream carries; that it was taken is no message of its own."""
+        self.messages += 1
+        connection.up_ms = max(connection.up_ms, self.clock.now_ms + self._way_ms())
+        call = Call(connection, lambda _: None, listens=False, silent=True)
+        self.clock.at(connection.up_ms, lambda: self._arrive(request, call))
+
+    def tell(self, connection: Connection, event: StreamClosed) -> None:
+        """The connection is closed, after what was sent on it."""
+        connection.up_ms = max(connection.up_ms, self.clock.now_ms + self._way_ms())
+
+        def closed() -> None:
+            self.engine.submit(SHARD, event)
+            self._turn_by(self.clock.now_ms)
+
+        self.clock.at(connection.up_ms, closed)
+
     def park(self, connection: Connection, request: Request, on_reply: OnReply) -> Call:
         """A request that the node's end of a connection makes by itself: it crosses no network, its answer does."""
-        call = Call(connection, on_reply, listens=isinstance(request, Listen))
+        call = Call(connection, on_reply, listens=isinstance(request, Listen | AwaitOrders))
         self._arrive(request, call)
         return call
 
@@ -153,7 +173,7 @@ class LabNode:
 
     def _answer(self, request_id: RequestId, reply: Reply) -> None:
         call = self._calls.pop(request_id, None)
-        if call is not None and not call.over:
+        if call is not None and not call.over and not call.silent:
             self.messages += 1
             self.pushes += call.listens and says_something(reply)
             connection = call.connection
@@ -171,7 +191,9 @@ def hear(call: Call, reply: Reply) -> None:
 
 
 def says_something(reply: Reply) -> bool:
-    """A listener that is replaced by the next one hears only that."""
+    """A listener that is replaced by the next one hears only that; a ping asks for a sign of life and says nothing."""
+    if isinstance(reply, CentralReply):
+        return not all(isinstance(order, Ping) for order in reply.orders)
     return isinstance(reply, PushReply) and (bool(reply.code) or reply.consumer is not None)
 
 

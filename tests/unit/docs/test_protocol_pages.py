@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.cli.lab import chosen, join_row
 from coordinator.config import known_settings
 from coordinator.core.central.group import CentralState
+from coordinator.lab.joins import measure_joins
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import ledger_pb2
 
@@ -80,6 +82,13 @@ def test_the_page_on_central_groups_names_what_there_is() -> None:
     assert told == [state.value for state in CentralState]
     for folder in re.findall(r"`(tests/scripts/\w+)/`", text):
         assert list((ROOT / folder).glob("*.txt"))
+
+
+def test_the_page_on_central_groups_shows_what_the_lab_finds() -> None:
+    shown = [line.split() for line in page("central").splitlines()]
+    for costs in measure_joins((10, 50, 100), chosen(("central",))):
+        row = [str(value) for value in join_row(costs).values()]
+        assert row in shown, f"the page is stale: paste what `muster lab join` prints; found {' '.join(row)}"
 
 
 def test_the_messages_of_the_pages_are_those_of_the_stream() -> None:

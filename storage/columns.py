@@ -6,7 +6,7 @@ about a thousand records a batch; below that `BatchView.records` is quicker.
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,11 +177,47 @@ def decode_run(data: bytes, batches: Sequence[BatchView]) -> Columns:
     bounds = _Bounds()
     raw = np.frombuffer(data, np.uint8)
     try:
-        for batch, (start, end) in zip(full, bodies, strict=True):
-            _walk(data, raw, start, end, batch, bounds)
+        for alike in _alike(full, bodies):
+            _walk_alike(data, raw, [full[place] for place in alike], [bodies[place] for place in alike], bounds)
         return _gather_run(data, raw, full, *bounds.joined())
     except IndexError:
         raise CorruptMessage("A batch ends in the middle of a record.") from None
+
+
+def _alike(batches: Sequence[BatchView], bodies: Sequence[tuple[int, int]]) -> Iterator[range]:
+    """Neighbours with as many records in as many bytes: where values are of one length, so are all records."""
+    sizes = [(batch.count, end - start) for batch, (start, end) in zip(batches, bodies, strict=True)]
+    first = 0
+    for place in range(1, len(sizes) + 1):
+        if place == len(sizes) or sizes[place] != sizes[first]:
+            yield range(first, place)
+            first = place
+
+
+def _walk_alike(
+    data: bytes, raw: Bytes, batches: Sequence[BatchView], bodies: Sequence[tuple[int, int]], bounds: "_Bounds"
+) -> None:
+    """Walk the first batch; if the others have its length bytes at its places, they need not be walked.
+
+    An equal length at the first record's place proves where the second one begins, and so on to the end.
+    """
+    if len(batches) == 1:
+        _walk(data, raw, *bodies[0], batches[0], bounds)
+        return
+    first = _Bounds()
+    _walk(data, raw, *bodies[0], batches[0], first)
+    starts, ends = first.joined()
+    bounds.add(starts, ends)
+    origin = bodies[0][0]
+    heads = np.concatenate((np.array([origin], np.int64), ends[:-1]))
+    wide = starts - heads
+    places = np.concatenate([heads[wide > byte] + byte for byte in range(int(wide.max()))]) - origin
+    at = np.array([start for start, _ in bodies[1:]], np.int64)[:, None]
+    if (raw[at + places] == raw[origin + places]).all():
+        bounds.add((at + (starts - origin)).ravel(), (at + (ends - origin)).ravel())
+        return
+    for batch, (start, end) in zip(batches[1:], bodies[1:], strict=True):
+        _walk(data, raw, start, end, batch, bounds)
 
 
 class _Bounds:
@@ -198,6 +234,12 @@ class _Bounds:
         self._put_away()
         ends = np.arange(at + stride, at + stride * count + 1, stride)
         self._starts.append(ends - (stride - wide))
+        self._ends.append(ends)
+
+    def add(self, starts: Numbers, ends: Numbers) -> None:
+        """Records whose places are known already."""
+        self._put_away()
+        self._starts.append(starts)
         self._ends.append(ends)
 
     def joined(self) -> tuple[Numbers, Numbers]:
@@ -265,9 +307,10 @@ def _walk(data: bytes, raw: Bytes, at: int, end: int, batch: BatchView, bounds: 
 
 def _equal_lengths(raw: Bytes, at: int, stride: int, wide: int, most: int) -> int:
     """How many records from `at` on have the length of the first; at least one."""
-    equal = np.ones(most, np.bool_)
-    for place in range(at, at + wide):
-        equal &= raw[place : place + (most - 1) * stride + 1 : stride] == raw[place]
+    last = (most - 1) * stride + 1
+    equal = raw[at : at + last : stride] == raw[at]
+    for place in range(at + 1, at + wide):
+        equal &= raw[place : place + last : stride] == raw[place]
     return most if equal.all() else int(equal.argmin())
 
 

@@ -89,15 +89,15 @@ def binary(data: bytes, starts: Numbers, lengths: Numbers) -> pa.Array:
     Seen as alternating gaps and slices, the data is an Arrow array as it lies; every second of its values is taken.
     """
     count = len(starts)
-    if not count:
-        return pa.array([], pa.binary())
+    null = lengths < 0
+    if null.all():
+        return pa.nulls(count, pa.binary())
     borders = np.empty(2 * count + 1, np.int32)
     borders[0] = 0
     borders[1::2] = starts
     borders[2::2] = starts + np.maximum(lengths, 0)
     seen = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(borders), pa.py_buffer(data)])
     places = np.arange(1, 2 * count, 2, dtype=np.int32)
-    null = lengths < 0
     return seen.take(pa.array(places, mask=null) if null.any() else pa.array(places))
 
 

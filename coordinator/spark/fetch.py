@@ -210,14 +210,14 @@ class Fetching:
             name = pb.ErrorCode.Name(result.error_code)
             raise refusal(result.error_code, name, result.error_message, f"{topic}-{partition}")
         wanted = cursor.wanted._replace(start=cursor.position)
-        if result.records:
-            return self._take_records(cursor, wanted, result)
+        # Each look at a field of bytes copies it.
+        if data := result.records:
+            return self._take_records(cursor, wanted, data, result)
         if result.high_watermark < cursor.wanted.end:
             self._lost(cursor, result)
         return None
 
-    def _take_records(self, cursor: Cursor, wanted: OffsetRange, result: pb.FetchPartitionResult) -> Piece:
-        data = result.records
+    def _take_records(self, cursor: Cursor, wanted: OffsetRange, data: bytes, result: pb.FetchPartitionResult) -> Piece:
         try:
             views = [view for view in read_batches(data) if view.base_offset < wanted.end]
             broken = next((view for view in views if not view.crc_ok), None)

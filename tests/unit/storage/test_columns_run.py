@@ -44,6 +44,18 @@ def test_equal_lengths_are_walked_in_strides(size: int) -> None:
     assert run_of(data) == one_by_one(data)
 
 
+def test_batches_that_look_alike_are_told_apart_by_their_lengths() -> None:
+    """As many records in as many bytes, once with the same lengths and once with others."""
+    alike = [encode_batch([(5, None, bytes([n]) * 100, ())] * 70, base_offset=70 * n) for n in range(4)]
+    assert run_of(b"".join(alike)) == one_by_one(b"".join(alike))
+    sizes = [[3, 3, 200], [3, 3, 200], [200, 3, 3], [3, 200, 3]]
+    others = [
+        encode_batch([(5, None, bytes(size), ()) for size in row], base_offset=3 * n) for n, row in enumerate(sizes)
+    ]
+    assert len({len(data) for data in others}) == 1
+    assert run_of(b"".join(others)) == one_by_one(b"".join(others))
+
+
 def test_some_batches_of_the_data_will_do() -> None:
     data = b"".join(encode_batch([(1, None, b"v%d" % place, ())], base_offset=place) for place in range(5))
     views = list(read_batches(data))

@@ -8,7 +8,16 @@ from coordinator.client import Consumer
 from coordinator.client.errors import ZookeeperAway
 from coordinator.zookeeper.ensemble import Ensemble
 from tests.support.client_stories import Told, poll_until, read
-from tests.support.zookeeper_consumers import create, era_node, era_properties, fill
+from tests.support.zookeeper_consumers import create, era_node, era_properties, fill, wait_for
+
+
+def committed(consumer: Consumer) -> bool:
+    """The connection may take a moment longer to be back than the ensemble."""
+    try:
+        consumer.commit()
+    except ZookeeperAway:
+        return False
+    return True
 
 
 def test_consumers_read_on_while_the_ensemble_stumbles(tmp_path: Path, zookeeper_ensemble: Ensemble) -> None:
@@ -40,7 +49,7 @@ def test_consumers_read_on_while_the_ensemble_stumbles(tmp_path: Path, zookeeper
             # The first of the two waits for the second: one alone is no majority.
             zookeeper_ensemble.server(down[0]).launch()
             zookeeper_ensemble.restart(down[1])
-            first.commit()
+            wait_for(lambda: committed(first), "a commit")
             assert (told.lost, told.revoked) == ([], []), "no session ended, so nothing moved"
 
             with Consumer(properties) as third:

@@ -1,0 +1,172 @@
+"""One group member as a process of its own, by a client that nobody here wrote.
+
+Run as `python kafka_worker.py '{"library": ..., "address": ..., "group": ..., "topic": ..., ...}'`. It consumes,
+commits what it has seen, and says on standard output, one JSON object a line, what it is assigned and what it has read.
+It leaves the group when its standard input ends.
+"""
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+POLL_S = 0.2
+SESSION_MS, HEARTBEAT_MS = 3_000, 300
+
+stop = threading.Event()
+
+
+def say(**what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+class Teller:
+    """Says what is assigned whenever that changes, and which offsets were read."""
+
+    def __init__(self) -> None:
+        self._assigned: list[int] | None = None
+
+    def assigned(self, partitions: Iterable[int]) -> None:
+        now = sorted(partitions)
+        if now != self._assigned:
+            self._assigned = now
+            say(assigned=now)
+
+    def read(self, records: list[tuple[int, int]]) -> None:
+        if records:
+            say(read=records)
+
+
+def by_confluent(told: dict[str, Any]) -> None:
+    from confluent_kafka import Consumer, KafkaError, KafkaException
+
+    settings: dict[str, Any] = {
+        "bootstrap.servers": told["address"],
+        "group.id": told["group"],
+        "client.id": told["name"],
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    if told["assignor"] == "consumer":
+        settings["group.protocol"] = "consumer"
+    else:
+        settings |= {"partition.assignment.strategy": told["assignor"], "session.timeout.ms": SESSION_MS}
+        settings |= {"heartbeat.interval.ms": HEARTBEAT_MS}
+    if told.get("instance"):
+        settings["group.instance.id"] = told["instance"]
+    consumer, teller = Consumer(settings), Teller()
+    consumer.subscribe([told["topic"]])
+    while not stop.is_set():
+        messages = consumer.consume(500, POLL_S)
+        fatal = [m.error() for m in messages if m.error() and m.error().fatal()]
+        if fatal:
+            say(fatal=fatal[0].name())
+            return
+        teller.assigned(partition.partition for partition in consumer.assignment())
+        records = [(message.partition(), message.offset()) for message in messages if not message.error()]
+        if records:
+            try:
+                consumer.commit(asynchronous=False)
+            except KafkaException as refusal:
+                error = refusal.args[0]
+                if error.code() == KafkaError.FENCED_INSTANCE_ID:
+                    say(fatal="FENCED_INSTANCE_ID")
+                    return
+                continue  # the group moves on: whoever has the partition next reads this again
+        teller.read(records)
+    consumer.close()
+
+
+def by_kafka_python(told: dict[str, Any]) -> None:
+    from kafka import KafkaConsumer
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.errors import KafkaError
+
+    known = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
+    consumer, teller = (
+        KafkaConsumer(
+            told["topic"],
+            bootstrap_servers=told["address"],
+            group_id=told["group"],
+            client_id=told["name"],
+            group_instance_id=told.get("instance"),
+            partition_assignment_strategy=[known[told["assignor"]]],
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        ),
+        Teller(),
+    )
+    while not stop.is_set():
+        found = consumer.poll(int(POLL_S * 1000))
+        teller.assigned(partition.partition for partition in consumer.assignment())
+        records = [(record.partition, record.offset) for batch in found.values() for record in batch]
+        if records:
+            try:
+                consumer.commit()
+            except KafkaError:
+                continue
+        teller.read(records)
+    consumer.close()
+
+
+def by_aiokafka(told: dict[str, Any]) -> None:
+    asyncio.run(consume_by_aiokafka(told))
+
+
+async def consume_by_aiokafka(told: dict[str, Any]) -> None:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.errors import KafkaError
+
+    consumer, teller = (
+        AIOKafkaConsumer(
+            told["topic"],
+            bootstrap_servers=told["address"],
+            group_id=told["group"],
+            client_id=told["name"],
+            group_instance_id=told.get("instance"),
+            partition_assignment_strategy=aiokafka_assignors(told["assignor"]),
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        ),
+        Teller(),
+    )
+    await consumer.start()
+    while not stop.is_set():
+        found = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
+        teller.assigned(partition.partition for partition in consumer.assignment())
+        records = [(record.partition, record.offset) for batch in found.values() for record in batch]
+        if records:
+            try:
+                await consumer.commit()
+            except KafkaError:
+                continue
+        teller.read(records)
+    await consumer.stop()
+
+
+def aiokafka_assignors(name: str) -> list[Any]:
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+
+    return [{"range": RangePartitionAssignor}[name]]
+
+
+LIBRARIES = {"confluent": by_confluent, "kafka-python": by_kafka_python, "aiokafka": by_aiokafka}
+
+
+def wait_for_end() -> None:
+    sys.stdin.buffer.read()
+    stop.set()
+
+
+if __name__ == "__main__":
+    job = json.loads(sys.argv[1])
+    threading.Thread(target=wait_for_end, daemon=True).start()
+    LIBRARIES[job["library"]](job)
+    say(left=True)

@@ -94,16 +94,18 @@ def table(spark: Any, path: Path) -> list[dict[str, Any]]:
 
 
 def test_both_runners_give_the_same_rows_digit_for_digit(spark: Any) -> None:
-    """Every scenario, a recorded history under other member ids, options, and an assignor that fails."""
+    """Every scenario, a recorded history under other member ids, options, and assignors that fail."""
     plans = tuple(Plan(scenario=name, load="bursty", members=4, partitions=6, minutes=30) for name in SCENARIOS)
     recorded = Plan(scenario="churn", load="zipf", members=4, partitions=6, minutes=30).make(9)
     tried = candidates("range,cooperative-sticky,lag-sticky[move.budget=2]")
     broken = Candidate("broken", "lag-sticky", {"move.budget": "none"})
-    test = Backtest((*plans, recorded), (*tried, broken), (0, 1))
+    plugin = Candidate("plugin", "tests.support.plugins:Raises")
+    test = Backtest((*plans, recorded), (*tried, broken, plugin), (0, 1))
     here, there = list(run_here(test)), run_on_spark(test, spark, tasks=5)
-    assert len(here) == len(test.jobs) == 8 * 2 * 4
+    assert len(here) == len(test.jobs) == 8 * 2 * 5
     assert same(here, there)
-    assert {row.candidate for row in there if row.score is None} == {"broken"}
+    assert {row.candidate for row in there if row.score is None} == {"broken", "plugin"}
+    assert {"out of cheese" in row.error for row in there if row.candidate == "plugin"} == {True}
     assert not same(here, here[1:])
 
 
@@ -171,9 +173,12 @@ def test_what_was_kept_is_added_to_and_not_doubled(spark: Any, node: NodeProcess
     with member(node.address, "third") as third:
         until(lambda: len(third.assignment()) == 4, third)
     assert numbers() == [*once, len(once) + 1, len(once) + 2], "it came and went"
-    nobody = analyse(spark, options, tmp_path, time.time_ns() // 1_000_000, groups=["nobody"], keeping=True)
-    assert set(nobody.rows.values()) == {0}
-    assert nobody.rows.keys() == {"rebalances", "moves", "members", "causes"}, "nothing committed, no lag"
+    words = ("--bootstrap", node.address, "--out", str(tmp_path), "--group", "nobody", "--keep", "-o", "json")
+    code, printed, told = prompt("pipeline", "analytics", *words)
+    assert code == 0, told
+    rows = {row["table"]: row["rows"] for row in json.loads(printed)}
+    assert rows == dict.fromkeys(("rebalances", "moves", "members", "causes"), 0), "nothing committed, no lag"
+    assert spark.range(1).count() == 1, "a session that was there before is left running"
 
 
 def test_a_recorded_group_becomes_a_history_to_try_assignors_on(node: NodeProcess, tmp_path: Path) -> None:

@@ -146,10 +146,10 @@ def test_only_the_attempts_that_are_named_count() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_crash_anywhere_neither_loses_nor_doubles_anything(seed: int) -> None:
-    """Every operation on the disk fails once, in some life; the writer does its unfinished batch again."""
+    """Every second operation on the disk fails, in a life of its own; the writer does its unfinished batch again."""
     rng = random.Random(seed)
     calls = count_calls()
-    for crash_at in range(seed, calls, 8):
+    for crash_at in range(2 * seed, calls, 16):
         disk = Disk()
         asyncio.run(crashed_and_redone(disk, crash_at, rng))
         assert sorted_records(disk) == EXPECTED, f"crash at operation {crash_at}"
@@ -305,3 +305,60 @@ def test_a_topic_that_was_made_anew_takes_the_whole_batch() -> None:
 
     asyncio.run(story())
     assert disk.records() == [[b"x"], [b"y"]]
+
+
+def test_a_topic_that_went_before_the_commit_is_named_and_its_return_lets_the_batch_in() -> None:
+    disk = Disk()
+
+    async def story() -> None:
+        life = Life(disk)
+        size = await life.stage(0, "a", {0: [b"x"]})
+        life.broker.delete_topic(TOPIC)
+        with pytest.raises(Refused, match="There is no topic 't'"):
+            await life.commit(0, {"a": size})
+        assert life.staging.last_batch("s") == -1
+        life.broker.create_topic(TOPIC, PARTITIONS)
+        assert await life.commit(0, {"a": size}) is False
+        await life.end()
+
+    asyncio.run(story())
+    assert disk.records() == [[b"x"], []]
+
+
+def test_the_state_of_a_sink_that_is_damaged_stops_that_sink_only() -> None:
+    disk = Disk()
+
+    async def story() -> None:
+        life = Life(disk)
+        await written(life, 0, 0)
+        await life.end()
+        content = disk.files.content("/data/staged/s/sink.json")
+        disk.files.put("/data/staged/s/sink.json", content.replace(b'"batch": 0', b'"batch": 7'))
+        life = Life(disk)
+        with pytest.raises(Refused, match=r"sink.json, is damaged: its checksum does not match"):
+            await life.stage(1, "a", {0: [b"x"]})
+        with pytest.raises(Refused, match=r"sink.json, is damaged"):
+            await life.commit(1, {})
+        size = await life.stage(0, "a", {0: [b"other"]}, sink="other")
+        await life.commit(0, {"a": size}, sink="other")
+        await life.end()
+
+    asyncio.run(story())
+    assert b"other" in disk.records()[0]
+
+
+def test_a_writer_that_goes_away_in_mid_commit_leaves_a_batch_that_is_whole() -> None:
+    disk = Disk()
+
+    async def story() -> None:
+        life = Life(disk)
+        size = await life.stage(0, "a", batch_values(0, 0))
+        commit = asyncio.create_task(life.commit(0, {"a": size}))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        commit.cancel()
+        assert await life.commit(0, {"a": size}) is True
+        await life.end()
+
+    asyncio.run(story())
+    assert sorted_records(disk) == [sorted(batch_values(0, 0)[number]) for number in range(PARTITIONS)]

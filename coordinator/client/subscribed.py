@@ -1,12 +1,13 @@
 """What a consumer subscribed to: topic names, and patterns that begin with ^."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from coordinator.client.catalog import Catalog, matching
 from coordinator.client.config import ConsumerConfig
 from coordinator.client.errors import IllegalState
 from coordinator.client.membership import Interest
+from coordinator.member.zookeeper_assign import compiled as compiled_re2
 
 MAX_TOPICS = 10_000
 
@@ -46,6 +47,8 @@ class Subscribed:
                 "a consumer of the ZooKeeper era subscribes by names or by patterns, not by both: "
                 f"{', '.join(map(repr, topics))}; give one kind"
             )
+        if self._in_zookeeper:
+            check_for_all(patterns)
         self._names, self._patterns, self._black_list = names, patterns, black_list
 
     async def interest(self) -> Interest:
@@ -59,6 +62,15 @@ class Subscribed:
     def _regex(self) -> str:
         """The patterns as one expression that matches whole names."""
         return "|".join(f"(?:{pattern.pattern}).*" for pattern in self._patterns)
+
+
+def check_for_all(patterns: Iterable[re.Pattern[str]]) -> None:
+    """Every consumer of a group in ZooKeeper resolves the patterns of all others, so what one cannot read stops all."""
+    for pattern in patterns:
+        try:
+            compiled_re2(pattern.pattern)
+        except ValueError as error:
+            raise IllegalState(f"{pattern.pattern!r} is not a regular expression in RE2 syntax: {error}") from None
 
 
 def compiled(pattern: str) -> re.Pattern[str]:

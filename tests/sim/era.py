@@ -17,6 +17,8 @@ FAULTS_MS = 120_000
 QUIET_MS = 90_000
 """Enough for every session to end, and for all retries."""
 MAX_CONSUMERS = 8
+AMPLE = 12
+"""Retries that outlast every session."""
 MAX_LAG_MS = 1_500
 """Less than the back-off between two attempts, as zookeeper.sync.time.ms says."""
 
@@ -33,7 +35,9 @@ class EraRun:
 class Era:
     """A group on topics that grow, under everything that happens to processes and networks."""
 
-    def __init__(self, seed: int, machine: Machine, *, keep_trace: bool = False) -> None:
+    def __init__(
+        self, seed: int, machine: Machine, *, retries: int = AMPLE, backoff_ms: int = 2_000, keep_trace: bool = False
+    ) -> None:
         self.world = World(seed, keep_trace=keep_trace)
         self.machine = machine
         self.ensemble = Ensemble(self.world, MAX_LAG_MS)
@@ -41,9 +45,8 @@ class Era:
         self.settings = ZookeeperSettings(
             "g",
             strategy=rng.choice(["range", "roundrobin"]),
-            # Ample: what too few retries lead to is told elsewhere.
-            rebalance_retries=12,
-            rebalance_backoff_ms=2_000,
+            rebalance_retries=retries,
+            rebalance_backoff_ms=backoff_ms,
             session_timeout_ms=rng.choice([4_000, 6_000, 10_000]),
         )
         self.counts = {"t": rng.randint(1, 7), "u": rng.randint(0, 4)}
@@ -133,9 +136,16 @@ class Era:
             raise Violated("\n".join(self.world.violations))
 
 
-def run_era(seed: int, machine: Machine = ZookeeperMember, *, keep_trace: bool = False) -> EraRun:
+def run_era(
+    seed: int,
+    machine: Machine = ZookeeperMember,
+    *,
+    retries: int = AMPLE,
+    backoff_ms: int = 2_000,
+    keep_trace: bool = False,
+) -> EraRun:
     """One run to its end, or to the first violation."""
-    era = Era(seed, machine, keep_trace=keep_trace)
+    era = Era(seed, machine, retries=retries, backoff_ms=backoff_ms, keep_trace=keep_trace)
     violation = ""
     try:
         era.run()

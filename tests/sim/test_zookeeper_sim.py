@@ -78,3 +78,15 @@ def test_a_seed_is_one_run() -> None:
 def test_every_rule_can_be_broken(mutant: type[ZookeeperMember], rule: str) -> None:
     broken = (run_era(seed, mutant).violation for seed in range(SEEDS_PER_MUTANT))
     assert any(violation.startswith(rule) for violation in broken)
+
+
+def test_too_few_retries_leave_partitions_without_an_owner_and_none_with_two() -> None:
+    """The known fault of this generation: who gave up is woken by nobody until something changes again."""
+    broken = Counter[str]()
+    gave_up = 0
+    for seed in range(SEEDS_PER_MUTANT):
+        run = run_era(seed, retries=1, backoff_ms=500)
+        broken[run.violation.partition(":")[0]] += 1
+        gave_up += run.census["gave up"]
+    assert gave_up > 0
+    assert broken.keys() == {"", "rest"}, "what is at stake is time, not ownership"

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from coordinator.client import Admin, Consumer, Producer
 from tests.support.node import NodeProcess, running_node
 
-SESSION_MS = 2_000
+SESSION_MS = 3_000
 PATIENCE_S = 45.0
 
 

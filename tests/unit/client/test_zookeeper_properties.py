@@ -87,6 +87,8 @@ def test_names_and_patterns_do_not_go_together() -> None:
             made.subscribe(["t", "^u"])
         with pytest.raises(IllegalState, match=r"black_list=True takes patterns"):
             made.subscribe(["t"], black_list=True)
+        with pytest.raises(IllegalState, match=r"'\^\(\?!x\)' is not a regular expression in RE2 syntax"):
+            made.subscribe(["^(?!x)"])
     with pytest.raises(ValueError, match="not by both"):
         registration_of(("t",), "u.*", False, 1)
 

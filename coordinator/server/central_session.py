@@ -38,6 +38,7 @@ class CentralSession:
         self._failure: Exception | None = None
         self._over = asyncio.Event()
         self._sequence = 0
+        self._leaving = False
 
     async def responses(self, requests: AsyncIterator[pb.SessionRequest]) -> AsyncGenerator[pb.SessionResponse, None]:
         """Register, then write what there is to say until the end."""
@@ -103,8 +104,9 @@ class CentralSession:
         if kind == "register_consumer":
             return await self._change_subscription(request.register_consumer)
         event = self._event(request)
+        self._leaving = kind == "deregister"
         reply = await self._driver.ask(self._shard, event, CentralReply)
-        if kind == "deregister":
+        if self._leaving:
             self.left = True
             self._over.set()
             return False
@@ -147,6 +149,8 @@ class CentralSession:
             while True:
                 event = events.AwaitOrders(self._driver.next_id(), self.group_id, self.member_id, self.stream)
                 reply = await self._driver.ask(self._shard, event, CentralReply)
+                if self._leaving:
+                    return
                 if reply.code:
                     self._refused(reply)
                     return

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from storage.broker import Broker
@@ -36,13 +37,18 @@ class GroupCommit:
         self._turn_due = False
         self._quiet: asyncio.Future[None] | None = None
 
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The one it lives on, from the first call on. To ask each time costs a system call before Python 3.12."""
+        return asyncio.get_running_loop()
+
     def append(self, partition: TopicPartition, batches: Buffer, *, durable: bool = True) -> "asyncio.Future[Appended]":
         """Append whole batches, in the order of the calls (see `Broker.append`).
 
         Done once they are as durable as the topic's settings promise, or, not `durable`, once they are in the log.
         Fails with the StorageError of the append or of the flush.
         """
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         done: asyncio.Future[Appended] = loop.create_future()
         others = self._arrived.get(partition)
         if others is None:
@@ -58,7 +64,7 @@ class GroupCommit:
 
         Fails with the StorageError of the flush, or UnknownTopicOrPartition when the topic went meanwhile.
         """
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         done: asyncio.Future[None] = loop.create_future()
         self._waiting.setdefault(partition, []).append((done, None))
         if not self._turn_due:
@@ -147,7 +153,7 @@ class GroupCommit:
         """Append what has arrived, finish the rounds under way and let the threads go."""
         while self._turn_due or self._under_way or self._waiting:
             if self._under_way:
-                self._quiet = asyncio.get_running_loop().create_future()
+                self._quiet = self.loop.create_future()
                 await self._quiet
             else:
                 await asyncio.sleep(0)

@@ -80,7 +80,7 @@ class LogRequests:
 
     def _watch(self, begun: "Sequence[asyncio.Future[Appended]]", timeout_ms: int) -> None:
         """No timer for each of them: nearly all are done long before their time."""
-        loop = asyncio.get_running_loop()
+        loop = self.commit.loop
         deadline = loop.time() + timeout_ms / 1000
         self._watched += [(deadline, timeout_ms, part) for part in begun]
         if not self._sweep_due:

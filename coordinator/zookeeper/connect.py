@@ -87,6 +87,7 @@ class Session:
         self._id = 0
         self._closed = False
         self._in_touch = asyncio.Event()
+        self._asked: set[asyncio.Future[Any]] = set()
         self.client = self._client()
 
     @property
@@ -119,13 +120,17 @@ class Session:
             raise
 
     async def close(self) -> None:
-        """End the session: its ephemerals go at once. Nobody is called any more."""
+        """End the session: its ephemerals go at once. Nobody is called any more; who waits hears SessionExpired."""
         if self._closed:
             return
         self._closed = True
         self.client.remove_listener(self._heard)
         self._listeners.clear()
-        await asyncio.to_thread(self._stop)
+        try:
+            await asyncio.to_thread(self._stop)
+        finally:
+            for future in list(self._asked):
+                settle(future, None, errors.SessionExpired("the session was closed"))
 
     async def connected(self) -> None:
         """Return once the session is in touch with a server."""
@@ -220,6 +225,8 @@ class Session:
         if self._closed:
             raise errors.SessionExpired("the session was closed")
         future: asyncio.Future[Any] = self._loop.create_future()
+        self._asked.add(future)
+        future.add_done_callback(self._asked.discard)
         result = call(self.client)
 
         def hand_over(done: Any) -> None:  # in a thread of kazoo
@@ -338,16 +345,24 @@ def in_our_words(error: Exception) -> Exception:
     from kazoo import exceptions as kazoo
     from kazoo.handlers.threading import KazooTimeoutError
 
-    table: tuple[tuple[tuple[type[Exception], ...], type[errors.ZooKeeperError]], ...] = (
-        ((kazoo.NoNodeError,), errors.NoNode),
-        ((kazoo.NodeExistsError,), errors.NodeExists),
-        ((kazoo.BadVersionError,), errors.BadVersion),
-        ((kazoo.NotEmptyError,), errors.NotEmpty),
-        ((kazoo.SessionExpiredError, kazoo.ConnectionClosedError), errors.SessionExpired),
-        ((kazoo.ConnectionLoss, kazoo.OperationTimeoutError, KazooTimeoutError), errors.ConnectionLost),
-        ((kazoo.KazooException,), errors.ZooKeeperError),
+    table: tuple[tuple[tuple[type[Exception], ...], type[errors.ZooKeeperError], str], ...] = (
+        ((kazoo.NoNodeError,), errors.NoNode, "there is no such znode"),
+        ((kazoo.NodeExistsError,), errors.NodeExists, "the znode is there already"),
+        ((kazoo.BadVersionError,), errors.BadVersion, "the znode was changed since it was read"),
+        ((kazoo.NotEmptyError,), errors.NotEmpty, "the znode has children"),
+        (
+            (kazoo.SessionExpiredError, kazoo.ConnectionClosedError),
+            errors.SessionExpired,
+            "the ZooKeeper session is over",
+        ),
+        (
+            (kazoo.ConnectionLoss, kazoo.OperationTimeoutError, KazooTimeoutError),
+            errors.ConnectionLost,
+            "the connection to ZooKeeper broke while the answer was awaited",
+        ),
+        ((kazoo.KazooException,), errors.ZooKeeperError, "ZooKeeper refused"),
     )
-    for theirs, ours in table:
+    for theirs, ours, sentence in table:
         if isinstance(error, theirs):
-            return ours(f"ZooKeeper: {str(error) or type(error).__name__}")
+            return ours(f"{sentence} ({type(error).__name__})")
     return error

@@ -12,9 +12,10 @@ from typing import Any
 import structlog
 
 from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Fired, Session
+from coordinator.zookeeper.connect import Fired, Session, Znode
+from coordinator.zookeeper.consumer import at_most
 from coordinator.zookeeper.election import Election, Reign
-from coordinator.zookeeper.errors import BadVersion, NodeExists, ZooKeeperError
+from coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
 from coordinator.zookeeper.paths import PartitionState, read_partition_state
 from coordinator.zookeeper.topics import TopicsWatch
 
@@ -64,6 +65,8 @@ class Controller:
         self._topics = TopicsWatch(session, self._stale.set)
         self._task: asyncio.Task[None] | None = None
         self._states: dict[TopicPartition, PartitionState] = {}
+        """What is known to be written, of the topics as they were `_made`"""
+        self._made: dict[str, int] = {}
         self.election = Election(
             session,
             paths.CONTROLLER,
@@ -110,30 +113,30 @@ class Controller:
         """Read how things are, watch them, and write the states that follow and are not there yet."""
         alive = await self._alive()
         topics = await self._topics.read()
-        self._states = {tp: state for tp, state in self._states.items() if tp[1] in topics.get(tp[0], {})}
-        fresh: dict[TopicPartition, PartitionState] = {}
-        missing: set[TopicPartition] = set()
-        for name, assignment in topics.items():
-            for number, replicas in assignment.items():
-                tp = (name, number)
-                old = self._states.get(tp) or await self._stored(tp)
-                state = next_state(replicas, alive, old, reign.epoch)
-                if state != old:
-                    fresh[tp] = state
-                    if old is None:
-                        missing.add(tp)
+        same = {name for name, made in self._topics.made.items() if self._made.get(name) == made}
+        self._states = {tp: state for tp, state in self._states.items() if tp[0] in same}
+        self._made = dict(self._topics.made)
+        replicas = {(name, number): ids for name, found in topics.items() for number, ids in found.items()}
+        stored = dict(await at_most([tp for tp in replicas if tp not in self._states], self._stored))
+        new = {tp for tp, znode in stored.items() if znode is None}
+        for tp, znode in stored.items():
+            if znode is not None and (state := state_of(tp, znode)) is not None:
                 self._states[tp] = state
+        fresh = {}
+        for tp, ids in replicas.items():
+            state = next_state(ids, alive, self._states.get(tp), reign.epoch)
+            if state != self._states.get(tp):
+                fresh[tp] = state
         for some in batches(sorted(fresh), MAX_TOGETHER):
-            await self._write({tp: fresh[tp] for tp in some}, missing, reign)
+            await self._write({tp: fresh[tp] for tp in some}, new, reign)
+            self._states.update((tp, fresh[tp]) for tp in some)
 
     async def _alive(self) -> frozenset[int]:
         names = await self._session.children(paths.BROKER_IDS, self._fired) or ()
         return frozenset(int(name) for name in names if name.isdigit())
 
-    async def _stored(self, tp: TopicPartition) -> PartitionState | None:
-        path = paths.partition_state(*tp)
-        znode = await self._session.get(path)
-        return None if znode is None else read_partition_state(path, znode.data)
+    async def _stored(self, tp: TopicPartition) -> tuple[TopicPartition, Znode | None]:
+        return tp, await self._session.get(paths.partition_state(*tp))
 
     async def _write(
         self, states: Mapping[TopicPartition, PartitionState], new: set[TopicPartition], reign: Reign
@@ -155,6 +158,16 @@ class Controller:
 
     def _fired(self, fired: Fired) -> None:
         self._stale.set()
+
+
+def state_of(tp: TopicPartition, znode: Znode) -> PartitionState | None:
+    """What a state znode says; None for what cannot be read, and is written anew."""
+    path = paths.partition_state(*tp)
+    try:
+        return read_partition_state(path, znode.data)
+    except MalformedZnode as error:
+        log.warning("a partition's state is written anew", why=str(error))
+        return None
 
 
 def batches(items: Sequence[TopicPartition], size: int) -> Iterator[Sequence[TopicPartition]]:

@@ -105,7 +105,7 @@ def make(folder: Path, nodes: int = 1, port: int | None = None, tuning: Tuning |
         raise ZooKeeperError(
             f"an ensemble of {nodes} servers is not offered; expected 1, or 3 for one that survives a loss"
         )
-    if (folder / DESCRIPTION).exists():
+    if (folder / DESCRIPTION).exists() and any(folder.glob("server-*/zoo.cfg")):
         return known(folder, nodes, port, tuning or Tuning())
     folder.mkdir(parents=True, exist_ok=True)
     clients = [free_port() if port is None else port + n for n in range(nodes)]

@@ -23,12 +23,15 @@ class TopicsWatch:
         self._changed = changed
         self._known: dict[str, Assignment | None] = {}
         self._suspect: set[str] = set()
+        self.made: dict[str, int] = {}
+        """topic -> the transaction that made it: one that was deleted and made again has another"""
 
     async def read(self) -> dict[str, Assignment]:
         """All topics that can be read; the others are left out with a warning. Raises ZooKeeper's weather."""
         names = await self._session.children(paths.BROKER_TOPICS, self._list_fired) or []
         for name in self._known.keys() - set(names):
             del self._known[name]
+            self.made.pop(name, None)
             self._suspect.discard(name)
         await at_most([name for name in names if name not in self._known or name in self._suspect], self._read_one)
         return {name: assignment for name, assignment in self._known.items() if assignment is not None}
@@ -44,6 +47,7 @@ class TopicsWatch:
         if znode is None:
             self._known.pop(name, None)  # gone meanwhile: the watch on the list says so
             return
+        self.made[name] = znode.made
         try:
             self._known[name] = paths.read_topic(path, znode.data)
         except MalformedZnode as error:

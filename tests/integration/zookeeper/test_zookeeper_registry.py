@@ -119,6 +119,16 @@ def test_topics_grow_and_go_in_zookeeper_too(zookeeper: str, tmp_path: Path, run
                 assert body(zk, "/brokers/topics/t")["partitions"] == {"0": [1], "1": [1], "2": [1]}
                 node.broker.delete_topic("t")
                 await until(lambda: not zk.exists("/brokers/topics/t"))
+                # Made anew, even between two looks, it has its states again.
+                for _ in range(3):
+                    node.broker.create_topic("t", 1)
+                    await until(is_there(zk, "/brokers/topics/t/partitions/0/state"))
+                    node.broker.delete_topic("t")
+                node.broker.create_topic("t", 1)
+                await until(is_there(zk, "/brokers/topics/t/partitions/0/state"))
+                zk.set("/brokers/topics/t/partitions/0/state", b"rubbish")
+                zk.set("/brokers/topics/t", b"rubbish")
+                await until(lambda: zk.get("/brokers/topics/t")[0] != b"rubbish")
 
     run(story)
 

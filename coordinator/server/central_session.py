@@ -69,11 +69,15 @@ class CentralSession:
         event = central_words.registration(
             request, self._driver.next_id(), client_host=self._peer_host, stream=self.stream
         )
-        reply = await self._driver.ask(self._shard, event, CentralReply)
-        if reply.code:
-            return registered(reply)
+        first = not self.stream
+        # From here on the shard may know the member, whether or not its answer is still wanted.
         self.stream = self.stream or event.request_id
-        return None
+        reply = await self._driver.ask(self._shard, event, CentralReply)
+        if not reply.code:
+            return None
+        if first:
+            self.stream = 0
+        return registered(reply)
 
     async def _next(self) -> pb.SessionResponse | None:
         """The next response; None at the end. What waits when the end comes is still written."""

@@ -4,8 +4,6 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, field_validator
 
-from coordinator.config import parse_connect
-
 INT_MAX = 2**31 - 1
 COMMIT_INTERVAL_MS = 60_000
 """How often a consumer of that era committed by itself."""
@@ -44,8 +42,13 @@ class ZookeeperProperties(BaseModel):
     @field_validator("zookeeper_connect")
     @classmethod
     def _check_connect(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        # The settings of a node cost more to import than all else that a client needs.
+        from coordinator.config import parse_connect
+
         try:
-            return None if value is None else str(parse_connect(value))
+            return str(parse_connect(value))
         except ValueError as error:
             raise ValueError(f"expected {error}") from None
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from coordinator.core.central.records import CentralDeleted, CentralStored
 from coordinator.core.consumer import records as consumer
 from coordinator.core.records import (
     DelayForgotten,
@@ -92,6 +93,8 @@ LEDGER_RECORDS = st.one_of(
     st.builds(RebalanceSettled, TEXT, st.from_type(Settlement)),
     st.builds(DelayStored, TEXT, TEXT, st.none() | INT64),
     st.builds(DelayForgotten, TEXT),
+    st.from_type(CentralStored),
+    st.builds(CentralDeleted, TEXT),
 )
 
 
@@ -144,7 +147,7 @@ def test_one_damaged_byte_is_a_record_or_one_error(record: Record, at: int, byte
 def test_any_bytes_of_the_ledger_are_a_record_or_one_error(key: bytes, value: bytes | None) -> None:
     assert isinstance(
         outcome(lambda: decode_ledger(KeyValue(key, value))),
-        MalformedRecord | Skipped | RebalanceForgotten | DelayForgotten,
+        MalformedRecord | Skipped | RebalanceForgotten | DelayForgotten | CentralDeleted,
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -276,6 +277,33 @@ def test_a_killed_node_waits_for_its_own_earlier_session(zookeeper: str, tmp_pat
             zk.delete("/brokers/ids/1")
             started.result(60)
             assert zk.exists("/brokers/ids/1").ephemeralOwner != zk.client_id[0]
+    finally:
+        node.stop()
+
+
+def test_a_node_that_slept_through_its_session_registers_again_on_waking(zookeeper: str, tmp_path: Path) -> None:
+    node = NodeProcess(
+        tmp_path / "d",
+        {
+            "zookeeper.connect": zookeeper,
+            "zookeeper.session.timeout.ms": "1000",
+            "zookeeper.connection.timeout.ms": "20000",
+        },
+    )
+    node.start()
+    try:
+        with plain(zookeeper) as zk:
+            first = zk.exists("/brokers/ids/1").ephemeralOwner
+            wait_for(is_there(zk, "/controller"), "it is the controller")
+            assert node._process is not None
+            node._process.send_signal(signal.SIGSTOP)
+            wait_for(lambda: not zk.exists("/brokers/ids/1"), "its session ends")
+            assert not zk.exists("/controller")
+            node._process.send_signal(signal.SIGCONT)
+            wait_for(is_there(zk, "/brokers/ids/1"), "it registers again")
+            assert zk.exists("/brokers/ids/1").ephemeralOwner != first
+            wait_for(is_there(zk, "/controller"), "it stands again")
+            assert zk.get("/controller_epoch")[0] == b"2"
     finally:
         node.stop()
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.client import Admin, Consumer, Producer
-from coordinator.client.errors import Refused
+from coordinator.client import Admin, Consumer, Producer, Worker, aio
+from coordinator.client.errors import ConfigError, Refused
 from coordinator.core.types import Cause
+from tests.integration.conftest import Run
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.node import NodeProcess, running_node
 
@@ -34,7 +35,11 @@ def topic(node: NodeProcess) -> str:
 
 
 def member(node: NodeProcess, group: str, **more: Any) -> Consumer:
-    properties: dict[str, Any] = {"auto_offset_reset": "earliest", "group_protocol": "central", "session_timeout_ms": 3_000}
+    properties: dict[str, Any] = {
+        "auto_offset_reset": "earliest",
+        "group_protocol": "central",
+        "session_timeout_ms": 3_000,
+    }
     return Consumer(bootstrap_servers=node.address, group_id=group, **(properties | more))
 
 
@@ -178,3 +183,40 @@ def committed(node: NodeProcess, group: str) -> int:
 def generations(node: NodeProcess, group: str) -> list[int]:
     with Admin(bootstrap_servers=node.address) as admin:
         return [entry.generation for entry in admin.explain(group)]
+
+
+def test_the_asyncio_consumer_shares_as_well(node: NodeProcess, topic: str, run: Run) -> None:
+    async def story() -> None:
+        properties = {
+            "bootstrap.servers": node.address,
+            "group.id": topic,
+            "group.protocol": "central",
+            "session.timeout.ms": 3_000,
+        }
+        async with aio.Consumer(properties) as one, aio.Consumer(properties) as two:
+            await one.subscribe(topic)
+            await two.subscribe(topic)
+            while (len(one.assignment()), len(two.assignment())) != (2, 2):
+                await one.poll(0.02)
+                await two.poll(0.02)
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"group_instance_id": "x"}, "group.instance.id cannot be set with group.protocol=central"),
+        ({"heartbeat_interval_ms": 100}, "heartbeat.interval.ms cannot be set with group.protocol=central"),
+        ({"auto_commit_interval_ms": 100}, "auto.commit.interval.ms cannot be set with group.protocol=central"),
+        ({"group_id": None}, "group.protocol=central needs a group.id"),
+    ],
+)
+def test_properties_that_mean_nothing_here_are_refused(properties: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Consumer(**({"group_id": "g", "group_protocol": "central"} | properties))
+
+
+def test_a_worker_is_told_which_protocols_there_are_for_it() -> None:
+    with pytest.raises(ConfigError, match="use classic or consumer"):
+        Worker(group_id="g", group_protocol="central")

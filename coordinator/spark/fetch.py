@@ -126,6 +126,7 @@ class Fetching:
         self._loop = shared_loop()
         self._progress_ms = now_ms()
         self._turn = 0
+        self._at_once = MAX_RANGES_AT_ONCE
 
     def run(self) -> Iterator[list[Piece]]:
         if not self._cursors:
@@ -145,9 +146,9 @@ class Fetching:
     def _ask(self) -> "Future[tuple[list[Cursor], pb.MultiFetchResponse]]":
         # Another range first each time, so that a byte limit does not starve the last ones.
         start = self._turn % len(self._cursors)
-        self._turn += MAX_RANGES_AT_ONCE
+        self._turn += self._at_once
         asked: dict[tuple[str, int], Cursor] = {}
-        for cursor in (self._cursors[start:] + self._cursors[:start])[:MAX_RANGES_AT_ONCE]:
+        for cursor in (self._cursors[start:] + self._cursors[:start])[: self._at_once]:
             # A node takes each partition once; of several ranges of one the next waits its turn.
             asked.setdefault(cursor.wanted.tp, cursor)
         return self._loop.submit(self._fetch(list(asked.values())))
@@ -184,12 +185,18 @@ class Fetching:
     def _take_in(self, answered: tuple[list[Cursor], pb.MultiFetchResponse]) -> list[Piece]:
         asked, answer = answered
         pieces = []
+        cut = False
         for cursor, found in zip(asked, answer.results, strict=True):
             before = cursor.position
             if (piece := self._take_range(cursor, found.result)) is not None:
                 pieces.append(piece)
             if cursor.position > before:
                 self._progress_ms = now_ms()
+            elif piece is not None:
+                cut = True
+        if cut:
+            # Batches are larger than a range's share of an answer and came in part, for nothing: ask for fewer at once.
+            self._at_once = max(1, len(asked) // 2)
         waited_ms = now_ms() - self._progress_ms
         if waited_ms >= self._settings.patience_ms:
             topic, partition = asked[0].wanted.tp

@@ -8,7 +8,7 @@ leaves its last batch to be read again by the next owner.
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from coordinator.client.errors import CommitFailed, Unreachable
 from coordinator.client.membership import Callback
@@ -17,7 +17,7 @@ from coordinator.client.working import Working
 from coordinator.spark.direct import made_again
 from coordinator.spark.errors import DataLoss
 from coordinator.spark.leaving import leave_on_sigterm
-from coordinator.spark.lookup import TP, Lookup
+from coordinator.spark.lookup import TP, Bounds, Lookup
 from coordinator.spark.offsets import Progress, StreamOffset, ahead
 from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
@@ -27,6 +27,9 @@ log = logging.getLogger("muster.spark")
 
 FIRST_SHARE_S = 1.0
 """With KIP-848 a share may be empty without a word; then this is how long the first batch waits for one."""
+
+CLOSE_PATIENCE_MS = 5_000
+"""How long the last commit may take; a node that is away must not keep a stopped query's process."""
 
 
 class Grouped:
@@ -89,7 +92,7 @@ class Grouped:
             return
         run = self._lookup.run
         try:
-            self._commit(working, mine(working, self._done))
+            self._commit(working, mine(working, self._done), CLOSE_PATIENCE_MS)
             run(working.begin_close(True))
             while (callback := run(working.closing_callback())) is not None:
                 run(told(working, callback))
@@ -170,11 +173,20 @@ class Grouped:
         new = {tp: view.bounds[tp] for tp in sorted(owned - self._positions.keys()) if tp in view.bounds}
         if not new:
             return
-        work = self._lookup.positions(self._options.starting, new, "startingOffsets")
-        positions = self._lookup.run(work)
+        positions = self._lookup.run(self._beginning(new))
         self._positions.update(positions)
         # Where the group begins is a fact from now on, whoever reads on: `latest` means another offset every time.
         self._commit(working, positions)
+
+    async def _beginning(self, new: Mapping[TP, Bounds]) -> dict[TP, int]:
+        """Where the group stands. Only where it stands nowhere yet do options count, or a hand-over would undo work."""
+        lookup, starting = self._lookup, self._options.starting
+        if starting.kind == "committed":
+            return await lookup.positions(starting, new, "startingOffsets")
+        committed = await lookup.committed(new)
+        known = {tp: lookup.held(tp, at, new[tp], f"the offset of {self._group_id!r}") for tp, at in committed.items()}
+        rest = {tp: bounds for tp, bounds in new.items() if tp not in known}
+        return known | await lookup.positions(starting.among(rest), rest, "startingOffsets")
 
     # Commits
 
@@ -183,11 +195,11 @@ class Grouped:
         committed = self._lookup.run(self._lookup.committed(start.partitions))
         self._commit(working, ahead(start, committed))
 
-    def _commit(self, working: Working, positions: dict[TP, int]) -> None:
+    def _commit(self, working: Working, positions: dict[TP, int], patience_ms: int | None = None) -> None:
         fresh = {tp: offset for tp, offset in positions.items() if self._told.get(tp) != offset}
         if not fresh or not self._options.commit_offsets:
             return
-        if self._lookup.run(committed_as_member(working, fresh)):
+        if self._lookup.run(committed_as_member(working, fresh, patience_ms)):
             self._told.update(fresh)
 
 
@@ -205,12 +217,12 @@ async def told(working: Working, callback: Callback) -> None:
     working.done(callback)
 
 
-async def committed_as_member(working: Working, positions: dict[TP, int]) -> bool:
+async def committed_as_member(working: Working, positions: dict[TP, int], patience_ms: int | None) -> bool:
     """False when the group went on without this member: then the next owner reads from what is committed."""
     identity = working.identity()
     offsets = {TopicPartition(*tp): OffsetAndMetadata(offset) for tp, offset in positions.items()}
     try:
-        await working.calls.commit(offsets, identity)
+        await working.calls.commit(offsets, identity, patience_ms)
     except CommitFailed as error:
         log.warning("offsets of group %r are not committed: %s", working.group_id, error)
         if working.driver is not None:

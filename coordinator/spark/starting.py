@@ -1,8 +1,8 @@
 """Where reading begins and ends, as options say it: words, offsets by partition, times. Pure."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 LATEST, EARLIEST = -1, -2
@@ -23,6 +23,22 @@ class Where:
     times: PartitionNumbers = field(default_factory=dict)
     time_ms: int = -1
     strategy: str = "error"
+
+    def among(self, partitions: Collection[tuple[str, int]]) -> "Where":
+        """The same for some of the partitions alone.
+
+        >>> Where("offsets", offsets={"t": {0: 5, 1: 7}}).among([("t", 1)]).offsets
+        {'t': {1: 7}}
+        """
+        return replace(self, offsets=limited(self.offsets, partitions), times=limited(self.times, partitions))
+
+
+def limited(numbers: PartitionNumbers, partitions: Collection[tuple[str, int]]) -> PartitionNumbers:
+    rows = {
+        topic: {number: value for number, value in row.items() if (topic, number) in partitions}
+        for topic, row in numbers.items()
+    }
+    return {topic: row for topic, row in rows.items() if row}
 
 
 def parse_offsets(name: str, text: str, words: Sequence[str], group_id: str | None) -> Where:

@@ -56,7 +56,8 @@ class ZooKeeperSide:
         return cls(session, registry, Controller(session, settings.node_id, clock.now_ms), Observer(session, tell))
 
     async def cluster_id(self, own: str | None, fresh: str) -> str:
-        """See `Registry.cluster_id`."""
+        """See `Registry.cluster_id`. Raises IdTaken, too: a node that cannot register should leave nothing behind."""
+        await self._registry.must_be_free()
         return await self._registry.cluster_id(own, fresh)
 
     async def register(self) -> None:

@@ -73,6 +73,12 @@ class Registry:
             )
         return known
 
+    async def must_be_free(self) -> None:
+        """Raises IdTaken when another node is registered under this id: asked before anything is made for this one."""
+        holder = await self._session.get(self._path)
+        if holder is not None and not self._is_own(holder):
+            raise self._taken(holder)
+
     async def register(self) -> None:
         """Take the node's place in /brokers/ids, once, at the start. Raises IdTaken, naming the holder.
 

@@ -164,6 +164,7 @@ def test_an_id_in_use_is_refused_with_its_holder(zookeeper: str, tmp_path: Path,
                 IdTaken, match=rf"broker id 1 is registered by the node at 127\.0\.0\.1:{first.bound.port}"
             ):
                 await second.start()
+            assert not (tmp_path / "two").exists()
             async with node_at(tmp_path / "three", zookeeper, number=3) as third:
                 assert third.broker.cluster_id == first.broker.cluster_id
 

@@ -1,5 +1,10 @@
-"""One run of a central group: consumers come, go, freeze and lose touch, the node crashes, and the rules hold."""
+"""One run of a central group: consumers come, go, freeze and lose touch, the node crashes, and the rules hold.
 
+`python -m tests.sim.central --seeds K` runs K of them, `--seed N` one, with all that happened.
+"""
+
+import argparse
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -156,3 +161,27 @@ def run_central(
     except Violated as error:
         violation = str(error)
     return CentralRun(seed, violation, central.world.digest, central.world.census, central.world.lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.central", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this one, and print what happened")
+    parser.add_argument("--seeds", type=int, default=50, metavar="K", help="run K (default 50)")
+    parser.add_argument("--start", type=int, default=0, metavar="S", help="the first of them (default 0)")
+    options = parser.parse_args()
+    seeds = range(options.start, options.start + options.seeds) if options.seed is None else [options.seed]
+    failed, census = 0, Counter[str]()
+    for seed in seeds:
+        run = run_central(seed, keep_trace=options.seed is not None)
+        census.update(run.census)
+        if options.seed is not None:
+            print("\n".join(run.lines))
+        if run.violation:
+            failed += 1
+            print(f"seed {seed}: {run.violation}", flush=True)
+    print(f"{len(seeds)} seeds, {failed} failed; {', '.join(f'{n} {what}' for what, n in census.most_common(20))}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -120,6 +120,17 @@ class TopicSettings(BaseModel):
         alias="validate",
         description="How a produced batch is checked: its header and checksum, or every record in it as well.",
     )
+    # What tools set as a matter of course, with the one value that is true here.
+    compression_type: Literal["producer"] = Field(
+        default="producer",
+        alias="compression.type",
+        description="Batches stay as their producer compressed them.",
+    )
+    min_insync_replicas: Literal["1"] = Field(
+        default="1",
+        alias="min.insync.replicas",
+        description="How many copies must have a record before it is acknowledged: there is one.",
+    )
 
     @property
     def compacted(self) -> bool:

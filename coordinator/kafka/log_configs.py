@@ -101,8 +101,8 @@ def source(alias: str, name: str, field: FieldInfo, node: LogSettings, given: Ma
     if alias in given:
         return SET_FOR_TOPIC
     above = node_setting(alias) or name
-    default = type(node).model_fields[above].default
-    return DEFAULT if getattr(node, above) == default else SET_FOR_NODE
+    decided = type(node).model_fields.get(above)
+    return SET_FOR_NODE if decided and getattr(node, above) != decided.default else DEFAULT
 
 
 def synonyms(entry: Any, settings: BaseModel, node: LogSettings) -> list[Any]:

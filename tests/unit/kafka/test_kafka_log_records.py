@@ -133,6 +133,26 @@ def test_each_partition_is_refused_for_itself() -> None:
     play(story)
 
 
+def test_a_topic_that_stamps_arrival_says_when_that_was() -> None:
+    async def story(door: Door) -> None:
+        door.broker.create_topic("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
+        (part,) = await produce(door, 9, ("stamped", 0, batch(b"x", at=T0 - 5000)))
+        assert (part.error_code, part.log_append_time_ms) == (0, T0)
+        (found,) = await fetch(door, 12, ("stamped", 0, 0))
+        assert [record.timestamp_ms for record in decode_records(found.records)] == [T0]
+
+    play(story)
+
+
+def test_a_compacted_topic_needs_keys() -> None:
+    async def story(door: Door) -> None:
+        door.broker.create_topic("keyed", 1, {"cleanup.policy": "compact"})
+        parts = await produce(door, 9, ("keyed", 0, batch(b"x")), ("keyed", 0, batch(b"x", key=b"k")))
+        assert [part.error_code for part in parts] == [87, 0]
+
+    play(story)
+
+
 def test_zstd_is_for_clients_that_know_it() -> None:
     async def story(door: Door) -> None:
         data = encode_batch([(T0, None, b"x" * 100, ())], codec="zstd")

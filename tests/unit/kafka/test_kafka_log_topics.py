@@ -109,7 +109,7 @@ def test_topics_are_made_each_for_itself(version: int) -> None:
             door,
             version,
             {"name": "plain", "num_partitions": 4, "replication_factor": 1},
-            {"name": "tuned", "configs": [config("retention.ms", "5000")]},
+            {"name": "tuned", "configs": [config("retention.ms", "5000"), config("min.insync.replicas", "1")]},
             {"name": "by-hand", "assignments": [assigned(1, NODE_ID), assigned(0, NODE_ID)]},
             {"name": "t"},
             {"name": "none", "num_partitions": 0},
@@ -128,7 +128,7 @@ def test_topics_are_made_each_for_itself(version: int) -> None:
         names = ("plain", "tuned", "by-hand")
         assert [door.broker.topic(name).partitions for name in names] == [4, 1, 2]
         assert door.broker.topics().keys() == {*names, "t", "__consumer_offsets"}
-        assert door.broker.topic("tuned").configs == {"retention.ms": "5000"}
+        assert door.broker.topic("tuned").configs == {"retention.ms": "5000", "min.insync.replicas": "1"}
         assert all(topic.error_message for topic in topics[3:])
         if version >= 5:
             assert [(topic.num_partitions, topic.replication_factor) for topic in topics[:3]] == [
@@ -139,6 +139,7 @@ def test_topics_are_made_each_for_itself(version: int) -> None:
             shown = {entry.name: (entry.value, entry.config_source) for entry in topics[1].configs}
             assert shown["retention.ms"] == ("5000", 1)
             assert shown["segment.bytes"] == ("1073741824", 5)
+            assert (shown["min.insync.replicas"], shown["compression.type"]) == (("1", 1), ("producer", 5))
             assert [list(topic.configs) for topic in topics[3:]] == [[]] * 12
         if version >= 7:
             assert topics[0].topic_id == door.broker.topic("plain").id

@@ -10,12 +10,17 @@ from storage.errors import InvalidConfig
     ("given", "said"),
     [
         ({"retention.m": "5"}, "'retention.m' is no setting of a log; did you mean 'retention.ms'?"),
-        ({"zzz": "5"}, "'zzz' is no setting of a log; known here: cleanup.policy, delete.retention.ms"),
+        (
+            {"zzz": "5"},
+            "'zzz' is no setting of a log; known here: cleanup.policy, compression.type, delete.retention.ms",
+        ),
         (
             {"retention.ms": "abc"},
             "'retention.ms' is 'abc'; expected a whole number from -1 to 9223372036854775807.",
         ),
         ({"cleanup.policy": "burn"}, "'cleanup.policy' is 'burn'; expected one of delete, compact, compact,delete."),
+        ({"compression.type": "gzip"}, "'compression.type' is 'gzip'; expected one of producer."),
+        ({"min.insync.replicas": "2"}, "'min.insync.replicas' is '2'; expected one of 1."),
         ({"min.cleanable.dirty.ratio": "2"}, "'min.cleanable.dirty.ratio' is '2'; expected a number from 0 to 1."),
         (
             {"retention.ms": "-2", "segment.ms": "0"},

@@ -21,8 +21,8 @@ INDENT = 11
 """Columns before what is said: two, the longest label, one."""
 
 OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow", "failed": "red"}
-REMOTE = "remote"
-"""The source of a snapshot from which the coordinator itself made a classic group's plan."""
+MADE_THERE = ("remote", "central")
+"""Sources of a snapshot from which the coordinator itself made the plan, of a classic group and of a central one."""
 PHASE_WORDS = {
     "join": "last to join",
     "plan": "planned by",
@@ -140,7 +140,7 @@ def assignor_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
     snapshot = snapshot_of(entry)
     named = snapshot.get("assignor")
     # The protocol is what the members agreed on; a coordinator that was asked to plan may use another assignor.
-    remote = entry.snapshot_source == REMOTE and isinstance(named, str) and named
+    remote = entry.snapshot_source in MADE_THERE and isinstance(named, str) and named
     yield Text(f"{named} (on the coordinator)" if remote else entry.protocol_name)
     options = snapshot.get("options")
     if not isinstance(options, dict):

@@ -124,10 +124,10 @@ class ReadOptions(BaseModel):
         description="How long a task waits for records, retries included.",
     )
     fetch_max_bytes: int = Field(
-        2 << 20, ge=1, le=1 << 30, alias="fetch.max.bytes", description="Bytes of one answer to a task."
+        2 << 20, ge=1, le=32 << 20, alias="fetch.max.bytes", description="Bytes of one answer to a task."
     )
     max_partition_fetch_bytes: int = Field(
-        2 << 20, ge=1, le=1 << 30, alias="max.partition.fetch.bytes", description="Bytes of one partition in it."
+        2 << 20, ge=1, le=32 << 20, alias="max.partition.fetch.bytes", description="Bytes of one partition in it."
     )
     isolation_level: Literal["read_uncommitted", "read_committed"] = Field(
         "read_uncommitted", alias="isolation.level", description="Whether data of open and aborted transactions counts."

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from coordinator.client.errors import ClientError, UnknownTopic
+from coordinator.client.errors import UnknownTopic
 from coordinator.client.transport import now_ms
 from coordinator.spark.lookup import TP, Bounds, Lookup, Topic
 
@@ -36,7 +36,7 @@ class Watch:
         self._refresh_ms = refresh_ms
         self._lock = threading.Lock()
         self._view: View | None = None
-        self._error: ClientError | None = None
+        self._error: Exception | None = None
         self._topics: dict[str, Topic] = {}
         self._topics_due_ms = 0
         self._task: Future[None] | None = None
@@ -63,7 +63,7 @@ class Watch:
         if self._task is not None:
             self._task.cancel()
 
-    def _keep(self, view: View | None, error: ClientError | None) -> None:
+    def _keep(self, view: View | None, error: Exception | None) -> None:
         with self._lock:
             self._view = view or self._view
             self._error = error
@@ -73,7 +73,8 @@ class Watch:
             await asyncio.sleep(self._refresh_ms / 1000)
             try:
                 self._keep(await self._looked(), None)
-            except ClientError as error:
+            except Exception as error:
+                # A bug, too, is told by the next question; it must not end the looking in silence.
                 self._keep(None, error)
 
     async def _looked(self) -> View:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assignors.api import AssignorError
 from assignors.registry import BUILT_IN
 from coordinator.spark.planning import (
     ONE_TO_ONE,
@@ -130,6 +131,13 @@ def test_partitions_that_a_limit_leaves_over_are_read_all_the_same() -> None:
     backlog = [OffsetRange("t", number, 0, 10) for number in range(5)]
     slots = plan_tasks(backlog, Plan("uniform", 2, options={"max.partitions.per.member": 1}))
     assert joined(slots) == backlog
+
+
+def test_a_plugin_plans_too_and_is_not_trusted() -> None:
+    backlog = [OffsetRange("t", number, 0, 10) for number in range(4)]
+    assert plan_tasks(backlog, Plan("assignors.range:RangeAssignor", 2)) == [backlog[:2], backlog[2:]]
+    with pytest.raises(AssignorError, match="forgets"):
+        plan_tasks(backlog, Plan("tests.support.plugins:Forgets", 2))
 
 
 def test_an_unknown_way_is_refused_with_those_there_are() -> None:

@@ -52,6 +52,7 @@ sim: $(VENV)/.installed-dev
 torture: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.torture --rounds $(ROUNDS)
 	$(BIN)/python -m tests.torture.node_kill --rounds 100
+	$(BIN)/python -m tests.torture.kafka_kill --rounds 100
 
 # Clients of other runtimes against a node; what is not installed is skipped, and said.
 interop: $(VENV)/.installed-dev

@@ -136,6 +136,8 @@ class Progress:
     """member -> when it had stopped, in that order"""
     awaited: set[str] = field(default_factory=set)
     """Whose answer the attempt waits for."""
+    second_look: bool = False
+    """The plan was made anew when everybody had stopped."""
     void: bool = False
     """A member that the plan counts on has left in good order."""
     regexes: dict[str, tuple[str, ...]] = field(default_factory=dict)

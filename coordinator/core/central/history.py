@@ -82,8 +82,9 @@ def planned(group: CentralGroup, step: Step) -> None:
         rebalance = group.progress.rebalance
         assert rebalance is not None
     since_ms = group.progress.planning_since_ms
-    rebalance.phases.clear()
-    if since_ms > rebalance.started_at_ms:
+    if not group.progress.second_look:
+        rebalance.phases.clear()
+    if not rebalance.phases and since_ms > rebalance.started_at_ms:
         rebalance.phases.append(Phase("wait", since_ms - rebalance.started_at_ms, last_few(rebalance.gone)))
     rebalance.phases.append(Phase("plan", step.now_ms - since_ms))
 
@@ -112,13 +113,21 @@ def emptied(group: CentralGroup, step: Step) -> None:
     group.progress.rebalance = None
 
 
+def all_stopped(group: CentralGroup, step: Step) -> None:
+    """The end of a phase; if something has happened meanwhile, another plan follows, and nobody is left to stop."""
+    progress = group.progress
+    assert progress.rebalance is not None
+    took_ms = step.now_ms - progress.stopping_since_ms
+    progress.rebalance.phases.append(Phase("stop", took_ms, last_few(progress.stopped)))
+
+
 def decided(group: CentralGroup, step: Step) -> None:
     """Everybody has stopped, so the plan becomes the ownership; the one before is still the stored one."""
     progress = group.progress
     rebalance = progress.rebalance
     assert rebalance is not None
     close_settling(group, step)
-    rebalance.phases.append(Phase("stop", step.now_ms - progress.stopping_since_ms, last_few(progress.stopped)))
+    all_stopped(group, step)
     diff = difference(Before(group.owned, {}, {}), progress.plan, rebalance)
     write(group, rebalance, Outcome.COMPLETED, diff.moves, step)
     progress.settling = Settling(rebalance.number, step.now_ms, diff.gaps)

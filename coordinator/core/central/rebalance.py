@@ -44,7 +44,7 @@ def go_on(group: CentralGroup, step: Step) -> None:
                 # Those who have stopped wait for the next plan.
                 look(group, step)
             elif not group.progress.awaited:
-                own(group, step)
+                all_stopped(group, step)
 
         case CentralState.STARTING:
             if not group.progress.awaited:
@@ -106,7 +106,7 @@ def planned(event: Planned, step: Step) -> None:
     progress.put_off = False
     if event.snapshot is not None:
         progress.request = PlanRequest(group.id, event.epoch, group.assignor, event.snapshot)
-    if progress.dirty:
+    if progress.dirty and (group.lost or not progress.second_look):
         look(group, step)
     elif event.plan is None:
         failed(group, event.error, step)
@@ -138,9 +138,21 @@ def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
     go_on(group, step)
 
 
-def own(group: CentralGroup, step: Step) -> None:
-    """Nobody fetches: the plan becomes the ownership, and everybody is told to start."""
+def all_stopped(group: CentralGroup, step: Step) -> None:
+    """Nobody fetches. What has happened since the plan was made is taken in now, once: nobody stops for it again."""
     progress = group.progress
+    if progress.dirty and not progress.second_look:
+        progress.second_look = True
+        history.all_stopped(group, step)
+        look(group, step)
+    else:
+        own(group, step)
+
+
+def own(group: CentralGroup, step: Step) -> None:
+    """The plan becomes the ownership, and everybody is told to start."""
+    progress = group.progress
+    progress.second_look = False
     history.decided(group, step)
     owners = tuple(owner_of(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
     step.keep(CentralStored(group.id, group.generation + 1, group.assignor, step.now_ms, owners))
@@ -152,7 +164,7 @@ def own(group: CentralGroup, step: Step) -> None:
 def settled(group: CentralGroup, step: Step) -> None:
     """Everybody fetches what is stored for it."""
     history.close_settling(group, step)
-    group.progress.failures = 0
+    group.progress.failures, group.progress.second_look = 0, False
     become(group, CentralState.STABLE, step)
     if group.progress.dirty:
         look(group, step)
@@ -221,6 +233,7 @@ def failed(group: CentralGroup, why: str, step: Step) -> None:
     """This attempt is over. There is another after a pause, up to a maximum; then it is reported."""
     progress = group.progress
     progress.failures += 1
+    progress.second_look = False
     history.attempt_failed(group, why, step)
     for member in group.present:
         step.disarm(group.order_timer(member.id))

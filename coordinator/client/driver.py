@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import random
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
@@ -20,8 +19,9 @@ from coordinator.client.group_calls import GroupCalls
 from coordinator.client.membership import Callback
 from coordinator.client.planner import Plans
 from coordinator.client.pushed import Machine, Pushed
+from coordinator.client.telling import callback_of
 from coordinator.client.transport import Transport, now_ms
-from coordinator.client.types import GroupMetadata, RebalanceEvent, TopicPartition
+from coordinator.client.types import GroupMetadata
 from coordinator.core.types import Cause
 from coordinator.member import actions as act
 from coordinator.member import events as ev
@@ -180,33 +180,16 @@ class MemberDriver:
 
     def _tell(self, action: act.Revoke | act.Lost | act.Assign | act.Fail | act.Closed) -> None:
         match action:
-            case act.Revoke():
-                self._queue("revoked", action, action.deadline_ms)
-            case act.Lost():
-                self._queue("lost", action, action.deadline_ms)
-            case act.Assign():
-                self._queue("assigned", action, now_ms() + self.settings.rebalance_timeout_ms)
+            case act.Revoke() | act.Lost() | act.Assign():
+                machine, patience_ms = self.machine, self.settings.rebalance_timeout_ms
+                self.callbacks.append(
+                    callback_of(action, machine.generation, self._protocol, machine.owned, patience_ms)
+                )
             case act.Fail():
                 self.failure = refusal(action.code, action.code.name, action.message, self.settings.group_id)
             case act.Closed():
                 pass  # Whoever closes looks at the machine's state.
         self._wake_owner()
-
-    def _queue(self, kind: str, action: act.Revoke | act.Lost | act.Assign, deadline_ms: int) -> None:
-        partitions = action.added if isinstance(action, act.Assign) else action.partitions
-        event = RebalanceEvent(
-            kind,
-            action.cause,
-            action.detail,
-            action.rebalance_number,
-            action.generation if isinstance(action, act.Assign) else self.machine.generation,
-            self._protocol,
-            time.time_ns() // 1_000_000 + deadline_ms - now_ms(),
-            tuple(TopicPartition(*tp) for tp in sorted(self.machine.owned)),
-        )
-        told = tuple(TopicPartition(*tp) for tp in partitions)
-        token = None if isinstance(action, act.Assign) else action.token
-        self.callbacks.append(Callback(kind, told, event, token))
 
     def _wake_at(self, at_ms: int) -> None:
         if self._timer is not None:

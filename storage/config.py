@@ -208,7 +208,7 @@ class LogSettings(BaseModel):
         default=10_000,
         alias="fetch.max.parked",
         ge=1,
-        description="How many fetches may wait for new records at once; further ones are answered at once.",
+        description="How many fetches may wait for new records at once; further ones are answered after 0.1 s.",
     )
     sink_max_staged_bytes: Bytes = Field(
         default=16 << 30,

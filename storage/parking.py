@@ -9,7 +9,7 @@ from storage.types import TopicPartition
 
 
 class Place:
-    """One waiting fetch. `granted` is False when the house is full: it must be answered at once."""
+    """One waiting fetch. `granted` is False when the house is full: nobody wakes it, it is to be answered soon."""
 
     def __init__(self, granted: bool) -> None:
         self.granted = granted

@@ -24,6 +24,9 @@ Place: TypeAlias = tuple[str, int, int, int]
 SWEEP_S = 1.0
 """How often produces are looked for that have waited too long for their flush."""
 
+FULL_HOUSE_S = 0.1
+"""How long a fetch waits that finds no place among those that wait for records."""
+
 ACKS_NONE = 0
 _KNOWN_ACKS = (-1, ACKS_NONE, 1)
 
@@ -123,6 +126,9 @@ class LogRequests:
         deadline = loop.time() + max_wait_ms / 1000
         partitions: list[TopicPartition] = [place[:2] for place in places]
         with self.parking.place(partitions) as parked:
+            if not parked.granted:
+                # Not at once: whoever is answered at once asks again at once.
+                await parked.woken(min(deadline - loop.time(), FULL_HOUSE_S))
             while True:
                 parked.clear()
                 results, enough = self.read(places, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed)

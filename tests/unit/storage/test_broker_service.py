@@ -132,7 +132,7 @@ def test_a_poll_that_is_cancelled_leaves_nothing_behind() -> None:
     play(story)
 
 
-def test_a_full_house_answers_at_once() -> None:
+def test_a_full_house_answers_soon() -> None:
     async def story(service: BrokerService, broker: Broker) -> None:
         parked = asyncio.create_task(service.fetch(fetch(("t", 0, 0), wait_ms=15_000), None))
         await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from tests.unit.storage.logs import T0, batch, open_broker
 
 NOW_MS = 1_700_000_000_000
 APPENDS = 400
-CUTS = 60
+CUTS = 25
 
 
 class Worker(threading.Thread):

@@ -65,6 +65,7 @@ bench: $(VENV)/.installed-dev
 	-$(BIN)/muster bench log
 	-$(BIN)/muster bench assignors
 	-$(BIN)/muster bench coordinator
+	-$(BIN)/muster bench spark
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

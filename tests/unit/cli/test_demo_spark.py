@@ -1,0 +1,43 @@
+"""What the Spark demo's proof sees: counts that are wrong, missing, or came twice."""
+
+from collections import Counter
+
+from coordinator.cli.demo.lines import Line
+from coordinator.cli.demo.spark import Proof, told_of, verdict, words_in
+
+EXPECTED = Counter({b"the": 4, b"end": 1})
+
+
+def proof(*records: tuple[bytes, int]) -> Proof:
+    made = Proof(Counter(EXPECTED), batches=2)
+    for word, count in records:
+        made.take(word, count)
+    return made
+
+
+def test_last_counts_that_agree_are_exact() -> None:
+    good = proof((b"the", 2), (b"the", 4), (b"end", 1))
+    assert (good.wrong, good.doubled, good.good) == (0, 0, True)
+    assert "exact" in verdict(good, killed=1)[-1].plain
+
+
+def test_a_count_that_is_wrong_or_missing_or_of_no_word_is_seen() -> None:
+    assert proof((b"the", 2), (b"the", 3), (b"end", 1)).wrong == 1
+    assert proof((b"the", 4)).wrong == 1
+    assert proof((b"the", 4), (b"end", 1), (b"ghost", 1)).wrong == 1
+    assert "WRONG" in verdict(proof((b"the", 4)), killed=1)[-1].plain
+
+
+def test_a_batch_that_was_written_twice_is_seen() -> None:
+    doubled = proof((b"the", 2), (b"the", 4), (b"the", 4), (b"end", 1))
+    assert (doubled.wrong, doubled.doubled, doubled.good) == (0, 1, False)
+
+
+def test_words_are_those_of_the_query() -> None:
+    lines = [Line(None, b"def f(x_1): return 'x'"), Line(b"key", "für\xe9".encode())]
+    assert list(words_in(lines)) == [b"def", b"f", b"x_1", b"return", b"x", b"f", b"r"]
+
+
+def test_a_batch_is_told_with_its_shares() -> None:
+    told = told_of({"batch": 3, "ms": 1500, "partitions": [10, 3000], "tasks": [1505, 1505]})
+    assert told == "batch 3: 2 partitions with 10 to 3,000 lines, tasks with 1,505 and 1,505; 1.5 s"

@@ -1,15 +1,16 @@
 """What runs in a task: fetch the ranges of a slot from the node and hand them on as Arrow batches.
 
-One request asks for all ranges of the slot that are not done; while its answer is decoded the next one is under way.
+One request asks for all ranges of the slot that are not done; while its answer is decoded the next ones are under way.
 Channels are kept per Python worker, which Spark uses again for the next task.
 """
 
+import asyncio
 import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 import pyarrow as pa
 
@@ -36,6 +37,8 @@ READ_COMMITTED = 1
 MAX_RANGES_AT_ONCE = 500
 MAX_TRANSPORTS = 16
 WAIT_MS = 500
+AHEAD = 3
+"""Answers that wait to be decoded, each of fetch.max.bytes at most, or of one batch that is larger."""
 
 _transports: dict[tuple[int, str], Transport] = {}
 _lock = threading.Lock()
@@ -117,7 +120,11 @@ def batches_of(piece: Piece, settings: FetchSettings) -> Iterator[pa.RecordBatch
 
 
 class Fetching:
-    """The fetches of one task, one ahead of what is being decoded."""
+    """The fetches of one task, up to AHEAD answers before what is being decoded.
+
+    They run on the client's loop by themselves: to wait for the decoding thread between an answer and the next request
+    would leave the node idle.
+    """
 
     def __init__(self, settings: FetchSettings, ranges: Sequence[OffsetRange]) -> None:
         self._settings = settings
@@ -127,23 +134,30 @@ class Fetching:
         self._progress_ms = now_ms()
         self._turn = 0
         self._at_once = MAX_RANGES_AT_ONCE
+        self._room = asyncio.Semaphore(AHEAD)
+        self._ready: SimpleQueue[list[Piece] | None] = SimpleQueue()
 
     def run(self) -> Iterator[list[Piece]]:
         if not self._cursors:
             return
-        future = self._ask()
+        future = self._loop.submit(self._go_on())
+        # However it ends, whoever waits for pieces has to wake up.
+        future.add_done_callback(lambda _: self._ready.put(None))
         try:
-            while True:
-                pieces = self._take_in(future.result())
-                if not self._cursors:
-                    yield pieces
-                    return
-                future = self._ask()
+            while (pieces := self._ready.get()) is not None:
                 yield pieces
+                self._loop.loop.call_soon_threadsafe(self._room.release)
+            future.result()
         finally:
             future.cancel()
 
-    def _ask(self) -> "Future[tuple[list[Cursor], pb.MultiFetchResponse]]":
+    async def _go_on(self) -> None:
+        while self._cursors:
+            await self._room.acquire()
+            asked = self._next_asked()
+            self._ready.put(await self._take_in(asked, await self._fetch(asked)))
+
+    def _next_asked(self) -> list[Cursor]:
         # Another range first each time, so that a byte limit does not starve the last ones.
         start = self._turn % len(self._cursors)
         self._turn += self._at_once
@@ -151,9 +165,9 @@ class Fetching:
         for cursor in (self._cursors[start:] + self._cursors[:start])[: self._at_once]:
             # A node takes each partition once; of several ranges of one the next waits its turn.
             asked.setdefault(cursor.wanted.tp, cursor)
-        return self._loop.submit(self._fetch(list(asked.values())))
+        return list(asked.values())
 
-    async def _fetch(self, asked: list[Cursor]) -> tuple[list[Cursor], pb.MultiFetchResponse]:
+    async def _fetch(self, asked: list[Cursor]) -> pb.MultiFetchResponse:
         settings = self._settings
         request = pb.MultiFetchRequest(
             max_wait_ms=WAIT_MS,
@@ -175,20 +189,19 @@ class Fetching:
                     MULTI_FETCH, request, doing="fetching records", timeout_ms=patience.attempt_ms
                 )
                 check_retriable(answer)
-                return asked, answer
+                return answer
             except (Unreachable, Refused) as error:
                 if isinstance(error, Refused) and error.code not in RETRIABLE - {UNKNOWN_TOPIC}:
                     raise
                 if not await patience.another_try(error):
                     raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error from None
 
-    def _take_in(self, answered: tuple[list[Cursor], pb.MultiFetchResponse]) -> list[Piece]:
-        asked, answer = answered
+    async def _take_in(self, asked: list[Cursor], answer: pb.MultiFetchResponse) -> list[Piece]:
         pieces = []
         cut = False
         for cursor, found in zip(asked, answer.results, strict=True):
             before = cursor.position
-            if (piece := self._take_range(cursor, found.result)) is not None:
+            if (piece := await self._take_range(cursor, found.result)) is not None:
                 pieces.append(piece)
             if cursor.position > before:
                 self._progress_ms = now_ms()
@@ -208,10 +221,10 @@ class Fetching:
         self._cursors = [cursor for cursor in self._cursors if not cursor.done]
         return pieces
 
-    def _take_range(self, cursor: Cursor, result: pb.FetchPartitionResult) -> Piece | None:
+    async def _take_range(self, cursor: Cursor, result: pb.FetchPartitionResult) -> Piece | None:
         topic, partition = cursor.wanted.tp
         if result.error_code in (OUT_OF_RANGE, UNKNOWN_TOPIC):
-            self._lost(cursor, result)
+            await self._lost(cursor, result)
             return None
         if result.error_code:
             name = pb.ErrorCode.Name(result.error_code)
@@ -221,7 +234,7 @@ class Fetching:
         if data := result.records:
             return self._take_records(cursor, wanted, data, result)
         if result.high_watermark < cursor.wanted.end:
-            self._lost(cursor, result)
+            await self._lost(cursor, result)
         return None
 
     def _take_records(self, cursor: Cursor, wanted: OffsetRange, data: bytes, result: pb.FetchPartitionResult) -> Piece:
@@ -253,10 +266,10 @@ class Fetching:
             cursor.position = max(cursor.position, records[-1].offset + 1)
         return Piece(wanted, b"", (), [record for record in records if record.offset < wanted.end])
 
-    def _lost(self, cursor: Cursor, result: pb.FetchPartitionResult) -> None:
+    async def _lost(self, cursor: Cursor, result: pb.FetchPartitionResult) -> None:
         """Records went away between planning and reading: fail, or go on behind them."""
         wanted = cursor.wanted
-        start = self._log_start(wanted) if result.error_code == OUT_OF_RANGE else wanted.end
+        start = await self._log_start(wanted) if result.error_code == OUT_OF_RANGE else wanted.end
         # A log that begins before this offset and does not hold it was cut off at its end: nothing is left to read.
         resume = min(start, wanted.end) if start > cursor.position else wanted.end
         loss = DataLoss(
@@ -268,9 +281,9 @@ class Fetching:
         log.warning("%s", loss.brief)
         cursor.position = resume
 
-    def _log_start(self, wanted: OffsetRange) -> int:
+    async def _log_start(self, wanted: OffsetRange) -> int:
         tp = TopicPartition(*wanted.tp)
-        found = self._loop.run(list_offsets(self._transport, {tp: EARLIEST}, self._settings.patience_ms))
+        found = await list_offsets(self._transport, {tp: EARLIEST}, self._settings.patience_ms)
         return found[tp].offset
 
 

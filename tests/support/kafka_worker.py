@@ -1,11 +1,12 @@
 """One group member as a process of its own, by a client that nobody here wrote.
 
 Run as `python kafka_worker.py '{"library": ..., "address": ..., "group": ..., "topic": ..., ...}'`. It consumes,
-commits what it has seen, and says on standard output, one JSON object a line, what it is assigned and what it has read.
+commits what it has read, and says on standard output, one JSON object a line, what it is assigned and what it has read.
 It leaves the group when its standard input ends.
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 import threading
@@ -60,12 +61,9 @@ def by_confluent(told: dict[str, Any]) -> None:
     consumer.subscribe([told["topic"]])
     while not stop.is_set():
         messages = consumer.consume(500, POLL_S)
-        fatal = [m.error() for m in messages if m.error() and m.error().fatal()]
-        if fatal:
-            say(fatal=fatal[0].name())
-            return
         teller.assigned(partition.partition for partition in consumer.assignment())
         records = [(message.partition(), message.offset()) for message in messages if not message.error()]
+        teller.read(records)
         if records:
             try:
                 consumer.commit(asynchronous=False)
@@ -74,8 +72,7 @@ def by_confluent(told: dict[str, Any]) -> None:
                 if error.code() == KafkaError.FENCED_INSTANCE_ID:
                     say(fatal="FENCED_INSTANCE_ID")
                     return
-                continue  # the group moves on: whoever has the partition next reads this again
-        teller.read(records)
+                # Else the group moves on: the next commit says it again, if the partition is still ours.
     consumer.close()
 
 
@@ -105,12 +102,10 @@ def by_kafka_python(told: dict[str, Any]) -> None:
         found = consumer.poll(int(POLL_S * 1000))
         teller.assigned(partition.partition for partition in consumer.assignment())
         records = [(record.partition, record.offset) for batch in found.values() for record in batch]
-        if records:
-            try:
-                consumer.commit()
-            except KafkaError:
-                continue
         teller.read(records)
+        if records:
+            with contextlib.suppress(KafkaError):
+                consumer.commit()
     consumer.close()
 
 
@@ -142,12 +137,10 @@ async def consume_by_aiokafka(told: dict[str, Any]) -> None:
         found = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
         teller.assigned(partition.partition for partition in consumer.assignment())
         records = [(record.partition, record.offset) for batch in found.values() for record in batch]
-        if records:
-            try:
-                await consumer.commit()
-            except KafkaError:
-                continue
         teller.read(records)
+        if records:
+            with contextlib.suppress(KafkaError):
+                await consumer.commit()
     await consumer.stop()
 
 

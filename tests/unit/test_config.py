@@ -220,6 +220,12 @@ def test_every_fault_is_told_at_once() -> None:
             "message.max.bytes is 1999999, but grpc.max.message.bytes, which is 2000000, has room for 1934464",
         ),
         ({"fetch.max.bytes": "100000000"}, "fetch.max.bytes is 100000000, but grpc.max.message.bytes"),
+        ({"kafka.listeners": "0.0.0.0:9092"}, "Kafka clients would be told to connect to 0.0.0.0"),
+        ({"kafka.advertised.listeners": "h:1"}, "kafka.advertised.listeners is h:1, but kafka.listeners is empty"),
+        (
+            {"kafka.listeners": "h:1", "message.max.bytes": "2000000", "socket.request.max.bytes": "1048576"},
+            "message.max.bytes is 2000000, but socket.request.max.bytes, which is 1048576, has no room for it",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_both_named(overrides: dict[str, str], sentence: str) -> None:
@@ -235,6 +241,17 @@ def test_clients_are_told_the_bound_port_or_what_was_set() -> None:
     assert load_settings(None, {"listeners": "127.0.0.1:0"}).advertised_address(4711) == ("127.0.0.1", 4711)
     behind = load_settings(None, {"listeners": "0.0.0.0:9290", "advertised.listeners": "muster.example:443"})
     assert behind.advertised_address(9290) == ("muster.example", 443)
+
+
+def test_kafka_is_not_served_unless_it_is_said_where() -> None:
+    assert load_settings().kafka_address is None
+    beside = load_settings(None, {"kafka.listeners": "127.0.0.1:0"})
+    assert beside.kafka_address == ("127.0.0.1", 0)
+    assert beside.kafka_advertised_address(4711) == ("127.0.0.1", 4711)
+    behind = load_settings(
+        None, {"kafka.listeners": "0.0.0.0:9092", "kafka.advertised.listeners": "muster.example:443"}
+    )
+    assert behind.kafka_advertised_address(9092) == ("muster.example", 443)
 
 
 @pytest.mark.parametrize("text", ["", ":", "h", "h:", ":1", "h:x", "h:-1", "h:65536", "h:１", "[]:1", "a:b:1", "//h:1"])

@@ -12,7 +12,9 @@ from coordinator.errors import ErrorCode
 from coordinator.kafka.codec import struct
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from tests.support.grpc_node import connected
+from coordinator.server.app import Node
+from coordinator.server.listener import AddressTaken
+from tests.support.grpc_node import connected, settings
 from tests.support.kafka_client import KafkaClient
 from tests.support.kafka_node import beat, create_topic, join, kafka, kafka_node, lone_member, send_join, sync
 
@@ -206,3 +208,18 @@ def test_what_is_asked_of_a_node_that_stops_is_answered(run: Run, tmp_path: Path
 
 async def nothing() -> None:
     """The node has been stopped already."""
+
+
+def test_a_port_that_is_taken_is_named_with_its_setting_and_the_other_given_back(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with kafka_node(tmp_path / "d") as node:
+            assert node.kafka_bound is not None
+            port = node.kafka_bound.port
+            second = Node(settings(tmp_path / "e", kafka_listeners=f"127.0.0.1:{port}"))
+            with pytest.raises(AddressTaken, match=rf"127.0.0.1:{port}: another process .* in 'kafka.listeners'"):
+                await second.start()
+            assert not (tmp_path / "e").exists()
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", second.bound.port)
+
+    run(story)

@@ -16,6 +16,11 @@ JARS = ("kafka-clients", "slf4j-api", "lz4-java", "zstd-jni", "snappy-java")
 
 def java_story(name: str, *arguments: str) -> list[str]:
     """The lines that `java/NAME.java` prints."""
+    return lines_of(java_command(name, *arguments), HERE)
+
+
+def java_command(name: str, *arguments: str) -> list[str]:
+    """What runs `java/NAME.java`."""
     java, classpath = shutil.which("java"), kafka_classpath()
     if java is None:
         pytest.skip("java is not installed")
@@ -24,7 +29,7 @@ def java_story(name: str, *arguments: str) -> list[str]:
             "no kafka-clients jar: set KAFKA_CLIENTS_CLASSPATH, or fetch it with "
             "'mvn dependency:get -Dartifact=org.apache.kafka:kafka-clients:4.3.0'"
         )
-    return lines_of([java, "-cp", classpath, str(HERE / "java" / f"{name}.java"), *arguments], HERE)
+    return [java, "-cp", classpath, str(HERE / "java" / f"{name}.java"), *arguments]
 
 
 def kafka_classpath() -> str:
@@ -39,12 +44,17 @@ def kafka_classpath() -> str:
 
 def node_story(name: str, *arguments: str) -> list[str]:
     """The lines that `js/NAME.js` prints."""
+    return lines_of(node_command(name, *arguments), HERE / "js")
+
+
+def node_command(name: str, *arguments: str) -> list[str]:
+    """What runs `js/NAME.js`."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
     if not (HERE / "js" / "node_modules" / "kafkajs").is_dir():
         pytest.skip("kafkajs is not installed: run 'npm install --no-package-lock' in tests/interop/js")
-    return lines_of([node, f"{name}.js", *arguments], HERE / "js")
+    return [node, str(HERE / "js" / f"{name}.js"), *arguments]
 
 
 def lines_of(command: list[str], directory: Path) -> list[str]:

@@ -1,0 +1,80 @@
+"""Groups that Kafka's own client in Java and kafkajs are members of, together with others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers import java_command, node_command
+from tests.support.kafka_stage import NODE, Stage, Worker, generations, stage, until
+from tests.support.node import NodeProcess, running_node
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    with running_node(tmp_path / "data", NODE) as running:
+        yield running
+
+
+def java(play: Stage, *instance: str) -> Worker:
+    name = f"java-{len(play.workers)}"
+    told = (play.node.kafka_address, play.group, play.topic, name, play.assignor, *instance)
+    return play.run(name, java_command("GroupWorker", *told))
+
+
+def kafkajs(play: Stage) -> Worker:
+    name = f"kafkajs-{len(play.workers)}"
+    return play.run(name, node_command("group_worker", play.node.kafka_address, play.group, play.topic, name))
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "consumer"])
+def test_java_and_confluent_share_a_group(node: NodeProcess, assignor: str) -> None:
+    with stage(node, assignor) as play:
+        first, second = java(play), play.start("confluent")
+        play.until_shared(first, second)
+        play.send(100)
+        third = java(play)
+        play.until_shared(first, second, third)
+        second.kill()
+        play.until_shared(first, third)
+        node.kill()
+        node.start()
+        play.send(100)
+        play.until_all_read()
+        first.leave()
+        play.until_shared(third)
+        play.send(10)
+        play.until_all_read()
+        until(lambda: play.committed() == play.sent, lambda: f"{play.committed()} of {play.sent}")
+
+
+def test_a_static_java_leader_returns_without_a_rebalance(node: NodeProcess) -> None:
+    with stage(node, "range") as play:
+        leader = java(play, "a")
+        until(lambda: bool(leader.assigned), lambda: "the first member leads")
+        other = java(play, "b")
+        play.until_shared(leader, other)
+        had, before = leader.assigned, generations(node, play.group)
+        leader.kill()
+        again = java(play, "a")
+        play.send(50)
+        play.until_all_read()
+        assert again.assigned == had
+        assert generations(node, play.group) == before
+
+
+def test_kafkajs_members_share_and_move(node: NodeProcess) -> None:
+    with stage(node, "") as play:
+        first, second = kafkajs(play), kafkajs(play)
+        play.until_shared(first, second)
+        play.send(100)
+        second.kill()
+        play.until_shared(first)
+        node.kill()
+        node.start()
+        play.send(100)
+        play.until_all_read()
+        first.leave()
+        until(lambda: first.ended == "left", lambda: "it leaves")

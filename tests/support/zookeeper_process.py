@@ -39,4 +39,5 @@ def main() -> None:
                 say("error", error=type(error).__name__, message=str(error))
 
 
-main()
+if __name__ == "__main__":
+    main()

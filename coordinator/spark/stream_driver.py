@@ -47,6 +47,8 @@ class StreamDriver:
         self._sizes = RecordSizes(self._lookup, options)
         self._follower: Follower = self._make_follower()
         self._target: View | None = None
+        self._idle_view: View | None = None
+        self._idle_start: dict[str, Any] = {}
 
     def _make_follower(self) -> Follower:
         if self._options.group_id is None:
@@ -64,13 +66,24 @@ class StreamDriver:
 
     def latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch, or `start` itself: Spark takes any other text for news."""
-        before = parse(start)
         view = self._target or self._watch.view()
+        if view is self._idle_view and start == self._idle_start:
+            # Asked again before anything could have changed, as Spark does all the time.
+            return start
+        before = parse(start)
         pending = self._follower.pending(before, view)
+        if not total(pending):
+            self._remember_idle(view, start)
+            return start
         admitted = self._admission.admitted(pending, limit, now_ms())
         if not total(admitted):
             return start
         return self._follower.offset(admitted, view).to_dict()
+
+    def _remember_idle(self, view: View, start: dict[str, Any]) -> None:
+        """A member has to follow its group at every call; whoever reads alone depends on nothing but the view."""
+        if not self._options.joins_group:
+            self._idle_view, self._idle_start = view, start
 
     def report(self) -> dict[str, Any] | None:
         """Where logs end, for the progress that Spark reports."""

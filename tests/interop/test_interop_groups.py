@@ -59,9 +59,9 @@ def test_a_static_java_leader_returns_without_a_rebalance(node: NodeProcess) -> 
         had, before = leader.assigned, generations(node, play.group)
         leader.kill()
         again = java(play, "a")
+        until(lambda: again.assigned == had, lambda: f"had {had}, got {again.assigned}")
         play.send(50)
         play.until_all_read()
-        assert again.assigned == had
         assert generations(node, play.group) == before
 
 

@@ -61,12 +61,15 @@ public class GroupWorker {
     String bytes = "org.apache.kafka.common.serialization.ByteArrayDeserializer";
     told.put("key.deserializer", bytes);
     told.put("value.deserializer", bytes);
-    if (arguments.length > 5) told.put("group.instance.id", arguments[5]);
     switch (arguments[4]) {
       case "consumer" -> told.put("group.protocol", "consumer");
       case "range" -> classic(told, "RangeAssignor");
       case "cooperative-sticky" -> classic(told, "CooperativeStickyAssignor");
       default -> throw new IllegalArgumentException(arguments[4]);
+    }
+    if (arguments.length > 5) {
+      told.put("group.instance.id", arguments[5]);
+      told.put("session.timeout.ms", "30000"); // a new virtual machine takes its time
     }
     return told;
   }

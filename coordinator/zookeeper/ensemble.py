@@ -29,10 +29,14 @@ class ServerStatus:
 
 
 class Ensemble:
-    """One or three servers below `folder`, which remembers their ports. Build it with `make` or `find`."""
+    """One or three servers below `folder`, which remembers their ports once they have started.
+
+    Build it with `make` or `find`.
+    """
 
     def __init__(self, folder: Path, ports: Sequence[Ports], tuning: Tuning) -> None:
         self.folder = folder
+        self._ports = tuple(ports)
         self.servers = tuple(
             ZooKeeperServer(folder / f"server-{number}", number, ports, tuning) for number in range(1, len(ports) + 1)
         )
@@ -43,16 +47,29 @@ class Ensemble:
         return ",".join(f"{HOST}:{server.port}" for server in self.servers)
 
     def start(self, on_progress: Callable[[str], None] = lambda line: None) -> None:
-        """Start what does not run, and return once all serve. Raises JavaNotFound, ZooKeeperError, with all stopped."""
+        """Start what does not run, and return once all serve. Raises JavaNotFound, ZooKeeperError, with all stopped.
+
+        A folder whose first start failed holds no ensemble: it may be started again otherwise.
+        """
         waiting = [server for server in self.servers if server.pid is None]
+        description = self.folder / DESCRIPTION
+        first = not description.exists()
         try:
+            if first:
+                self._describe(description)
             for server in waiting:
                 server.launch()
             self._await(list(self.servers), on_progress)
         except BaseException:
             for server in waiting:
                 server.stop()
+            if first:
+                description.unlink(missing_ok=True)
             raise
+
+    def _describe(self, description: Path) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        description.write_text(json.dumps({"servers": [each._asdict() for each in self._ports]}, indent=2) + "\n")
 
     def stop(self) -> int:
         """Stop all; how many ran. Followers first, so that nobody is elected for a moment."""
@@ -96,21 +113,19 @@ class Ensemble:
             time.sleep(POLL_S if waiting else 0)
 
 
-def make(folder: Path, nodes: int = 1, port: int | None = None, tuning: Tuning | None = None) -> Ensemble:
-    """The ensemble of this folder, described there on first use. `port` is the first server's; None takes free ones.
+def make(folder: Path, nodes: int | None = None, port: int | None = None, tuning: Tuning | None = None) -> Ensemble:
+    """The ensemble that the folder holds, or a new one for it, of `nodes` servers (None: 1) from `port` on.
 
-    Raises ZooKeeperError when the folder holds another ensemble.
+    Without a port a new one takes free ones. Raises ZooKeeperError when the folder holds one of other numbers.
     """
-    if nodes not in SIZES:
+    if nodes not in (None, *SIZES):
         raise ZooKeeperError(
             f"an ensemble of {nodes} servers is not offered; expected 1, or 3 for one that survives a loss"
         )
-    if (folder / DESCRIPTION).exists() and any(folder.glob("server-*/zoo.cfg")):
+    if (folder / DESCRIPTION).exists():
         return known(folder, nodes, port, tuning or Tuning())
-    folder.mkdir(parents=True, exist_ok=True)
-    clients = [free_port() if port is None else port + n for n in range(nodes)]
-    ports = [Ports(client, free_port(), free_port()) if nodes > 1 else Ports(client) for client in clients]
-    (folder / DESCRIPTION).write_text(json.dumps({"servers": [each._asdict() for each in ports]}, indent=2) + "\n")
+    clients = [free_port() if port is None else port + n for n in range(nodes or 1)]
+    ports = [Ports(client, free_port(), free_port()) if len(clients) > 1 else Ports(client) for client in clients]
     return Ensemble(folder.resolve(), ports, tuning or Tuning())
 
 
@@ -129,12 +144,13 @@ def find(folder: Path, tuning: Tuning | None = None) -> Ensemble:
     return Ensemble(folder.resolve(), ports, tuning or Tuning())
 
 
-def known(folder: Path, nodes: int, port: int | None, tuning: Tuning) -> Ensemble:
+def known(folder: Path, nodes: int | None, port: int | None, tuning: Tuning) -> Ensemble:
     ensemble = find(folder, tuning)
-    if len(ensemble.servers) != nodes or (port is not None and ensemble.servers[0].port != port):
+    has, first = len(ensemble.servers), ensemble.servers[0].port
+    if nodes not in (None, has) or port not in (None, first):
         raise ZooKeeperError(
-            f"{folder} holds {len(ensemble.servers)} server(s) from port {ensemble.servers[0].port} on, not {nodes} "
-            f"from {'any' if port is None else port}; start it as it is, or choose another folder"
+            f"{folder} holds {has} server(s) from port {first} on, not {nodes or has} from port {port or first} on; "
+            "start it again as it is, without --nodes and --port, or choose another folder"
         )
     return ensemble
 

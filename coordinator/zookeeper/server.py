@@ -108,6 +108,8 @@ class ZooKeeperServer:
 
     def mode(self) -> str:
         """What the server calls itself: standalone, leader or follower; empty while it does not serve."""
+        if self.pid is None:
+            return ""  # whoever answers at its port is somebody else
         match = re.search(r"^Mode: (\w+)", self.ask("srvr"), re.MULTILINE)
         return match[1] if match else ""
 

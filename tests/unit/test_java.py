@@ -24,6 +24,7 @@ def test_java_home_comes_before_path_and_one_that_is_too_old_is_passed_over(tmp_
     assert chosen == Java(new, tmp_path / "new", 21, "JAVA_HOME")
     chosen = find_java({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(new.parent)})
     assert (chosen.source, chosen.version) == ("PATH", 21)
+    assert chosen.passed_over == (f"JAVA_HOME: {old} is Java 8",)
 
 
 def test_the_refusal_names_what_was_tried_and_what_helps(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ def test_a_server_is_started_shown_stopped_and_started_again_as_it_was(tmp_path:
         assert [(row["address"], row["mode"]) for row in shown] == [(connect, "standalone")]
         again = muster("start", "--data", data)
         assert (again.returncode, connect in again.stderr) == (5, True)
-        assert muster("start", "--data", data, "--nodes", "3").returncode == 1
+        other = muster("start", "--data", data, "--nodes", "3")
+        assert (other.returncode, "holds 1 server(s) from port" in other.stderr) == (1, True)
     finally:
         stopped = muster("stop", "--data", data)
     assert stopped.stderr == "stopped 1 server\n"
@@ -48,6 +49,23 @@ def test_a_server_is_started_shown_stopped_and_started_again_as_it_was(tmp_path:
         assert muster("start", "--data", data).stdout.strip() == connect
     finally:
         muster("stop", "--data", data)
+
+
+def test_an_ensemble_is_started_again_as_it_was_and_only_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = str(tmp_path / "zk3")
+    try:
+        connect = muster("start", "--data", data, "--nodes", "3", "--port", "0").stdout.strip()
+        find(tmp_path / "zk3").kill(2)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        again = muster("start", "--data", data)
+        assert (again.returncode, again.stdout.strip()) == (0, connect), again.stderr
+        assert "starting 1 of 3 servers" in again.stderr
+        assert f"JAVA_HOME: {tmp_path}/bin/java is not a Java: " in again.stderr
+    finally:
+        stopped = muster("stop", "--data", data)
+    assert stopped.stderr == "stopped 3 servers\n"
 
 
 def test_a_folder_without_a_server_is_named(tmp_path: Path) -> None:
@@ -63,8 +81,11 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         second = make(tmp_path / "b", port=first.servers[0].port)
         with pytest.raises(ZooKeeperError, match="cannot be taken"):
             second.start()
-        # It never ran, so it may still be made otherwise.
+        # It never ran: it may still be made otherwise, and the server at its port is not taken for it.
         assert len(make(tmp_path / "b", nodes=3).servers) == 3
+        assert second.status()[0].mode == ""
+        with pytest.raises(ZooKeeperError, match="holds no ZooKeeper"):
+            find(tmp_path / "b")
     finally:
         first.stop()
 

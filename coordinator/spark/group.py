@@ -50,6 +50,8 @@ class Grouped:
         """The end of the last batch that is known to be done."""
         self._told: dict[TP, int] = {}
         """What this member has committed."""
+        self._chosen: frozenset[TP] | None = None
+        """Where options say where to begin. Other partitions came later: all that is in them is new."""
 
     def initial(self) -> StreamOffset:
         """Nothing yet: which partitions there will be is the group's decision."""
@@ -59,6 +61,8 @@ class Grouped:
         """For each partition that the group gave us, what is there to read."""
         restarted = self._working is None and bool(start.partitions)
         self._done = start
+        if self._chosen is None:
+            self._chosen = self._chosen_by_options(start, view)
         working = self._member(view)
         if working is None:
             return []
@@ -178,14 +182,32 @@ class Grouped:
         # Where the group begins is a fact from now on, whoever reads on: `latest` means another offset every time.
         self._commit(working, positions)
 
+    def _chosen_by_options(self, start: StreamOffset, view: View) -> frozenset[TP]:
+        """What there was when the query began, in topics of which the group had read nothing.
+
+        A group settles all partitions of a topic at once, so one without an offset beside others came after that.
+        """
+        if start.partitions:
+            return frozenset(start.partitions)
+        refuses = self._options.starting.kind == "committed" and self._options.starting_offsets_fallback == "error"
+        if refuses or not view.bounds:
+            return frozenset(view.bounds)
+        begun = {topic for topic, _ in self._lookup.run(self._lookup.committed(view.bounds))}
+        return frozenset(tp for tp in view.bounds if tp[0] not in begun)
+
     async def _beginning(self, new: Mapping[TP, Bounds]) -> dict[TP, int]:
         """Where the group stands. Only where it stands nowhere yet do options count, or a hand-over would undo work."""
         lookup, starting = self._lookup, self._options.starting
-        if starting.kind == "committed":
-            return await lookup.positions(starting, new, "startingOffsets")
         committed = await lookup.committed(new)
-        known = {tp: lookup.held(tp, at, new[tp], f"the offset of {self._group_id!r}") for tp, at in committed.items()}
+        what = f"the offset committed by {self._group_id!r}"
+        known = {tp: lookup.held(tp, at, new[tp], what) for tp, at in committed.items()}
+        chosen = self._chosen or frozenset()
+        for tp, bounds in new.items():
+            if tp not in known and tp not in chosen and not starting.names(tp):
+                known[tp] = bounds.start
         rest = {tp: bounds for tp, bounds in new.items() if tp not in known}
+        if not rest:
+            return known
         return known | await lookup.positions(starting.among(rest), rest, "startingOffsets")
 
     # Commits

@@ -32,6 +32,15 @@ class Where:
         """
         return replace(self, offsets=limited(self.offsets, partitions), times=limited(self.times, partitions))
 
+    def names(self, partition: tuple[str, int]) -> bool:
+        """Whether it says something of this partition itself.
+
+        >>> Where("offsets", offsets={"t": {0: 5}}).names(("t", 1))
+        False
+        """
+        topic, number = partition
+        return number in self.offsets.get(topic, ()) or number in self.times.get(topic, ())
+
 
 def limited(numbers: PartitionNumbers, partitions: Collection[tuple[str, int]]) -> PartitionNumbers:
     rows = {

@@ -113,6 +113,45 @@ def test_drivers_that_come_and_go_hand_over_exactly(
     assert set(times.values()) == {1}, "nothing lost, nothing doubled"
 
 
+@pytest.mark.parametrize(
+    ("topic", "option", "value"),
+    [
+        ("late", "startingOffsets", "latest"),
+        ("fallback", "startingOffsetsFallback", "latest"),
+        ("named", "startingOffsets", '{"named": {"0": 10}}'),
+    ],
+)
+def test_partitions_that_come_later_are_read_from_their_beginning(
+    spark: Any, node: NodeProcess, admin: Admin, tmp_path: Path, topic: str, option: str, value: str
+) -> None:
+    """Wherever the options begin: they are about the partitions there were. Records come before the group looks."""
+    make_topics(node.address, **{topic: 1})
+    more(node, topic, 10)
+    grows = reading(spark, node, tmp_path, topic, **{option: value, "metadata.max.age.ms": "500"}).start()
+    with running(grows):
+        eventually(lambda: committed(admin, topic) == 10, "the group to begin at the end")
+        admin.create_partitions(topic, 4)
+        more(node, topic, 80)
+        grows.until(80)
+    assert len(grows.rows) == len(set(grows.rows)) == 80
+    assert {partition for _, partition, _ in grows.rows} == {0, 1, 2, 3}
+
+
+def test_partitions_that_came_while_nobody_read_are_new_to_the_group(
+    spark: Any, node: NodeProcess, admin: Admin, tmp_path: Path
+) -> None:
+    make_topics(node.address, pause=1)
+    more(node, "pause", 10)
+    options = {"startingOffsets": "latest"}
+    first = reading(spark, node, tmp_path / "first", "pause", **options).start()
+    with running(first):
+        eventually(lambda: committed(admin, "pause") == 10, "the group to begin at the end")
+    admin.create_partitions("pause", 4)
+    more(node, "pause", 80)
+    second = reading(spark, node, tmp_path / "second", "pause", **options).drain()
+    assert len(second.rows) == len(set(second.rows)) == 80
+
+
 def kill_runners() -> None:
     """End the processes in which Spark runs the sources of streams; those of earlier queries may be zombies by now."""
     for process in psutil.Process().children(recursive=True):

@@ -72,15 +72,17 @@ class CentralOwners:
             try:
                 while self._stale:
                     group_id = min(self._stale)
-                    await self._write(group_id, self._wanted.get(group_id))
+                    # Before it is written: what is published meanwhile makes it stale anew.
                     self._stale.discard(group_id)
+                    await self._write(group_id, self._wanted.get(group_id))
             except ZooKeeperError as error:
+                self._stale.add(group_id)
                 log.debug("central groups cannot be published now", why=str(error))
                 self._look.set()
                 await asyncio.sleep(RETRY_S)
 
     async def _write(self, group_id: str, state: CentralGroupState | None) -> None:
-        before = self._written.get(group_id, CentralGroupState())
+        before, session_id = self._written.get(group_id, CentralGroupState()), self._session_id
         if not await self._is_ours(group_id):
             return
         if state is None:
@@ -95,7 +97,9 @@ class CentralOwners:
         moved = {tp: offset for tp, offset in state.offsets.items() if before.offsets.get(tp) != offset}
         if moved:
             await OffsetNodes(self._session, group_id).write(moved, registered_as=None)
-        self._written[group_id] = state
+        if session_id == self._session_id:
+            # Otherwise the owners among it have gone already.
+            self._written[group_id] = state
 
     async def _is_ours(self, group_id: str) -> bool:
         """Whether the name is free, or was published before."""

@@ -1,0 +1,85 @@
+"""What ZooKeeper shows of a central group is the latest that was published, whenever that was."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from coordinator.zookeeper import paths
+from coordinator.zookeeper.central_owners import CentralGroupState, CentralOwners
+from coordinator.zookeeper.connect import Session, SessionState
+from coordinator.zookeeper.errors import NodeExists
+
+PATIENCE_S = 10
+PLACE = paths.owner("g", "t", 0)
+
+
+class Tree:
+    """As much of a session as is needed here. `meanwhile` runs once, while the owner's first znode is being made."""
+
+    def __init__(self, meanwhile: Callable[["Tree"], None]) -> None:
+        self.id = 1
+        self.znodes: dict[str, bytes] = {}
+        self.ephemeral: set[str] = set()
+        self.changed = asyncio.Event()
+        self.listeners: list[Callable[[SessionState], None]] = []
+        self._meanwhile: Callable[[Tree], None] | None = meanwhile
+
+    def on_state(self, listener: Callable[[SessionState], None]) -> None:
+        self.listeners.append(listener)
+
+    async def connected(self) -> None:
+        pass
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        if path in self.znodes:
+            raise NodeExists(path)
+        self.znodes[path] = data
+        if ephemeral:
+            self.ephemeral.add(path)
+        if path == PLACE and self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            meanwhile(self)
+        self.changed.set()
+
+    async def get(self, path: str) -> Any:
+        return None
+
+    async def delete(self, path: str) -> bool:
+        return self.znodes.pop(path, None) is not None
+
+    def begin_another_session(self) -> None:
+        self.id += 1
+        for path in self.ephemeral:
+            self.znodes.pop(path, None)
+        for listener in self.listeners:
+            listener(SessionState.CONNECTED)
+
+
+def owned_by(member: str) -> dict[str, CentralGroupState]:
+    return {"g": CentralGroupState({("t", 0): member})}
+
+
+def shown_after(meanwhile: Callable[[Tree, CentralOwners], None], expected: bytes) -> None:
+    """Publish the first owner, and wait until the expected one is shown."""
+
+    async def story() -> None:
+        tree = Tree(lambda tree: meanwhile(tree, owners))
+        owners = CentralOwners(cast(Session, tree))
+        owners.start()
+        owners.publish(owned_by("first"))
+        async with asyncio.timeout(PATIENCE_S):
+            while tree.znodes.get(PLACE) != expected:
+                tree.changed.clear()
+                await tree.changed.wait()
+        await owners.stop()
+
+    asyncio.run(story())
+
+
+def test_what_is_published_during_a_write_is_written_next() -> None:
+    shown_after(lambda _, owners: owners.publish(owned_by("second")), paths.owner_text("second", 0))
+
+
+def test_owners_that_went_with_the_session_during_a_write_are_written_again() -> None:
+    """The znode is made, and gone before the write is over."""
+    shown_after(lambda tree, _: tree.begin_another_session(), paths.owner_text("first", 0))

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +17,16 @@ from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member import zookeeper_events as zk
 from coordinator.member.zookeeper import ZookeeperMember
+from coordinator.member.zookeeper_assign import topics_of
 from coordinator.member.zookeeper_states import ZookeeperState
-from coordinator.member.zookeeper_types import Link, Registration, ZookeeperSettings
+from coordinator.member.zookeeper_types import GroupView, Link, Registration, ZookeeperSettings
 from coordinator.zookeeper.connect import Session, SessionState
 from coordinator.zookeeper.consumer import ConsumerRegistry
 from coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, SessionExpired, ZooKeeperError
 
 log = logging.getLogger("muster.client")
+
+LookAtLeaders = Callable[[GroupView, Registration, Mapping[str, int]], Awaitable[None]]
 
 LEAVE_PATIENCE_S = 5.0
 """How long a closing consumer waits until its nodes are gone; its session's end removes them anyway."""
@@ -36,7 +39,10 @@ LINKS = {
 
 
 class ZookeeperDriver:
-    """One consumer on the running loop. `brokers_changed` is called when nodes came or went."""
+    """One consumer on the running loop. `brokers_changed` is called when nodes came or went.
+
+    `leaders` hears, before anything is claimed, what was read of the group and who leads the topics of this consumer.
+    """
 
     def __init__(
         self,
@@ -45,6 +51,7 @@ class ZookeeperDriver:
         registration: Registration,
         wake: Wake,
         brokers_changed: Callable[[], None],
+        leaders: LookAtLeaders,
         *,
         name: str | None,
         offsets: tuple[str, ...],
@@ -57,6 +64,7 @@ class ZookeeperDriver:
         self.registry = ConsumerRegistry(session, settings.group_id, self._watch_fired, name=name, offsets=offsets)
         self._wake_owner = wake
         self._brokers_changed = brokers_changed
+        self._leaders = leaders
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._over = False
@@ -174,9 +182,22 @@ class ZookeeperDriver:
 
     async def _read(self, action: zk.ReadGroup) -> zk.Answer:
         try:
-            return zk.GroupRead(action.token, await self.registry.read(action.afresh))
+            view = await self.registry.read(action.afresh)
+            await self._look_at_leaders(view)
         except MalformedZnode as error:
             return zk.Unreadable(action.token, str(error))
+        return zk.GroupRead(action.token, view)
+
+    async def _look_at_leaders(self, view: GroupView) -> None:
+        mine = view.members.get(self.machine.consumer_id)
+        if mine is None:
+            return
+        try:
+            topics = topics_of(self.machine.consumer_id, mine, view.partitions, self.settings.exclude_internal_topics)
+        except ValueError:
+            return  # The machine says what is wrong with the expression.
+        leaders = self.registry.leaders
+        await self._leaders(view, mine, {topic: leaders[topic] for topic in topics if topic in leaders})
 
     async def _release(self, action: zk.Release) -> zk.Answer:
         await self.registry.owners.release(action.partitions)

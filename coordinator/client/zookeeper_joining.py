@@ -9,11 +9,12 @@ from coordinator.client.group_calls import GroupCalls
 from coordinator.client.membership import Interest, Wake
 from coordinator.client.transport import Transport
 from coordinator.client.zookeeper_driver import ZookeeperDriver
+from coordinator.client.zookeeper_leaders import Leaders
 from coordinator.client.zookeeper_store import Holding, ZookeeperStore
 from coordinator.member.zookeeper_types import ZookeeperSettings, registration_of, warning
 from coordinator.zookeeper import paths
 from coordinator.zookeeper.connect import Session
-from coordinator.zookeeper.consumer import ConsumerRegistry, at_most
+from coordinator.zookeeper.consumer import ConsumerRegistry
 from coordinator.zookeeper.errors import MalformedZnode, Unreachable, ZooKeeperError
 
 log = logging.getLogger("muster.client")
@@ -32,6 +33,7 @@ class ZookeeperJoining:
         self._config = config
         self._transport = transport
         self._session: Session | None = None
+        self._leaders: Leaders | None = None
         self._driver: ZookeeperDriver | None = None
         self._search: asyncio.Task[None] | None = None
 
@@ -61,7 +63,7 @@ class ZookeeperJoining:
         self.store.attach(session)
 
     def membership(self, interest: Interest, wake: Wake) -> ZookeeperDriver:
-        if self._session is None:
+        if self._session is None or self._leaders is None:
             raise IllegalState("not connected to ZooKeeper yet: open() comes first")
         if said := warning(self.settings):
             log.warning("%s", said)
@@ -72,6 +74,7 @@ class ZookeeperJoining:
             registration,
             wake,
             self._brokers_changed,
+            self._leaders.look,
             name=self._config.consumer_id,
             offsets=self.store.places,
         )
@@ -88,17 +91,15 @@ class ZookeeperJoining:
     async def _begin(self, session: Session) -> None:
         try:
             await ConsumerRegistry(session, self.settings.group_id, lambda what: None).prepare()
-            if self._names_nodes:
+            self._leaders = Leaders(session, self._transport.use, self._config.servers if self._names_nodes else ())
+            if self._names_nodes or await self._leaders.search():
                 return
-            servers = await nodes(session)
         except (ZooKeeperError, MalformedZnode) as error:
             raise ZookeeperRefused(str(error)) from error
-        if not servers:
-            raise ZookeeperAway(
-                f"no node is registered in {paths.BROKER_IDS} of {session.connect} with a GRPC endpoint; start one "
-                "with zookeeper.connect set, or give bootstrap.servers"
-            )
-        self._transport.use(servers)
+        raise ZookeeperAway(
+            f"no node is registered in {paths.BROKER_IDS} of {session.connect} with a GRPC endpoint; start one "
+            "with zookeeper.connect set, or give bootstrap.servers"
+        )
 
     @property
     def _names_nodes(self) -> bool:
@@ -116,28 +117,14 @@ class ZookeeperJoining:
         self._search = asyncio.create_task(self._search_nodes())
 
     async def _search_nodes(self) -> None:
-        session = self._session
-        if session is None:
+        session, leaders = self._session, self._leaders
+        if session is None or leaders is None:
             return
         try:
             await session.connected()
-            if servers := await nodes(session):
-                self._transport.use(servers)
+            await leaders.search()
         except (ZooKeeperError, MalformedZnode) as error:
             log.warning("the nodes registered in ZooKeeper could not be read: %s", error)
-
-
-async def nodes(session: Session) -> list[str]:
-    """HOST:PORT of every registered node that answers gRPC, by broker id. Raises MalformedZnode."""
-    ids = [int(each) for each in await session.children(paths.BROKER_IDS) or () if paths.is_decimal(each)]
-
-    async def door(broker_id: int) -> tuple[str, int] | None:
-        path = paths.broker(broker_id)
-        node = await session.get(path)
-        return paths.read_broker(path, node.data).grpc if node is not None else None
-
-    found = await at_most(sorted(ids), door)
-    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in filter(None, found)]
 
 
 def settings_of(config: ConsumerConfig, group_id: str) -> ZookeeperSettings:

@@ -42,6 +42,8 @@ class ConsumerRegistry:
         self.notifications = 0
         """Watches that went off so far: what this consumer cost the ensemble in messages nobody asked for."""
         self.owners = Owners(session, group_id)
+        self.leaders: dict[str, int] = {}
+        """topic -> the broker that leads it, as the last `read` found it. A node is a whole log: it leads all of it."""
         self._session = session
         self._group_id = group_id
         self._name = name
@@ -102,6 +104,7 @@ class ConsumerRegistry:
         )
         found = await at_most(ids or (), self._member)
         members = {consumer_id: registration for consumer_id, registration in found if registration is not None}
+        self.leaders = {}
         counts = await at_most(await self._topics(members.values()), self._count)
         return GroupView(
             members,
@@ -152,7 +155,12 @@ class ConsumerRegistry:
         node = await self._session.get(path, watch)
         if node is None and watch is not None and await self._session.exists(path, watch):
             node = await self._session.get(path)
-        return topic, 0 if node is None else len(paths.read_topic(path, node.data))
+        if node is None:
+            return topic, 0
+        assignment = paths.read_topic(path, node.data)
+        if (leader := next((replicas[0] for replicas in assignment.values() if replicas), None)) is not None:
+            self.leaders[topic] = leader
+        return topic, len(assignment)
 
     # Watches. One method each, because kazoo tells watches apart by what they call.
 

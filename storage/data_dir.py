@@ -53,7 +53,7 @@ def take_directory(
     another node, or held by another process.
     """
     try:
-        fresh = _is_fresh(files, path)
+        fresh = is_fresh(files, path)
         _make_durable(files, path)
         lock = files.lock(f"{path}/{LOCK}")
     except LockHeld as error:
@@ -63,15 +63,19 @@ def take_directory(
             error.holder,
         ) from None
     except OSError as error:
-        raise DataDirectoryError(
-            f"The data directory {path} cannot be used: {error.strerror or error}. Check that it exists, is a "
-            "directory and may be written to."
-        ) from error
+        raise _unusable(path, error) from error
     try:
         return lock, _identity(files, path, node_id, random_bytes, cluster_id), fresh
     except BaseException:
         lock.release()
         raise
+
+
+def _unusable(path: str, error: OSError) -> DataDirectoryError:
+    return DataDirectoryError(
+        f"The data directory {path} cannot be used: {error.strerror or error}. Check that it exists, is a "
+        "directory and may be written to."
+    )
 
 
 def _make_durable(files: Files, path: str) -> None:
@@ -85,10 +89,14 @@ def _make_durable(files: Files, path: str) -> None:
         files.sync_dir(directory.rsplit("/", 1)[0] or "/")
 
 
-def _is_fresh(files: Files, path: str) -> bool:
-    if not files.exists(path):
-        return True
-    names = set(files.names(path))
+def is_fresh(files: Files, path: str) -> bool:
+    """Whether it holds no more than a first start that was cut short. Raises DataDirectoryError when it is foreign."""
+    try:
+        if not files.exists(path):
+            return True
+        names = set(files.names(path))
+    except OSError as error:
+        raise _unusable(path, error) from error
     if META in names and CATALOG in names:
         return False
     if names <= _BEGINNINGS:

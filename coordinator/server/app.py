@@ -33,7 +33,7 @@ from coordinator.server.zookeeper import HEALTH as ZOOKEEPER
 from coordinator.server.zookeeper import ZooKeeperSide, registration_of
 from storage.broker import Broker
 from storage.catalog import format_id
-from storage.data_dir import known_cluster_id
+from storage.data_dir import is_fresh, known_cluster_id
 from storage.errors import StorageError
 from storage.files import RealFiles
 from storage.requests import LogRequests
@@ -103,7 +103,8 @@ class Node:
 
         Raises AddressTaken before anything on disk is touched, and the log's own errors (a data directory that is in
         use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster) with the port given
-        back.
+        back. A data directory is locked before anything is written to ZooKeeper for it; one that is new is made after
+        ZooKeeper has agreed.
         """
         names = (EVERYTHING, GROUP_SERVICE.full_name, BROKER_SERVICE.full_name, STAGING_SERVICE.full_name)
         self._listener = Listener(transport_limits(self._settings), names)
@@ -111,10 +112,15 @@ class Node:
         try:
             if self._kafka is not None:
                 self._kafka.bind()
+            # What is known to be ours is locked first; what is to be made waits until ZooKeeper has named the cluster.
+            fresh = is_fresh(RealFiles(), str(self._settings.data_dir))
+            group_log = None if fresh else self._open_log()
             await self._meet_zookeeper()
-            self._open_log()
+            self._load_groups(group_log or self._open_log())
             await self._register()
         except BaseException:
+            if hasattr(self, "broker"):
+                self.broker.close()
             await self._leave_zookeeper()
             await self._listener.give_back()
             if self._kafka is not None:
@@ -177,13 +183,8 @@ class Node:
         self.driver.tell(partition_for(event.group_id, self.engine.shards), event)
 
     async def _register(self) -> None:
-        if self._zookeeper is None:
-            return
-        try:
+        if self._zookeeper is not None:
             await self._zookeeper.register()
-        except BaseException:
-            self.broker.close()
-            raise
 
     def _report_zookeeper(self, in_touch: bool) -> None:
         telling = asyncio.create_task(self._listener.report(ZOOKEEPER, in_touch))
@@ -197,28 +198,26 @@ class Node:
         if zookeeper is not None:
             await zookeeper.close()
 
-    def _open_log(self) -> None:
+    def _open_log(self) -> BrokerGroupLog:
+        """Lock the data directory, and open what lies there."""
         settings = self._settings
         self.broker = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=self._cluster_id)
-        try:
-            group_log = BrokerGroupLog(
-                self.broker, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
-            )
-            self.engine = Engine(
-                group_log,
-                settings.offsets_topic_num_partitions,
-                limits_of(settings),
-                Shard,
-                on_bug=report_bug,
-                on_status=self._report_status,
-                inbox_limit=settings.queued_max_requests,
-            )
-            self._partitions = partition_counts(self.broker)
-            self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))
-            self.engine.load(self._clock.now_ms())
-        except BaseException:
-            self.broker.close()
-            raise
+        return BrokerGroupLog(self.broker, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes)
+
+    def _load_groups(self, group_log: BrokerGroupLog) -> None:
+        settings = self._settings
+        self.engine = Engine(
+            group_log,
+            settings.offsets_topic_num_partitions,
+            limits_of(settings),
+            Shard,
+            on_bug=report_bug,
+            on_status=self._report_status,
+            inbox_limit=settings.queued_max_requests,
+        )
+        self._partitions = partition_counts(self.broker)
+        self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))
+        self.engine.load(self._clock.now_ms())
 
     def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
         """A shard that failed, or that serves although some of its records could not be read, is worth a warning."""

@@ -16,6 +16,7 @@ from coordinator.server.app import Node
 from coordinator.zookeeper.ensemble import Ensemble
 from coordinator.zookeeper.errors import Unreachable
 from coordinator.zookeeper.registry import ClusterMismatch, IdTaken
+from storage.errors import DataDirectoryError
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire
 from tests.support.grpc_node import connected, create_topic, settings
@@ -167,6 +168,25 @@ def test_an_id_in_use_is_refused_with_its_holder(zookeeper: str, tmp_path: Path,
             assert not (tmp_path / "two").exists()
             async with node_at(tmp_path / "three", zookeeper, number=3) as third:
                 assert third.broker.cluster_id == first.broker.cluster_id
+
+    run(story)
+
+
+def test_a_node_that_may_not_have_its_directory_leaves_nothing_in_zookeeper(
+    zookeeper: str, tmp_path: Path, run: Run
+) -> None:
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "letter.txt").write_text("dear")
+
+    async def story() -> None:
+        async with node_at(tmp_path / "one", f"{zookeeper}/a"):
+            for name, why in (("one", "is in use by process"), ("foreign", "is no Muster data directory")):
+                node = Node(settings(tmp_path / name, zookeeper_connect=f"{zookeeper}/other", **SESSION))
+                with pytest.raises(DataDirectoryError, match=why):
+                    await node.start()
+            with plain(zookeeper) as zk:
+                assert zk.exists("/a/cluster/id")
+                assert not zk.exists("/other")
 
     run(story)
 

@@ -48,7 +48,8 @@ def demo(
     """Run a group of workers on real lines, kill one, and see why the group rebalanced.
 
     A node, the producer and each worker are processes of their own. Without --input the lines are those of this
-    Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute.
+    Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute; with --spark it
+    takes one to two.
     """
     if spark:
         return on_spark(file, key_regex, partitions, keep)

@@ -28,7 +28,10 @@ PARTITIONS_OF_COUNTS = 4
 WORKERS = 2
 BATCHES = 8
 KILL_AFTER = 2
-"""Batches that are done when the executor is killed; the next one is under way then."""
+"""Batches that are done before the executor is killed, with a task of the next one on each."""
+
+KILL_BY = 5
+"""Done before it is killed anyway, should the driver not see a task run: they may be shorter than its looks."""
 
 PRODUCE_AT_MOST_S = 4.0
 READ_PATIENCE_S = 30.0
@@ -54,13 +57,13 @@ class SparkDirector:
             self._say(f"node at {node.address} (pid {node.pid})")
             lines = self._fill(node.address)
             cluster = self._start_cluster(stack)
-            batches, killed = self._count(children, cluster, node.address, lines)
+            batches, killed, failed = self._count(children, cluster, node.address, lines)
             records = read_all(node.address, COUNTS)
         proof = Proof(Counter(words_in(islice(self._source.lines(), lines))), batches)
         for record in records:
             proof.take(record.key or b"", int(record.value or b"0"))
         self._out.print()
-        for line in verdict(proof, killed):
+        for line in verdict(proof, killed, failed):
             self._out.print(line, soft_wrap=True)
         return proof.good
 
@@ -85,33 +88,39 @@ class SparkDirector:
         self._say(f"Spark cluster at {cluster.address}: a master and {plural(WORKERS, 'worker')}, one slot each")
         return cluster
 
-    def _count(self, children: Children, cluster: Cluster, address: str, lines: int) -> tuple[int, int]:
-        """From the first batch to the last; how many there were, and which process was killed."""
+    def _count(self, children: Children, cluster: Cluster, address: str, lines: int) -> tuple[int, int, int]:
+        """From the first batch to the last: how many there were, which process was killed, how many tasks failed."""
         rows = str(max(1, -(-lines // BATCHES)))
         words = ["demo-spark-driver", "--bootstrap", address, "--master", cluster.address, "--rows", rows]
         words += ["--source", LINES, "--target", COUNTS, "--folder", str(self._folder)]
+        words += ["--busy-after", str(KILL_AFTER)]
         words += [part for name, value in cluster.config.items() for part in ("--conf", f"{name}={value}")]
         process = children.start("driver", words)
         self._say(
             f"counting words in batches of {int(rows):,} lines, dealt to {plural(WORKERS, 'task')} by their backlog"
         )
         assert process.stdout is not None
-        done = killed = 0
-        for done, told in enumerate(process.stdout, start=1):
-            self._say(told_of(json.loads(told)))
-            if done == KILL_AFTER:
-                killed = self._kill(cluster)
+        done = killed = failed = 0
+        for line in process.stdout:
+            told = json.loads(line)
+            if "batch" in told:
+                done += 1
+                self._say(told_of(told))
+            failed = told.get("failed", 0)
+            if not killed and ("busy" in told or done == KILL_BY):
+                killed = self._kill(cluster, told.get("busy", 0))
         if process.wait() != 0:
             raise CommandError(f"the driver failed: {children.last_words('driver')}", "", "its log says more (--keep)")
-        return done, killed
+        return done, killed, failed
 
-    def _kill(self, cluster: Cluster) -> int:
+    def _kill(self, cluster: Cluster, running: int) -> int:
         killed = cluster.kill_executor()
         if killed is None:
             raise CommandError(
                 "no executor runs", f"expected one on each of {WORKERS} workers", "try again with --keep"
             )
-        self._say(f"SIGKILL to an executor (pid {killed}) with a batch under way; Spark tries its task again")
+        when = f"while {plural(running, 'task')} ran" if running else "when no task was seen to run"
+        self._say(f"SIGKILL to an executor (pid {killed}) {when}")
         return killed
 
 
@@ -159,14 +168,16 @@ def told_of(batch: dict[str, Any]) -> str:
     return f"batch {batch['batch']}: {uneven}, tasks with {shares}; {batch['ms'] / 1000:.1f} s"
 
 
-def verdict(proof: Proof, killed: int) -> list[Text]:
-    """The proof in words."""
+def verdict(proof: Proof, killed: int, failed: int) -> list[Text]:
+    """The proof in words; `failed` tasks came to no end and were tried again."""
     expected = proof.expected
+    lost = f"{plural(failed, 'task')} failed and ran again" if failed else "no task failed by it"
+    story = f"though executor {killed} was killed ({lost})" if killed else "no executor was killed: too few batches"
     top = ", ".join(f"{word.decode()} {count:,}" for word, count in expected.most_common(5))
     written = f"{proof.written.total():,} counts written in {proof.batches} batches"
     return [
         Text(f"{expected.total():,} words, {len(expected):,} different ones; most often {top}"),
-        Text(f"{written}; {proof.doubled:,} of them doubled, though executor {killed} was killed"),
+        Text(f"{written}; {proof.doubled:,} of them doubled, {story}"),
         Text.assemble(
             ("exact", "bold green") if proof.good else ("WRONG", "bold red"),
             f": {proof.wrong:,} words differ from a count without Spark",

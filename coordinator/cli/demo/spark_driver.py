@@ -8,6 +8,9 @@ import click
 
 TASKS = 2
 NOT_IN_WORDS = "[^A-Za-z0-9_]+"
+LOOK_AGAIN_S = 0.02
+TOLD_AT_ONCE = {"spark.ui.liveUpdate.period": "0"}
+"""What tasks do is looked at while they run; by default Spark's own word of it is a tenth of a second old."""
 
 
 @click.command("demo-spark-driver")
@@ -17,16 +20,24 @@ NOT_IN_WORDS = "[^A-Za-z0-9_]+"
 @click.option("--target", required=True)
 @click.option("--folder", required=True)
 @click.option("--rows", required=True, help="Rows of a batch, at most.")
+@click.option("--busy-after", type=int, required=True, help="Batches until it tells that all slots have a task.")
 @click.option("--conf", multiple=True, help="NAME=VALUE of the session.")
 def demo_spark_driver(
-    bootstrap: str, master: str, source: str, target: str, folder: str, rows: str, conf: tuple[str, ...]
+    bootstrap: str,
+    master: str,
+    source: str,
+    target: str,
+    folder: str,
+    rows: str,
+    busy_after: int,
+    conf: tuple[str, ...],
 ) -> None:
-    """The driver of `muster demo --spark`."""
+    """The driver of `muster demo --spark`: tells each batch, once that all slots are busy, how many tasks failed."""
     from coordinator.cli.demo.orphan import stop_with_stdin
     from coordinator.spark.session import session
 
     stop_with_stdin()
-    settings = dict(pair.split("=", 1) for pair in conf)
+    settings = TOLD_AT_ONCE | dict(pair.split("=", 1) for pair in conf)
     spark = session("muster demo", master=master, light=True, config=settings)
     spark.sparkContext.setLogLevel("ERROR")
     node = {"bootstrap.servers": bootstrap}
@@ -39,15 +50,40 @@ def demo_spark_driver(
         .trigger(availableNow=True)
         .start()
     )
-    told = -1
-    while not (ended := query.awaitTermination(0.1)) or told < last_batch(query):
+    tasks = Tasks(spark.sparkContext.statusTracker(), str(query.runId))
+    told, busy = -1, False
+    while not (ended := query.awaitTermination(LOOK_AGAIN_S)) or told < last_batch(query):
+        if not busy and told + 1 >= busy_after and (running := tasks.running()) >= TASKS:
+            busy = True
+            say({"busy": running})
         for progress in query.recentProgress:
             if progress["batchId"] > told:
                 told = progress["batchId"]
-                say(progress)
+                say(told_of_batch(progress))
         if ended and (error := query.exception()) is not None:
             raise error
+    say({"failed": tasks.failed()})
     spark.stop()
+
+
+class Tasks:
+    """What Spark tells of the tasks of one query; its jobs carry the id of the query's run as their group."""
+
+    def __init__(self, tracker: Any, run: str) -> None:
+        self._tracker = tracker
+        self._run = run
+
+    def running(self) -> int:
+        """Of the stage that has most of them now."""
+        stages = [self._tracker.getStageInfo(number) for number in self._tracker.getActiveStageIds()]
+        return max((stage.numActiveTasks for stage in stages if stage is not None), default=0)
+
+    def failed(self) -> int:
+        """All that did not come to their end so far, by the last try of each stage; Spark tried them again."""
+        jobs = [self._tracker.getJobInfo(number) for number in self._tracker.getJobIdsForGroup(self._run)]
+        stages = {number for job in jobs if job is not None for number in job.stageIds}
+        found = [self._tracker.getStageInfo(number) for number in sorted(stages)]
+        return sum(stage.numFailedTasks for stage in found if stage is not None)
 
 
 def words(spark: Any, options: dict[str, str]) -> Any:
@@ -64,16 +100,20 @@ def last_batch(query: Any) -> int:
     return -1 if progress is None else int(progress["batchId"])
 
 
-def say(progress: Any) -> None:
-    """One line of JSON: the batch, and how its ranges were dealt out."""
+def told_of_batch(progress: Any) -> dict[str, Any]:
+    """The batch, and how its ranges were dealt out."""
     shares = dealt(progress["sources"][0]["endOffset"])
-    told = {
+    return {
         "batch": progress["batchId"],
         "rows": progress["numInputRows"],
         "ms": progress["durationMs"]["triggerExecution"],
         "partitions": shares[0],
         "tasks": shares[1],
     }
+
+
+def say(told: dict[str, Any]) -> None:
+    """One line of JSON."""
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
 

@@ -26,7 +26,8 @@ def test_an_executor_that_is_killed_costs_nothing(tmp_path: Path) -> None:
         env=os.environ | {"NO_COLOR": "1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"SIGKILL to an executor \(pid \d+\)", done.stdout)
+    assert re.search(r"SIGKILL to an executor \(pid \d+\) while 2 tasks ran", done.stdout), done.stdout
+    assert re.search(r"executor \d+ was killed \((\d+ tasks?|no task) failed", done.stdout), done.stdout
     assert "batch 7: " in done.stdout
     assert f"{LINES * 5:,} words" in done.stdout
     assert "exact: 0 words differ" in done.stdout

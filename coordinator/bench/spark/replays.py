@@ -1,4 +1,7 @@
-"""A thousand replays of histories under assignors: on two task slots of Spark, against one process without it."""
+"""A thousand replays of histories under assignors: on two task slots of Spark, against one process without it.
+
+The slots are those of `local[2]`: one JVM and two Python workers, not two executors.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -32,7 +35,9 @@ def measure(name: str, home: str) -> Iterator[Row]:
     alone = list(run_here(test))
     alone_s = time.perf_counter() - began
     started_s, few_s, spark_s = on_spark(test, few, alone)
-    yield faster(f"{name}: {count:,} replays, two slots", [spark_s], "one process without Spark", [alone_s], GOAL)
+    yield faster(
+        f"{name}: {count:,} replays, two slots of one JVM", [spark_s], "one process without Spark", [alone_s], GOAL
+    )
     each_s = (spark_s - few_s) / (count - len(few.jobs))
     fixed_s = started_s + few_s - each_s * len(few.jobs)
     saved_s = alone_s / count - each_s

@@ -1,7 +1,13 @@
-"""A skewed backlog: how long the slowest task takes when each record costs the same time."""
+"""A skewed backlog: how long the slowest task takes when each record costs the same time.
 
+Which partitions are heavy is drawn from a seed, another one in each turn: in the order of their weight the four
+heaviest would all be the first slot's of `range`.
+"""
+
+import random
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -19,7 +25,7 @@ SLOTS = 4
 COST_S = 40e-6
 """What a record costs, as a call to another service would: time in which the processor is free."""
 
-TURNS = 3
+SEEDS = (1, 2, 3)
 GOAL_RANGE = 1.7
 GOAL_ONE_TO_ONE = 1.4
 
@@ -59,19 +65,27 @@ def zipf(records: int, partitions: int, exponent: float) -> list[int]:
     return [round(records * weight / sum(weights)) for weight in weights]
 
 
+def shuffled(seed: int) -> list[int]:
+    """The counts in an order of the seed's."""
+    counts = zipf(RECORDS, PARTITIONS, EXPONENT)
+    random.Random(seed).shuffle(counts)
+    return counts
+
+
 def measure(name: str, home: str) -> Iterator[Row]:
     with running_node(home) as address, spark_on(SLOTS) as spark:
-        fill(address, "skewed", zipf(RECORDS, PARTITIONS, EXPONENT))
+        for seed in SEEDS:
+            fill(address, f"skewed-{seed}", shuffled(seed))
         spark.dataSource.register(CostlySource)
 
-        def read(assignor: str) -> float:
-            options = {"bootstrap.servers": address, "subscribe": "skewed", "assignor": assignor, "tasks": str(SLOTS)}
-            return drained(spark.read.format("muster_costly").options(**options).load())
+        def read(assignor: str, seeds: Iterator[int]) -> float:
+            options = {"bootstrap.servers": address, "subscribe": f"skewed-{next(seeds)}", "assignor": assignor}
+            return drained(spark.read.format("muster_costly").options(**options, tasks=str(SLOTS)).load())
 
-        read("split")
-        split, by_range, one_to_one = in_turns(
-            TURNS, lambda: read("split"), lambda: read("range"), lambda: read("one-to-one")
-        )
-    case = f"{name}: zipf 1.5, 16 partitions, 4 slots"
+        read("split", iter(SEEDS))
+        ways = {assignor: iter(SEEDS) for assignor in ("split", "range", "one-to-one")}
+        works = [partial(read, assignor, seeds) for assignor, seeds in ways.items()]
+        split, by_range, one_to_one = in_turns(len(SEEDS), *works)
+    case = f"{name}: zipf 1.5 over 16 shuffled partitions, 4 slots"
     yield faster(case, split, "range", by_range, GOAL_RANGE)
     yield faster(case, split, "one-to-one", one_to_one, GOAL_ONE_TO_ONE)

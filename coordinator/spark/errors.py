@@ -14,3 +14,13 @@ class DataLoss(ClientError):
     def __init__(self, brief: str) -> None:
         self.brief = brief
         super().__init__(f"{brief}; {REMEDY}")
+
+
+class NoShare(ClientError):
+    """A group that is waiting for nobody has given a driver no share."""
+
+    def __init__(self, group_id: str, waited_ms: int, state: str, members: str) -> None:
+        super().__init__(
+            f"group {group_id!r} gave this driver no share within {waited_ms} ms, though it waits for nobody; "
+            f"it is {state}, with the members {members}; see muster groups describe {group_id}"
+        )

@@ -7,10 +7,9 @@ leaves its last batch to be read again by the next owner.
 """
 
 import logging
-import time
 from collections.abc import Iterable, Mapping
 
-from coordinator.client.errors import CommitFailed, Unreachable
+from coordinator.client.errors import CommitFailed
 from coordinator.client.membership import Callback
 from coordinator.client.types import OffsetAndMetadata, TopicPartition
 from coordinator.client.working import Working
@@ -21,6 +20,7 @@ from coordinator.spark.lookup import TP, Bounds, Lookup
 from coordinator.spark.offsets import Progress, StreamOffset, ahead
 from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
+from coordinator.spark.share import SharePatience
 from coordinator.spark.watch import View, Watch
 
 log = logging.getLogger("muster.spark")
@@ -138,18 +138,22 @@ class Grouped:
         return self._working
 
     def _wait_for_share(self, working: Working) -> None:
-        """The first time, until the group has decided: Trigger.AvailableNow would take an empty share for the end."""
-        patience_s = working.config.default_api_timeout_ms / 1000
-        deadline = time.monotonic() + patience_s
-        while (left := deadline - time.monotonic()) > 0:
+        """The first time, until the group has decided: Trigger.AvailableNow would take an empty share for the end.
+
+        Other members may be busy with a batch; the group knows whom it waits for, and for how long at most.
+        """
+        run = self._lookup.run
+        patience = SharePatience(working.config)
+        while True:
             silent = working.config.group_protocol == "consumer" and working.identity().generation >= 0
-            callback = self._lookup.run(working.next_callback(FIRST_SHARE_S if silent else left))
+            wait_s = FIRST_SHARE_S if silent else working.config.default_api_timeout_ms / 1000
+            callback = run(working.next_callback(wait_s))
             if callback is not None:
                 self._take(working, callback)
             if silent or (callback is not None and callback.kind == "assigned"):
                 return
-        doing = f"waiting for a share of group {self._group_id!r}"
-        raise Unreachable(self._lookup.address, int(patience_s * 1000), doing)
+            if callback is None:
+                run(patience.turn())
 
     def _follow(self, working: Working) -> None:
         """Whatever the group decided meanwhile, in order."""

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from coordinator.client import Admin
+from coordinator.client import Admin, Consumer
 from coordinator.spark.commit import OffsetCommitter
 from tests.support.node import NodeProcess, running_node
 from tests.support.reading import Reading
@@ -150,6 +150,22 @@ def test_partitions_that_came_while_nobody_read_are_new_to_the_group(
     more(node, "pause", 80)
     second = reading(spark, node, tmp_path / "second", "pause", **options).drain()
     assert len(second.rows) == len(set(second.rows)) == 80
+
+
+def test_a_driver_waits_as_long_as_the_group_does(spark: Any, node: NodeProcess, admin: Admin, tmp_path: Path) -> None:
+    """A member of an eager group that is busy holds the rebalance up for longer than an answer may take."""
+    make_topics(node.address, busy=2)
+    more(node, "busy", 40)
+    properties = {"bootstrap.servers": node.address, "group.id": "busy"}
+    reads = {"enable.auto.commit": "false", "auto.offset.reset": "earliest"}
+    limits = {"partition.assignment.strategy": "range", "max.poll.interval.ms": "5000", "session.timeout.ms": "4000"}
+    with Consumer(properties | reads | limits) as busy:
+        busy.subscribe(["busy"])
+        eventually(lambda: busy.poll(0.1) is not None, "the busy one to read")
+        second = reading(spark, node, tmp_path, "busy", **limits | {"default.api.timeout.ms": "1000"}).start()
+        with running(second):
+            second.until(40)
+            assert second.exactly(busy=40)
 
 
 def kill_runners() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from coordinator.client.zookeeper_config import ZookeeperProperties
+from coordinator.client.zookeeper_config import ZNODE_NAME, ZookeeperProperties, names_a_znode
 
 
 def dotted(name: str) -> str:
@@ -58,9 +58,9 @@ def check_zookeeper(connect: str | None, group_id: str | None, strategy: str) ->
     """What that protocol cannot do without. Raises ValueError."""
     if connect is None:
         raise ValueError("group.protocol=zookeeper needs zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT")
-    if group_id is None or "/" in group_id:
+    if group_id is None or not names_a_znode(group_id):
         raise ValueError(
-            f"group.protocol=zookeeper needs a group.id that can be the name of a znode, without /; got {group_id!r}"
+            f"group.protocol=zookeeper needs a group.id that can be the name of a znode, {ZNODE_NAME}; got {group_id!r}"
         )
     if strategy not in STRATEGIES:
         raise ValueError(

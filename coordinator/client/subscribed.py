@@ -7,6 +7,7 @@ from coordinator.client.catalog import Catalog, matching
 from coordinator.client.config import ConsumerConfig
 from coordinator.client.errors import IllegalState
 from coordinator.client.membership import Interest
+from coordinator.client.zookeeper_config import ZNODE_NAME, names_a_znode
 from coordinator.member.zookeeper_assign import compiled as compiled_re2
 
 MAX_TOPICS = 10_000
@@ -48,6 +49,8 @@ class Subscribed:
                 f"{', '.join(map(repr, topics))}; give one kind"
             )
         if self._in_zookeeper:
+            if strange := [name for name in topics if name in names and not names_a_znode(name)]:
+                raise IllegalState(f"a topic is a znode in ZooKeeper, {ZNODE_NAME}; got {strange[0]!r}")
             check_for_all(patterns)
         self._names, self._patterns, self._black_list = names, patterns, black_list
 

@@ -1,5 +1,6 @@
 """The properties of a consumer of the ZooKeeper era: the names and defaults of that time."""
 
+import re
 from typing import Literal
 
 from pydantic import BaseModel, Field, field_validator
@@ -7,6 +8,19 @@ from pydantic import BaseModel, Field, field_validator
 INT_MAX = 2**31 - 1
 COMMIT_INTERVAL_MS = 60_000
 """How often a consumer of that era committed by itself."""
+
+
+NOT_IN_ZNODES = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff/]")
+ZNODE_NAME = "without / and control characters, and neither . nor .."
+
+
+def names_a_znode(name: str) -> bool:
+    """Whether ZooKeeper takes it as one part of a path.
+
+    >>> [names_a_znode(name) for name in ("orders", "a b", "", ".", "..", "a/b", "a" + chr(1))]
+    [True, True, False, False, False, False, False]
+    """
+    return name not in ("", ".", "..") and NOT_IN_ZNODES.search(name) is None
 
 
 class ZookeeperProperties(BaseModel):
@@ -55,8 +69,8 @@ class ZookeeperProperties(BaseModel):
     @field_validator("consumer_id")
     @classmethod
     def _check_id(cls, value: str | None) -> str | None:
-        if value is not None and (not value or "/" in value):
-            raise ValueError("expected a name without / of one character or more; or leave it out")
+        if value is not None and not names_a_znode(value):
+            raise ValueError(f"expected a name {ZNODE_NAME}, of one character or more; or leave it out")
         return value
 
     @property

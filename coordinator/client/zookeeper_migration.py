@@ -41,7 +41,7 @@ async def migrate_offsets(
     """
     try:
         session = Session(connect, connection_timeout_ms=timeout_ms)
-        await session.open()
+        await session.open(make_chroot=False)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await Migration(describe, calls, session, to).run(dry_run)
@@ -100,6 +100,11 @@ class Migration:
         except GroupNotFound:
             return
         if others := [member.member_id for member in described.members if member.member_id not in ids]:
+            if described.protocol_type == "zookeeper":
+                raise self._active(
+                    f"{len(others)} member(s) meet in ZooKeeper, {others[0]} among them, but not under "
+                    f"{self._session.connect}; expected what the node has in its zookeeper.connect"
+                )
             raise self._active(
                 f"{len(others)} member(s) speak to the coordinator, {others[0]} among them; stop them first "
                 f"(muster groups members {self._group})"

@@ -99,8 +99,11 @@ class Session:
         """Tell `listener` of each change from now on, on the loop."""
         self._listeners.append(listener)
 
-    async def open(self) -> None:
-        """Connect, and make the chroot if it is not there. Raises Unreachable after the connection timeout."""
+    async def open(self, *, make_chroot: bool = True) -> None:
+        """Connect, and make the chroot if it is not there. Raises Unreachable after the connection timeout.
+
+        Without `make_chroot` raises NoChroot instead: what only looks must not leave anything behind.
+        """
         self.client.add_listener(self._heard)
         # kazoo looks host names up before it starts its threads.
         await asyncio.to_thread(self.client.start_async)
@@ -108,7 +111,7 @@ class Session:
             async with asyncio.timeout(self.connection_timeout_ms / 1000):
                 await self._in_touch.wait()
                 if self.connect.chroot:
-                    await self._make_chroot()
+                    await self._enter_chroot(make_chroot)
         except (TimeoutError, errors.ConnectionLost, errors.SessionExpired) as error:
             await self.close()
             raise errors.Unreachable(
@@ -224,10 +227,10 @@ class Session:
         """Await one of kazoo's asynchronous calls, which `call` makes; its errors become ours."""
         if self._closed:
             raise errors.SessionExpired("the session was closed")
+        result = call(self.client)  # first: what kazoo refuses at once is nothing to wait for
         future: asyncio.Future[Any] = self._loop.create_future()
         self._asked.add(future)
         future.add_done_callback(self._asked.discard)
-        result = call(self.client)
 
         def hand_over(done: Any) -> None:  # in a thread of kazoo
             try:
@@ -260,8 +263,15 @@ class Session:
             logger=quiet,
         )
 
-    async def _make_chroot(self) -> None:
-        await self.ensure(self.connect.chroot)
+    async def _enter_chroot(self, make: bool) -> None:
+        chroot = self.connect.chroot
+        if make:
+            await self.ensure(chroot)
+        elif not await self.exists(chroot):
+            raise errors.NoChroot(
+                f"there is no {chroot} in ZooKeeper at {self.connect.hosts}; expected the chroot that nodes and "
+                "consumers have in their zookeeper.connect"
+            )
         self.client.chroot = self.connect.chroot
 
     def _stop(self) -> None:

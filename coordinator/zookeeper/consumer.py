@@ -152,7 +152,10 @@ class ConsumerRegistry:
         mine = self._registration.pattern != STATIC or topic in self._registration.subscription
         watch = self._partitions_changed if mine else None
         path = paths.topic(topic)
-        node = await self._session.get(path, watch)
+        try:
+            node = await self._session.get(path, watch)
+        except ValueError:
+            return topic, 0  # Somebody subscribes to what no znode can be called, such as `..`.
         if node is None and watch is not None and await self._session.exists(path, watch):
             node = await self._session.get(path)
         if node is None:

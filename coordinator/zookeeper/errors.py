@@ -18,6 +18,10 @@ class Unreachable(ZooKeeperError):
     """No server answered within the connection timeout."""
 
 
+class NoChroot(ZooKeeperError):
+    """The chroot is not there, and whoever asks does not make one."""
+
+
 class ConnectionLost(ZooKeeperError):
     """The connection broke while the answer was awaited: the request may have taken effect, or not."""
 

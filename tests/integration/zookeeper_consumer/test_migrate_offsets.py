@@ -73,6 +73,11 @@ def test_an_active_group_is_refused_unless_it_commits_to_both(
         assert "group 'g' is active" in err
         assert f"{consumer.memberid()} does not commit to kafka" in err
         assert "dual.commit.enabled=true" in err
+        server = zookeeper.partition("/")[0]
+        assert migrate(node, server, "kafka") == Exit.CONFLICT
+        assert (
+            f"meet in ZooKeeper, {consumer.memberid()} among them, but not under {server};" in capsys.readouterr().err
+        )
     both = {"offsets.storage": "kafka", "dual.commit.enabled": True}
     with Consumer(era_properties(zookeeper) | both) as consumer:
         consumer.subscribe("t")
@@ -96,5 +101,10 @@ def test_nothing_to_copy_and_nobody_there_are_told(node: NodeProcess, zookeeper:
     patience = ["--set", "default.api.timeout.ms=300"]
     assert migrate(node, "127.0.0.1:1", "kafka", *patience) == Exit.UNHEALTHY
     assert "no ZooKeeper answered at 127.0.0.1:1" in capsys.readouterr().err
+    typo = f"{zookeeper.partition('/')[0]}/typo-of-migrate"
+    assert migrate(node, typo, "kafka", "--dry-run") != Exit.OK
+    assert "there is no /typo-of-migrate in ZooKeeper at" in capsys.readouterr().err
+    with plain(zookeeper.partition("/")[0]) as client:
+        assert not client.exists("/typo-of-migrate"), "a tool leaves nothing behind"
     assert migrate(node, "127.0.0.1:nowhere", "kafka") == Exit.USAGE
     assert "expected HOST:PORT" in capsys.readouterr().err

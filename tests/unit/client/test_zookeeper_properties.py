@@ -49,8 +49,12 @@ def test_storing_with_the_coordinator_commits_to_both_unless_told_otherwise(
         ({"group.protocol": "zookeeper", "group.id": "g"}, r"needs zookeeper\.connect"),
         ({**ERA, "zookeeper.connect": "zk1:port"}, r"zookeeper\.connect='zk1:port': expected HOST:PORT"),
         ({k: v for k, v in ERA.items() if k != "group.id"}, r"needs a group\.id"),
-        ({**ERA, "group.id": "a/b"}, r"name of a znode, without /; got 'a/b'"),
+        *(
+            ({**ERA, "group.id": name}, r"name of a znode, without / and control characters, and neither \. nor \.\.;")
+            for name in ("a/b", ".", "..", "a\x01")
+        ),
         ({**ERA, "consumer.id": "a/b"}, r"consumer\.id='a/b': expected a name without /"),
+        ({**ERA, "consumer.id": "a\x01"}, r"consumer\.id='a\\x01': expected a name without / and control characters"),
         ({**ERA, "session.timeout.ms": 9_000}, r"session\.timeout\.ms cannot be set.*zookeeper\.session\.timeout\.ms"),
         ({**ERA, "group.instance.id": "i"}, r"group\.instance\.id cannot be set.*consumer\.id"),
         ({**ERA, "group.remote.assignor": "lag"}, r"no coordinator has a hand"),
@@ -85,6 +89,8 @@ def test_names_and_patterns_do_not_go_together() -> None:
     with Consumer(ERA) as made:
         with pytest.raises(IllegalState, match=r"by names or by patterns, not by both: 't', '\^u'"):
             made.subscribe(["t", "^u"])
+        with pytest.raises(IllegalState, match=r"a topic is a znode in ZooKeeper, without / .*; got '\.\.'"):
+            made.subscribe(["t", ".."])
         with pytest.raises(IllegalState, match=r"black_list=True takes patterns"):
             made.subscribe(["t"], black_list=True)
         with pytest.raises(IllegalState, match=r"'\^\(\?!x\)' is not a regular expression in RE2 syntax"):

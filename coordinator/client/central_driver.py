@@ -71,6 +71,7 @@ class CentralDriver:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._home = ""
 
     @property
     def identity(self) -> GroupMetadata:
@@ -116,6 +117,7 @@ class CentralDriver:
         if self._ending:
             await asyncio.wait(list(self._ending), timeout=LEAVE_PATIENCE_MS / 1000)
         await self.abort()
+        self._transport.read_from(None)
 
     async def abort(self) -> None:
         """Break the stream off; the coordinator waits for the member until its lease is over."""
@@ -229,7 +231,20 @@ class CentralDriver:
             await stream.close()
         else:
             self._stream = stream
+            self._read_where_it_is_planned(stream.address)
         return answer
+
+    def _read_where_it_is_planned(self, address: str) -> None:
+        """Every node is a log of its own: what this one plans and keeps positions of is what lies here."""
+        self._transport.read_from(address)
+        if address != self._home and address not in self._transport.config.servers:
+            log.warning(
+                "group %r is coordinated by the node at %s, which bootstrap.servers does not name; records are "
+                "read there, too, for every node is a log of its own",
+                self.settings.group_id,
+                address,
+            )
+        self._home = address
 
     def _heard(self, stream: CentralStream, event: ce.Ordered | ce.StreamEnded) -> None:
         if stream is not self._stream:

@@ -56,6 +56,8 @@ class CentralStream:
         self._calls = calls
         self._settings = settings
         self._heard = heard
+        self.address = ""
+        """HOST:PORT of the other side, once it is known."""
         self._call: Call | None = None
         self._registered: asyncio.Future[pb.ConsumerRegistered] | None = None
         self._unsent: asyncio.Queue[pb.SessionRequest] = asyncio.Queue(UNSENT_LIMIT)
@@ -66,7 +68,7 @@ class CentralStream:
 
     async def register(self, action: ce.Register, offsets: Offsets) -> ce.Registered:
         """Open the stream and say who speaks. Raises Unreachable or TransportRefused."""
-        address = await self._calls.coordinator()
+        self.address = address = await self._calls.coordinator()
         self._call = self._transport.converse(SESSION, address)
         self._registered = asyncio.get_running_loop().create_future()
         self._tasks = [asyncio.create_task(self._read(self._call, address)), asyncio.create_task(self._write())]

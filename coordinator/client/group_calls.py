@@ -65,9 +65,10 @@ class GroupCalls:
         if self._address is None:
             doing = f"finding the coordinator of group {self.group_id!r}"
             request = pb.FindCoordinatorRequest(key=self.group_id, group_protocol=self._group_protocol)
-            answer = await self._transport.call(FIND_COORDINATOR, request, doing=doing)
+            bootstrap = self._transport.bootstrap
+            answer = await self._transport.call(FIND_COORDINATOR, request, doing=doing, address=bootstrap)
             check(answer.error_code, answer.error_message, self.group_id)
-            self._address = f"{answer.host}:{answer.port}" if answer.host else self._transport.bootstrap
+            self._address = f"{answer.host}:{answer.port}" if answer.host else bootstrap
         return self._address
 
     def forget_coordinator(self) -> None:

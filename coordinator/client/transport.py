@@ -72,6 +72,7 @@ class Transport:
         self._stubs: dict[tuple[str, str], Callable[..., Any]] = {}
         self._servers = config.servers
         self._silent: set[str] = set()
+        self._log_node: str | None = None
         self._closed = False
 
     @property
@@ -84,6 +85,10 @@ class Transport:
         assert servers, "whoever knows of no node goes on with the old ones"
         self._servers = list(servers)
 
+    def read_from(self, address: str | None) -> None:
+        """Calls that name no address go to this node, whose log it is about; None: to the bootstrap server again."""
+        self._log_node = address
+
     async def call(
         self,
         method: Method[Request, Response],
@@ -94,7 +99,7 @@ class Transport:
         timeout_ms: int | None = None,
     ) -> Response:
         """One attempt. Unreachable when trying again may help, TransportRefused when not."""
-        target = address or self.bootstrap
+        target = address or self._log_node or self.bootstrap
         patience_ms = timeout_ms or self.config.request_timeout_ms
         started_ms = now_ms()
         call = self._stub(target, method)(request, timeout=patience_ms / 1000)
@@ -138,7 +143,7 @@ class Transport:
         self, method: Method[Request, Response], request: Request, *, doing: str, address: str | None = None
     ) -> AsyncIterator[Response]:
         """The answers of a server stream, until either side ends it."""
-        target = address or self.bootstrap
+        target = address or self._log_node or self.bootstrap
         started_ms = now_ms()
         call = self._stub(target, method, streaming=True)(request)
         try:

@@ -51,12 +51,12 @@ def until(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def make_topic(node: NodeProcess, records: int = 0) -> None:
+def make_topic(node: NodeProcess, records: int = 0, value: bytes = b"") -> None:
     with Admin(bootstrap_servers=node.address) as admin:
         admin.create_topic(TOPIC, 2)
     with Producer(bootstrap_servers=node.address) as producer:
         for number in range(records):
-            producer.produce(TOPIC, b"", partition=number % 2)
+            producer.produce(TOPIC, value, partition=number % 2)
         producer.flush()
 
 
@@ -152,6 +152,25 @@ def test_another_node_is_elected_when_the_coordinator_dies(tmp_path: Path, zooke
                 what="it has found the new coordinator, and owns everything",
             )
             until(lambda: set(owners(tool).values()) == {f"{consumer.memberid()}-0"}, "the owners are shown again")
+
+
+def test_members_read_the_log_of_the_node_that_coordinates_them(
+    tmp_path: Path, zookeeper: str, tool: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever node they ask first: what another one has under the same name are other records, at other offsets."""
+    with ExitStack() as nodes:
+        one = nodes.enter_context(running_node(tmp_path / "one", settings(zookeeper, 1)))
+        until(lambda: elected(tool) == 1, "the first is elected")
+        two = nodes.enter_context(running_node(tmp_path / "two", settings(zookeeper, 2)))
+        make_topic(one, 4, b"one")
+        make_topic(two, 10, b"two")
+        with member(two) as consumer:
+            consumer.subscribe(TOPIC)
+            assert [message.value for message in read(consumer, 4)] == [b"one"] * 4
+            poll_until(lambda: offsets(tool) == [2, 2], consumer, what="its positions are of that log")
+        with Admin(bootstrap_servers=one.address) as admin:
+            assert {lag.lag for lag in admin.group_lag(GROUP)} == {0}
+    assert caplog.text.count(f"coordinated by the node at {one.address}, which bootstrap.servers does not name") == 1
 
 
 def members(node: NodeProcess) -> list[str]:

@@ -1,5 +1,6 @@
 """Options that many commands share."""
 
+import math
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,18 @@ ONE_SHOT_PATIENCE_MS = 10_000
 INT_MAX = 2**31 - 1
 COUNT = click.IntRange(1, INT_MAX)
 """A number that travels as an int32."""
+
+
+class NumberRange(click.FloatRange):
+    """A range of numbers, which "nan" is not in."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number; expected one in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
 FORMATS = ("table", "wide", "json", "yaml", "csv")
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.options import NumberRange
 from coordinator.cli.output import notice
 from coordinator.cli.plugins import find_plugins_here
 
@@ -27,7 +28,7 @@ from coordinator.cli.plugins import find_plugins_here
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(1, 600),
+    type=NumberRange(1, 600),
     default=10.0,
     show_default=True,
     metavar="S",

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.options import admin_of, client_options, output_option, properties
+from coordinator.cli.options import NumberRange, admin_of, client_options, output_option, properties
 from coordinator.cli.output import Column, notice, show
 from coordinator.cli.pipeline.files import folder_for
-from coordinator.cli.pipeline.spark import spark_conf_option, spark_session
+from coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
 
 COLUMNS = [Column("TABLE", "table", style="cyan"), Column("ROWS", "rows"), Column("PATH", "path")]
 
@@ -17,9 +17,9 @@ COLUMNS = [Column("TABLE", "table", style="cyan"), Column("ROWS", "rows"), Colum
 @client_options
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one; may be repeated.")
-@click.option("--every", type=click.FloatRange(0.1, 86_400), metavar="SECONDS", help="Between two moments of lag.")
+@click.option("--every", type=NumberRange(0.1, 86_400), metavar="SECONDS", help="Between two moments of lag.")
 @click.option("--keep", is_flag=True, help="Add to what earlier runs kept in DIR: history outlives compaction.")
-@click.option("--spark", "master", metavar="MASTER", default="local[2]", show_default=True)
+@click.option("--spark", "master", callback=known_master, metavar="MASTER", default="local[2]", show_default=True)
 @spark_conf_option
 @output_option
 def analytics(

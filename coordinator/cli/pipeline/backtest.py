@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import key_values, output_option
+from coordinator.cli.options import NumberRange, key_values, output_option
 from coordinator.cli.output import Column, notice, show
 from coordinator.cli.pipeline.files import folder_for, parquet_table, written
-from coordinator.cli.pipeline.spark import spark_conf_option, spark_session
+from coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
 from coordinator.cli.plugins import find_plugins_here
 from coordinator.cli.words import plural
 
@@ -63,10 +63,8 @@ RANKING = [
 @click.option("--topics", type=click.IntRange(1, 1_000), default=2, show_default=True)
 @click.option("--partitions", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Of each topic.")
 @click.option("--minutes", type=click.IntRange(1, 100_000), default=120, show_default=True, help="Of virtual time.")
-@click.option(
-    "--utilisation", type=click.FloatRange(0.01, 10), default=0.6, show_default=True, help="Load over capacity."
-)
-@click.option("--skew", type=click.FloatRange(0, 10), default=0.8, show_default=True, help="Exponent of zipf loads.")
+@click.option("--utilisation", type=NumberRange(0.01, 10), default=0.6, show_default=True, help="Load over capacity.")
+@click.option("--skew", type=NumberRange(0, 10), default=0.8, show_default=True, help="Exponent of zipf loads.")
 @click.option("--session-ms", type=click.IntRange(1, 3_600_000), default=45_000, show_default=True)
 @click.option("--round-ms", type=click.IntRange(0, 3_600_000), default=3_000, show_default=True, help="One rebalance.")
 @click.option(
@@ -78,7 +76,9 @@ RANKING = [
     help="For the ranking; what is not named counts nothing.",
 )
 @click.option("--rows", "each", is_flag=True, help="Print every replay, not the ranking.")
-@click.option("--spark", "master", metavar="MASTER", help="Replay on this Spark master, such as local[4].")
+@click.option(
+    "--spark", "master", callback=known_master, metavar="MASTER", help="Replay on this Spark master, such as local[4]."
+)
 @spark_conf_option
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Parquet files and report."
@@ -166,11 +166,18 @@ def weights_of(given: dict[str, str]) -> dict[str, float]:
     if not given:
         return dict(EVEN)
     try:
-        weights = {word: float(value) for word, value in given.items()}
+        weights = {word: number(word, value) for word, value in given.items()}
         check_weights(weights)
     except ValueError as error:
         raise CommandError(f"--weight: {error}", "such as --weight lag=2 --weight moves=1", code=Exit.USAGE) from None
     return weights
+
+
+def number(word: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{word}={value} has no number; expected CRITERION=NUMBER") from None
 
 
 def replayed(test: "Backtest", master: str | None, settings: dict[str, str]) -> "list[Row]":

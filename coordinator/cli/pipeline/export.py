@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import admin_of, client_options, properties
+from coordinator.cli.options import NumberRange, admin_of, client_options, properties
 from coordinator.cli.output import notice
 from coordinator.cli.replay import documents_in, ledger_of
 from coordinator.cli.words import plural
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--ledger", type=click.File("r", encoding="utf-8"), help="What groups explain -o json --snapshots printed."
 )
-@click.option("--every", type=click.FloatRange(0.1, 86_400), default=10.0, show_default=True, metavar="SECONDS")
+@click.option("--every", type=NumberRange(0.1, 86_400), default=10.0, show_default=True, metavar="SECONDS")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.jsonl[.gz]")
 def export_trace(
     bootstrap: str, overrides: dict[str, str], group: str | None, ledger: Any, every: float, file: Path

@@ -1,7 +1,10 @@
 """What pipelines leave behind: a folder of Parquet files and one report."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import click
 
 from coordinator.cli.errors import CommandError
 from coordinator.cli.output import notice
@@ -23,8 +26,22 @@ def folder_for(out: Path | None) -> Path | None:
         need_plotting()
     except NoPlotting as missing:
         raise CommandError(str(missing)) from missing
-    out.mkdir(parents=True, exist_ok=True)
+    made = not out.exists()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"--out {out} cannot be made: {error.strerror}", "name a folder, or a place for one"
+        ) from None
+    if made:
+        # Work that fails or is broken off before anything was written leaves nothing behind.
+        click.get_current_context().call_on_close(lambda: removed_if_empty(out))
     return out
+
+
+def removed_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def parquet_table(path: Path, rows: Any) -> None:

@@ -19,6 +19,20 @@ spark_conf_option = click.option(
     help="For the Spark session, such as spark.driver.memory=4g; may be repeated.",
 )
 
+KNOWN_MASTER = re.compile(
+    r"local|local\[([1-9]\d*|\*)(\s*,\s*[1-9]\d*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    r"|spark://[^\s/,]+:\d+(,[^\s/,]+:\d+)*|yarn|k8s://\S+"
+)
+
+
+def known_master(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Checks the word before a JVM is started that would print its stack over a wrong one."""
+    if given is not None and KNOWN_MASTER.fullmatch(given) is None:
+        expected = "local[2], local[*], spark://HOST:PORT, yarn or k8s://URL"
+        raise click.BadParameter(f"{given!r} is no Spark master; expected {expected}", ctx, param)
+    return given
+
+
 PYTHON_ERROR = re.compile(r"^(?:: )?(?:(?:[a-z_]\w*\.)+[A-Z]\w*|[A-Z]\w*(?:Error|Exception)): (.+)", re.M)
 """The line of a traceback that says what happened."""
 

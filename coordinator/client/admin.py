@@ -32,6 +32,10 @@ class Admin:
         """Node ids by the address at which each is reached."""
         return self._run(self._admin.nodes())
 
+    def zookeeper_away(self) -> bool:
+        """Whether the node works beside a ZooKeeper that it cannot reach: then what it says of groups there is old."""
+        return self._run(self._admin.zookeeper_away())
+
     def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, validate_only: bool = False
     ) -> TopicDescription:
@@ -103,9 +107,12 @@ class Admin:
         """
         return self._run(self._admin.migrate_offsets(group, to, zookeeper, dry_run))
 
-    def group_lag(self, group: str) -> list[PartitionLag]:
-        """How far behind the group is, for every partition it reads or has committed."""
-        return self._run(self._admin.group_lag(group))
+    def group_lag(self, group: str, *, include_zookeeper: bool = True) -> list[PartitionLag]:
+        """How far behind the group is, for every partition it reads or has committed.
+
+        Refused when the group keeps positions in a ZooKeeper that is away, unless these are left out.
+        """
+        return self._run(self._admin.group_lag(group, include_zookeeper=include_zookeeper))
 
     def explain(
         self, group: str, limit: int = 0, generation: int = 0, include_snapshots: bool = False

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2
 
 from coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from storage.rpc.v1 import broker_service_pb2 as broker_pb
@@ -57,6 +58,8 @@ SIMULATE_ASSIGNMENT = Method(
     GROUP + "SimulateAssignment", group_pb.SimulateAssignmentRequest, group_pb.SimulateAssignmentResponse
 )
 WATCH_GROUP = Method(GROUP + "WatchGroup", group_pb.WatchGroupRequest, group_pb.WatchGroupResponse)
+
+HEALTH = Method("/grpc.health.v1.Health/Check", health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse)
 
 METADATA = Method(BROKER + "Metadata", broker_pb.MetadataRequest, broker_pb.MetadataResponse)
 CREATE_TOPICS = Method(BROKER + "CreateTopics", broker_pb.CreateTopicsRequest, broker_pb.CreateTopicsResponse, False)

@@ -41,10 +41,13 @@ class ObservedGroups:
         return response
 
     async def positions(self, group_id: str) -> Mapping[TopicPartition, int]:
-        """What the group keeps in ZooKeeper; nothing when it is not there. Raises CoordinatorError."""
+        """What the group keeps in ZooKeeper; nothing when it is not there. Raises CoordinatorError: at once while
+        ZooKeeper is known to be away."""
         if not self.knows(group_id):
             return {}
         try:
+            if not self._observer.in_touch:
+                raise ConnectionLost("ZooKeeper is out of reach; try again once it is back")
             return await self._patiently(self._observer.positions(group_id))
         except ZooKeeperError as error:
             raise CoordinatorError(

@@ -60,6 +60,10 @@ class Observer:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    @property
+    def in_touch(self) -> bool:
+        return self._session.state is SessionState.CONNECTED
+
     def knows(self, group_id: str) -> bool:
         return group_id in self._watches
 

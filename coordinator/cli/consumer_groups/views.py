@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.groups.describe import ZOOKEEPER, say_what_is_old
 from coordinator.cli.groups.members import assignment_text
 from coordinator.cli.output import ABSENT
 
@@ -73,12 +74,15 @@ def say_state(group: "GroupDescription") -> None:
 def offset_rows(admin: "Admin", group: "GroupDescription") -> list[list[Any]]:
     members = {member.member_id: member for member in group.members}
     rows, busy = [], set()
-    for lag in admin.group_lag(group.group_id):
+    away = admin.zookeeper_away()
+    if away:
+        say_what_is_old(group)
+    for lag in admin.group_lag(group.group_id, include_zookeeper=not away):
         owner = members.get(lag.owner)
         busy.add(lag.owner)
-        known = lag.committed is not None
-        place = [group.group_id, lag.partition.topic, lag.partition.partition]
-        rows.append([*place, lag.committed, lag.log_end, lag.lag if known else None, *identity(owner)])
+        known = lag.committed is not None and not (away and group.protocol_type == ZOOKEEPER)
+        position = [lag.committed, lag.log_end, lag.lag] if known else [None, lag.log_end, None]
+        rows.append([group.group_id, lag.partition.topic, lag.partition.partition, *position, *identity(owner)])
     idle = [member for member in group.members if member.member_id not in busy]
     return rows + [[group.group_id, None, None, None, None, None, *identity(member)] for member in idle]
 

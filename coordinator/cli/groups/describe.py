@@ -34,6 +34,9 @@ STATE_COLUMNS = [
     Column("WAITS-FOR", "waiting_for"),
     Column("UNTIL", "waiting_until"),
 ]
+ZOOKEEPER = "zookeeper"
+"""The type of groups that live in ZooKeeper."""
+UNKNOWN_POSITION = {"current_offset": None, "lag": None}
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping", "Starting", "BackingOff")
 
 
@@ -46,12 +49,16 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
     """Show positions and lag of GROUP by partition."""
     with admin_of(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
+        away = admin.zookeeper_away()
+        if away:
+            say_what_is_old(found)
         if state_only:
             show([state_row(found)], STATE_COLUMNS, style)
             return
-        lags = admin.group_lag(group)
+        lags = admin.group_lag(group, include_zookeeper=not away)
     say_what_stands_out(found)
-    show([offset_row(found, lag) for lag in lags], OFFSET_COLUMNS, style)
+    unknown = UNKNOWN_POSITION if away and found.protocol_type == ZOOKEEPER else {}
+    show([offset_row(found, lag) | unknown for lag in lags], OFFSET_COLUMNS, style)
 
 
 def state_row(group: "GroupDescription") -> dict[str, Any]:
@@ -81,6 +88,17 @@ def offset_row(group: "GroupDescription", lag: "PartitionLag") -> dict[str, Any]
         "host": owner.client_host if owner else None,
         "client_id": owner.client_id if owner else None,
     }
+
+
+def say_what_is_old(group: "GroupDescription") -> None:
+    """On standard error, while ZooKeeper is away."""
+    if group.protocol_type == ZOOKEEPER:
+        notice(
+            f"Warning: ZooKeeper is out of the node's reach. Consumer group '{group.group_id}' is shown as it was last "
+            "seen; its positions are unknown."
+        )
+    else:
+        notice("Warning: ZooKeeper is out of the node's reach. Positions that are kept there are left out.")
 
 
 def say_what_stands_out(group: "GroupDescription") -> None:

@@ -2,8 +2,9 @@
 
 import click
 
+from coordinator.cli.groups.describe import ZOOKEEPER
 from coordinator.cli.options import admin_of, client_options, output_option
-from coordinator.cli.output import Column, show
+from coordinator.cli.output import Column, notice, show
 
 COLUMNS = [
     Column("GROUP", "group", style="cyan"),
@@ -26,6 +27,8 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[s
     """List groups."""
     with admin_of(bootstrap, overrides) as admin:
         found = admin.list_groups(states)
+        if any(group.group_type == ZOOKEEPER for group in found) and admin.zookeeper_away():
+            notice("Warning: ZooKeeper is out of the node's reach. Groups there are shown as they were last seen.")
     rows = [
         {"group": group.group_id, "type": group.group_type, "state": group.state, "protocol_type": group.protocol_type}
         for group in found

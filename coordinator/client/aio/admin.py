@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from grpc_health.v1 import health_pb2
+
 from assignors.api import Snapshot
 from assignors.user_data import parse_assignment
 from coordinator.client import methods
@@ -16,7 +18,7 @@ from coordinator.client.described import (
     PartitionLag,
     TopicDescription,
 )
-from coordinator.client.errors import Refused, UnknownTopic, refusal
+from coordinator.client.errors import Refused, TransportRefused, UnknownTopic, refusal
 from coordinator.client.group_calls import GroupCalls, check, check_group_id
 from coordinator.client.log_calls import list_offsets
 from coordinator.client.transport import Transport
@@ -47,6 +49,18 @@ class Admin:
         """Node ids by the address at which each is reached."""
         metadata = await self._transport.retried(methods.METADATA, pb.MetadataRequest(), doing="looking up the nodes")
         return {f"{node.host}:{node.port}": node.node_id for node in metadata.brokers}
+
+    async def zookeeper_away(self) -> bool:
+        """Whether the node works beside a ZooKeeper that it cannot reach: then what it says of groups there is old."""
+        request = health_pb2.HealthCheckRequest(service="zookeeper")
+        try:
+            answer = await self._transport.retried(methods.HEALTH, request, doing="asking whether ZooKeeper is there")
+        except TransportRefused as error:
+            if error.status == "NOT_FOUND":  # it works without
+                return False
+            raise
+        away: bool = answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+        return away
 
     # Topics
 
@@ -182,9 +196,11 @@ class Admin:
 
     # Offsets
 
-    async def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Everything the group has committed."""
-        found = await GroupCalls(self._transport, group).committed(None, include_zookeeper=True)
+    async def group_offsets(
+        self, group: str, *, include_zookeeper: bool = True
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Everything the group has committed; without ZooKeeper: what it has committed to the log."""
+        found = await GroupCalls(self._transport, group).committed(None, include_zookeeper=include_zookeeper)
         return {tp: offset for tp, offset in sorted(found.items()) if offset is not None}
 
     async def alter_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -218,13 +234,16 @@ class Admin:
         calls = GroupCalls(self._transport, group)
         return await migrate_offsets(self.describe_group, calls, zookeeper, to, timeout_ms=patience_ms, dry_run=dry_run)
 
-    async def group_lag(self, group: str) -> list[PartitionLag]:
-        """How far behind the group is, for every partition it reads or has committed."""
-        committed = await self.group_offsets(group)
+    async def group_lag(self, group: str, *, include_zookeeper: bool = True) -> list[PartitionLag]:
+        """How far behind the group is, for every partition it reads or has committed.
+
+        Refused when the group keeps positions in a ZooKeeper that is away, unless these are left out.
+        """
+        committed = await self.group_offsets(group, include_zookeeper=include_zookeeper)
         owners = await self._owners(group)
         existing = await self._catalog.fetch({tp.topic for tp in {*committed, *owners}})
         asked = sorted(tp for tp in {*committed, *owners} if tp.partition < existing.get(tp.topic, 0))
-        positions = await GroupCalls(self._transport, group).positions(asked, include_zookeeper=True)
+        positions = await GroupCalls(self._transport, group).positions(asked, include_zookeeper=include_zookeeper)
         return [
             PartitionLag(tp, found.committed, found.log_start, found.log_end, found.lag(), owners.get(tp, ""))
             for tp, found in sorted(positions.items())

@@ -8,16 +8,21 @@ from typing import Any
 
 from coordinator.client import Consumer
 from tests.support.node import NodeProcess
-from tests.support.zookeeper_consumers import create, era_node, era_properties, fill, wait_for
+from tests.support.zookeeper import running
+from tests.support.zookeeper_consumers import create, era_node, era_properties, fill, plain, wait_for
 
 MUSTER = str(Path(sys.executable).with_name("muster"))
 
 
-def muster(node: NodeProcess, *words: str) -> str:
+def ran(node: NodeProcess, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [MUSTER, *words, "--bootstrap", node.address]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def muster(node: NodeProcess, *words: str) -> str:
+    done = ran(node, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def groups(node: NodeProcess, *words: str) -> Any:
@@ -63,3 +68,32 @@ def test_two_consumers_as_the_command_line_shows_them(zookeeper: str, tmp_path: 
                 assert "member joined   by " in told
                 assert "2 notifications, 2 members claimed anew" in told
                 assert len(groups(node, "history", "g")) == 2
+
+
+def test_while_zookeeper_is_away_groups_are_shown_as_last_seen_and_that_is_said(tmp_path: Path) -> None:
+    member = "g_vm-1795234284913-80155f1f"
+    with running(1) as ensemble, era_node(tmp_path, ensemble.connect) as node:
+        create(node, t=1)
+        fill(node, "t", 1, 5)
+        with plain(ensemble.connect) as zk:
+            entry = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1795234284913"}
+            zk.create(f"/consumers/g/ids/{member}", json.dumps(entry).encode(), ephemeral=True, makepath=True)
+            zk.create("/consumers/g/owners/t/0", f"{member}-0".encode(), ephemeral=True, makepath=True)
+            zk.create("/consumers/g/offsets/t/0", b"3", makepath=True)
+            wait_for(lambda: [group["state"] for group in groups(node, "list")] == ["Stable"], "it is seen")
+            assert [row["current_offset"] for row in groups(node, "describe", "g")] == [3]
+            ensemble.kill(1)
+            wait_for(lambda: ran(node, "health", "--service", "zookeeper").returncode == 4, "the node misses it")
+
+            # Whoever waited for ZooKeeper would run out of this time.
+            patience = ("--set", "default.api.timeout.ms=4000", "-o", "json")
+            described = ran(node, "groups", "describe", "g", *patience)
+            assert described.returncode == 0, described.stderr
+            assert "Consumer group 'g' is shown as it was last seen; its positions are unknown." in described.stderr
+            row = json.loads(described.stdout)[0]
+            assert (row["consumer_id"], row["log_end_offset"]) == (member, 5)
+            assert (row["current_offset"], row["lag"]) == (None, None)
+            for words in (("describe", "--state", "g"), ("members", "g"), ("list",)):
+                shown = ran(node, "groups", *words, *patience)
+                assert "ZooKeeper is out of the node's reach" in shown.stderr
+                assert len(json.loads(shown.stdout)) == 1

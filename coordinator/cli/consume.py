@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coordinator.cli.errors import CommandError, Exit
 from coordinator.cli.options import client_options, properties
 from coordinator.cli.output import notice
 from coordinator.cli.plugins import find_plugins_here
@@ -75,7 +76,7 @@ def copy_values(
     printed, last = 0, time.monotonic()
     while not stopping.is_set() and (max_messages is None or printed < max_messages):
         wanted = BATCH if max_messages is None else min(BATCH, max_messages - printed)
-        messages = consumer.consume(wanted, LOOK_EVERY_S)
+        messages = consumed(consumer, wanted)
         if messages:
             write(messages)
             printed += len(messages)
@@ -83,6 +84,17 @@ def copy_values(
         elif idle_timeout is not None and time.monotonic() - last >= idle_timeout:
             break
     return printed
+
+
+def consumed(consumer: "Consumer", wanted: int) -> "list[Message]":
+    """What has come lately. Raises CommandError where the group's members are of another kind."""
+    from coordinator.client.errors import GroupNotFound
+
+    try:
+        return consumer.consume(wanted, LOOK_EVERY_S)
+    except GroupNotFound as error:
+        # A member makes its group: only one of another kind under that name is no group to it (KIP-848).
+        raise CommandError(str(error), code=Exit.CONFLICT) from None
 
 
 def begin(consumer: "Consumer", topic: str, group: str | None, from_beginning: bool, count: Callable[[], int]) -> None:

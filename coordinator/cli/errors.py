@@ -92,8 +92,8 @@ def exit_code_of(error: Exception) -> Exit | None:
 ASKED_WRONGLY = frozenset({24, 26, 37, 40, 42, 112, 128})
 """Kafka's codes that blame what was asked for: group id, session timeout, partitions, config, request, assignor,
 pattern."""
-SUBSCRIBED_TO = 86
-"""Kafka's code for offsets that a member of the group still needs."""
+IN_THE_WAY = frozenset({23, 86})
+"""Kafka's codes for members of the group that are in the way: of another kind, or in need of the offsets."""
 
 
 def code_by_class(error: Exception) -> Exit | None:
@@ -115,7 +115,7 @@ def code_by_class(error: Exception) -> Exit | None:
         return code_by_class(error.first)
     if isinstance(error, client.Refused) and error.code in ASKED_WRONGLY:
         return Exit.USAGE
-    if isinstance(error, client.Refused) and error.code == SUBSCRIBED_TO:
+    if isinstance(error, client.Refused) and error.code in IN_THE_WAY:
         return Exit.CONFLICT
     if isinstance(error, DataDirectoryError) and error.holder is not None:
         return Exit.CONFLICT

@@ -1,5 +1,7 @@
 """`group.protocol=central` against a real node: sharing, leaving, offsets by pings and stops, patterns, the views."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -164,6 +166,19 @@ def test_a_group_of_another_kind_makes_room_once_nobody_is_in_it(node: NodeProce
             poll_until(lambda: shared(consumer), consumer, what=f"a {protocol} member owns everything")
     found = generations(node, topic)
     assert found == sorted(set(found), reverse=True)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_who_is_of_another_kind_ends_with_a_conflict(node: NodeProcess, topic: str, protocol: str) -> None:
+    with member(node, topic) as central:
+        central.subscribe(topic)
+        poll_until(lambda: shared(central), central, what="the central member owns everything")
+        command = [sys.executable, "-m", "coordinator.cli", "consume", "--bootstrap", node.address, "--topic", topic]
+        told = subprocess.run(
+            [*command, "--group", topic, "--set", f"group.protocol={protocol}"], capture_output=True, timeout=60
+        )
+    assert "is a central group with 1 members" in told.stderr.decode()
+    assert told.returncode == 5
 
 
 def test_an_operator_removes_a_member_and_it_comes_back_as_a_newcomer(node: NodeProcess, topic: str) -> None:

@@ -162,6 +162,7 @@ def test_a_settings_file_is_named_with_the_line_of_the_mistake(
         (client.GroupNotFound(69, "GROUP_ID_NOT_FOUND", "x"), Exit.NOT_FOUND),
         (client.TopicExists(36, "TOPIC_ALREADY_EXISTS", "x"), Exit.CONFLICT),
         (client.GroupNotEmpty(68, "NON_EMPTY_GROUP", "x"), Exit.CONFLICT),
+        (client.Refused(23, "INCONSISTENT_GROUP_PROTOCOL", "x"), Exit.CONFLICT),
         (client.Refused(86, "GROUP_SUBSCRIBED_TO_TOPIC", "x"), Exit.CONFLICT),
         (client.Refused(112, "UNSUPPORTED_ASSIGNOR", "x"), Exit.USAGE),
         (client.Unreachable("127.0.0.1:1", 5, "asking"), Exit.UNHEALTHY),

@@ -17,6 +17,7 @@ from coordinator.spark.options import KAFKA_PREFIX, OptionError
 from storage.wording import expected
 
 ALWAYS = "the sink decides it: see exactlyOnce, txnAppId and txnVersion"
+READS_NOTHING = "a write reads nothing; say where rows go by the option topic or a topic column"
 AS_COLUMNS = "keys and values come as string or binary columns"
 REFUSED = {
     "key.serializer": AS_COLUMNS,
@@ -29,6 +30,12 @@ REFUSED = {
     "linger.ms": "a task sends a batch when it is full, and the rest at its end; nothing lingers",
     "max.in.flight.requests.per.connection": "a task sends one request while it prepares the next",
     "buffer.memory": "a task holds batch.size bytes per partition, and 64 MiB at most",
+    "retries": "retries go by time: set delivery.timeout.ms",
+    "group.id": "a write is no member of a group; exactly-once goes by the query's id, or by txnAppId and txnVersion",
+    "subscribe": READS_NOTHING,
+    "subscribepattern": READS_NOTHING,
+    "assign": READS_NOTHING,
+    "startingoffsets": READS_NOTHING,
     "includeheaders": "a headers column is written when there is one",
     "path": "topics are no files; name one by the option topic, or rows by a topic column",
 }
@@ -76,6 +83,11 @@ class WriteOptions(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.batch_size > self.max_request_size:
+            raise ValueError(
+                f"batch.size={self.batch_size} is above max.request.size={self.max_request_size}, so that a full batch "
+                "would fit into no request; expected at most as much: lower batch.size or raise max.request.size"
+            )
         if (self.txn_app_id is None) != (self.txn_version is None):
             raise ValueError("txnAppId and txnVersion go together: who writes, and which of its writes this is")
         if self.streaming and self.txn_app_id is not None:

@@ -57,8 +57,9 @@ def test_a_batch_write_of_one_name_and_number_counts_once(spark: Any, node: Node
 def test_a_failed_write_of_a_name_leaves_nothing_visible(spark: Any, node: NodeProcess) -> None:
     make_topics(node.address, nothing=2)
     frame = spark.range(20_000).selectExpr("if(id = 19999, raise_error('enough'), cast(id as string)) value")
+    small = {"batch.size": "1024", "max.request.size": "1024"}
     with pytest.raises(Exception, match="enough"):
-        saved(frame, node, topic="nothing", txnAppId="fails", txnVersion="0", **{"max.request.size": "1024"})
+        saved(frame, node, topic="nothing", txnAppId="fails", txnVersion="0", **small)
     assert values(node.address, "nothing") == []
 
 

@@ -113,6 +113,14 @@ def test_without_any_topic() -> None:
     [
         ({"topik": "t"}, False, "'topik' is not an option for writing; did you mean 'topic'?"),
         ({"kafka.linger.ms": "5"}, False, "kafka.linger.ms cannot be set here: a task sends a batch when it is full"),
+        (
+            {"kafka.retries": "3"},
+            False,
+            "kafka.retries cannot be set here: retries go by time: set delivery.timeout.ms",
+        ),
+        ({"group.id": "g"}, False, "group.id cannot be set here: a write is no member of a group"),
+        ({"subscribe": "t"}, True, "subscribe cannot be set here: a write reads nothing"),
+        ({"batch.size": "2048", "max.request.size": "2047"}, False, "batch.size=2048 is above max.request.size=2047"),
         ({"compression.type": "brotli"}, False, "compression.type='brotli': expected"),
         ({"acks": "1"}, False, "acks='1': expected"),
         ({"txnAppId": "a"}, False, "txnAppId and txnVersion go together"),

@@ -1,6 +1,7 @@
 """Copies a group's positions from ZooKeeper to its coordinator, or back, where the other store is behind."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +14,8 @@ from coordinator.zookeeper import paths
 from coordinator.zookeeper.connect import Session
 from coordinator.zookeeper.errors import MalformedZnode, Unreachable, ZooKeeperError
 from coordinator.zookeeper.offsets import OffsetNodes
+
+log = logging.getLogger("muster.client")
 
 NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 68, 69
 ROUNDS = 5
@@ -63,6 +66,7 @@ class Migration:
         self._group = calls.group_id
         self._nodes = OffsetNodes(session, self._group)
         self._to = to
+        self._said = set[str]()
 
     async def run(self, dry_run: bool) -> list[MovedOffset]:
         await self._check_members()
@@ -110,12 +114,19 @@ class Migration:
                 f"(muster groups members {self._group})"
             )
 
+    def _malformed(self, why: str) -> None:
+        if why not in self._said:
+            self._said.add(why)
+            log.warning("a position counts as none: %s", why)
+
     def _active(self, why: str) -> Exception:
         return refusal(NON_EMPTY_GROUP, "NON_EMPTY_GROUP", f"group {self._group!r} is active: {why}")
 
     async def _both(self) -> tuple[Offsets, Offsets]:
         """(where from, where to)"""
-        in_nodes = {TopicPartition(*tp): offset for tp, offset in (await self._nodes.fetch_all()).items()}
+        in_nodes = {
+            TopicPartition(*tp): offset for tp, offset in (await self._nodes.fetch_all(self._malformed)).items()
+        }
         kept = await self._calls.committed(None)
         in_log = {tp: position.offset for tp, position in kept.items() if position is not None}
         return (in_nodes, in_log) if self._to == "kafka" else (in_log, in_nodes)

@@ -75,7 +75,7 @@ def list_groups(request: ListGroups, step: Step) -> None:
     states = {state.lower() for state in request.states}
     types = {group_type.lower() for group_type in request.types}
     observed = observed_views.listed(step.state)
-    elsewhere = {group.group_id for group in observed}
+    elsewhere = {group_id for group_id in step.state.observed if observed_views.prevailing(group_id, step.state)}
     logged = [
         *(ListedGroup(g.id, g.protocol_type or "", g.state.value, CLASSIC) for g in step.state.groups.values()),
         *(ListedGroup(g.id, CONSUMER, g.state.value, CONSUMER) for g in step.state.consumer_groups.values()),

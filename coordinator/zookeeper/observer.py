@@ -75,8 +75,11 @@ class Observer:
 
     async def positions(self, group_id: str) -> dict[TopicPartition, int]:
         """What the group has committed in ZooKeeper. Raises ZooKeeperError."""
-        found = await OffsetNodes(self._session, group_id).fetch_all()
-        return dict(found)
+
+        def malformed(why: str) -> None:
+            log.warning("a position cannot be read and counts as none", group=group_id, why=why)
+
+        return await OffsetNodes(self._session, group_id).fetch_all(malformed)
 
     async def write_positions(self, group_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Set positions of a group without members. Raises GroupActive, ZooKeeperError."""

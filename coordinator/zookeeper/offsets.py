@@ -1,6 +1,6 @@
 """Offsets of a group in ZooKeeper: one persistent znode per partition, the offset in decimal."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from coordinator.member.types import TopicPartition
@@ -29,12 +29,22 @@ class OffsetNodes:
         """None where nothing is committed. Raises MalformedZnode."""
         return dict(await at_most(partitions, self._fetch_one))
 
-    async def fetch_all(self) -> dict[TopicPartition, int]:
-        """Everything the group has committed, by partition. Raises MalformedZnode."""
+    async def fetch_all(self, malformed: Callable[[str], None]) -> dict[TopicPartition, int]:
+        """Everything the group has committed, by partition. `malformed` is told of what cannot be read: it counts as
+        nothing, so that whoever asks can put something better in its place."""
+
+        async def fetch_one(tp: TopicPartition) -> tuple[TopicPartition, int | None]:
+            try:
+                return await self._fetch_one(tp)
+            except errors.MalformedZnode as error:
+                malformed(str(error))
+                return tp, None
+
         topics = await self._session.children(paths.offsets(self._group_id)) or []
         found = await at_most(topics, self._numbers)
         partitions = [(topic, number) for topic, numbers in found for number in numbers]
-        return {tp: offset for tp, offset in sorted((await self.fetch(partitions)).items()) if offset is not None}
+        kept = await at_most(sorted(partitions), fetch_one)
+        return {tp: offset for tp, offset in kept if offset is not None}
 
     async def write(self, offsets: Mapping[TopicPartition, int], registered_as: str | None) -> None:
         """Write them, all or none of each 500.

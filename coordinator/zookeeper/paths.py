@@ -130,13 +130,18 @@ def read_owner(path: str, data: bytes) -> tuple[str, int]:
     return consumer_id, int(stream)
 
 
+MAX_OFFSET = 2**63 - 1
+MAX_OFFSET_DIGITS = 32
+"""With the zeros that a tool may put before it."""
+
+
 def offset_text(value: int) -> bytes:
     return str(value).encode()
 
 
 def read_offset(path: str, data: bytes) -> int:
     text = data.decode(errors="replace")
-    if not is_decimal(text.removeprefix("-")):
+    if not is_decimal(text.removeprefix("-")) or len(text) > MAX_OFFSET_DIGITS or int(text) > MAX_OFFSET:
         raise MalformedZnode(path, data, "an offset in decimal")
     return int(text)
 

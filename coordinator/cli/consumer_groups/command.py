@@ -98,7 +98,7 @@ def act(action: str, admin: "Admin", options: Options) -> None:
 
 def chosen_groups(admin: "Admin", options: Options) -> list[str]:
     if options["all_groups"]:
-        return [group.group_id for group in admin.list_groups()]
+        return list(dict.fromkeys(group.group_id for group in admin.list_groups()))
     return list(dict.fromkeys(options["groups"]))
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.groups.describe import ZOOKEEPER, say_what_is_old
+from coordinator.cli.groups.both import ZOOKEEPER
+from coordinator.cli.groups.describe import say_what_is_old
 from coordinator.cli.groups.members import assignment_text
 from coordinator.cli.output import ABSENT
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coordinator.cli.groups.both import ZOOKEEPER, say_who_else
 from coordinator.cli.groups.which import group_argument
 from coordinator.cli.options import admin_of, client_options, output_option
 from coordinator.cli.output import Column, notice, show
@@ -34,8 +35,6 @@ STATE_COLUMNS = [
     Column("WAITS-FOR", "waiting_for"),
     Column("UNTIL", "waiting_until"),
 ]
-ZOOKEEPER = "zookeeper"
-"""The type of groups that live in ZooKeeper."""
 UNKNOWN_POSITION = {"current_offset": None, "lag": None}
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping", "Starting", "BackingOff")
 
@@ -49,6 +48,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
     """Show positions and lag of GROUP by partition."""
     with admin_of(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
+        say_who_else(admin, found)
         away = admin.zookeeper_away()
         if away:
             say_what_is_old(found)

@@ -2,7 +2,7 @@
 
 import click
 
-from coordinator.cli.groups.describe import ZOOKEEPER
+from coordinator.cli.groups.both import ZOOKEEPER, say_who_is_listed_twice
 from coordinator.cli.options import admin_of, client_options, output_option
 from coordinator.cli.output import Column, notice, show
 
@@ -27,6 +27,7 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[s
     """List groups."""
     with admin_of(bootstrap, overrides) as admin:
         found = admin.list_groups(states)
+        say_who_is_listed_twice(found)
         if any(group.group_type == ZOOKEEPER for group in found) and admin.zookeeper_away():
             notice("Warning: ZooKeeper is out of the node's reach. Groups there are shown as they were last seen.")
     rows = [

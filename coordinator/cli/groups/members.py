@@ -2,7 +2,8 @@
 
 import click
 
-from coordinator.cli.groups.describe import ZOOKEEPER, say_what_is_old, say_what_stands_out
+from coordinator.cli.groups.both import ZOOKEEPER, say_who_else
+from coordinator.cli.groups.describe import say_what_is_old, say_what_stands_out
 from coordinator.cli.groups.which import group_argument
 from coordinator.cli.options import admin_of, client_options, output_option
 from coordinator.cli.output import Column, show
@@ -26,6 +27,7 @@ def members(bootstrap: str, overrides: dict[str, str], style: str, group: str) -
     """Show the members of GROUP; wide adds what each owns."""
     with admin_of(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
+        say_who_else(admin, found)
         if found.protocol_type == ZOOKEEPER and admin.zookeeper_away():
             say_what_is_old(found)
     say_what_stands_out(found)

@@ -48,10 +48,11 @@ def as_any_group(group: ObservedGroup) -> DescribeReply:
 
 
 def listed(state: ShardState) -> list[ListedGroup]:
+    """Those that prevail, and those with members beside the log's: nobody may think that the one is alone."""
     return [
         ListedGroup(group.id, ZOOKEEPER, group.state.value, ZOOKEEPER)
         for group in state.observed.values()
-        if prevailing(group.id, state) is group
+        if group.members or prevailing(group.id, state) is group
     ]
 
 

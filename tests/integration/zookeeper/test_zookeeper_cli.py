@@ -97,3 +97,41 @@ def test_while_zookeeper_is_away_groups_are_shown_as_last_seen_and_that_is_said(
                 shown = ran(node, "groups", *words, *patience)
                 assert "ZooKeeper is out of the node's reach" in shown.stderr
                 assert len(json.loads(shown.stdout)) == 1
+
+
+def test_two_generations_alive_under_one_name_are_both_shown(zookeeper: str, tmp_path: Path) -> None:
+    with era_node(tmp_path, zookeeper) as node:
+        create(node, t=2)
+        classic = {"bootstrap.servers": node.address, "group.id": "g"}
+        with Consumer(era_properties(zookeeper)) as old, Consumer(classic) as new:
+            for consumer in (old, new):
+                consumer.subscribe("t")
+
+            def both_read() -> bool:
+                old.poll(0.02), new.poll(0.02)
+                return len(old.assignment()) == len(new.assignment()) == 2
+
+            wait_for(both_read, "each reads everything")
+            wait_for(lambda: len(groups(node, "list")) == 2, "the node sees both")
+            assert {(g["group"], g["type"]) for g in groups(node, "list")} == {("g", "zookeeper"), ("g", "classic")}
+            warning = "Consumer group 'g' has members that meet in ZooKeeper, and others"
+            for words in (["list"], ["members", "g"], ["describe", "g"], ["describe", "--state", "g"]):
+                assert ran(node, "groups", *words).stderr.count(warning) == 1, words
+
+
+def test_what_cannot_be_read_is_told_and_can_be_reset(zookeeper: str, tmp_path: Path) -> None:
+    with era_node(tmp_path, zookeeper) as node, plain(zookeeper) as client:
+        create(node, t=2)
+        fill(node, "t", 2, 8)
+        client.create("/consumers/g/offsets/t/0", b"three", makepath=True)
+        client.create("/consumers/g/offsets/t/1", b"3", makepath=True)
+        wait_for(lambda: groups(node, "list"), "the node sees the group")
+        assert [row["current_offset"] for row in groups(node, "describe", "g")] == [3]
+        moved = ran(node, "groups", "migrate-offsets", "g", "--to", "kafka", "--zookeeper", zookeeper, "--dry-run")
+        assert "/consumers/g/offsets/t/0 holds b'three'; expected an offset in decimal" in moved.stderr
+        muster(node, "groups", "reset-offsets", "g", "--topic", "t", "--to", "start", "--execute")
+        assert client.get("/consumers/g/offsets/t/0")[0] == b"0"
+        assert [row["current_offset"] for row in groups(node, "describe", "g")] == [0, 0]
+
+        client.create("/consumers/g/ids/g_odd", b"no JSON", makepath=True, ephemeral=True)
+        wait_for(lambda: "no topic is known of g_odd" in ran(node, "groups", "members", "g").stderr, "it is told")

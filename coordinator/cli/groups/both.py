@@ -1,0 +1,41 @@
+"""What `list`, `describe` and `members` say of groups that ZooKeeper holds, beside what they show."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from coordinator.cli.output import notice
+
+if TYPE_CHECKING:
+    from coordinator.client import Admin
+    from coordinator.client.described import GroupDescription, GroupListing
+
+ZOOKEEPER = "zookeeper"
+"""The type of groups that live in ZooKeeper."""
+
+
+def say_who_else(admin: "Admin", group: "GroupDescription") -> None:
+    """On standard error: who is in the group and is not shown, or has nothing to show."""
+    if group.members and group.protocol_type != ZOOKEEPER:
+        warn_of_both(each.group_id for each in admin.list_groups(types=[ZOOKEEPER]) if each.group_id == group.group_id)
+    idle = [member.member_id for member in group.members if not member.topics]
+    if idle and group.protocol_type == ZOOKEEPER:
+        notice(
+            f"Warning: no topic is known of {', '.join(idle)}: none fits its subscription, or its registration in "
+            "ZooKeeper cannot be read, which the node's log says."
+        )
+
+
+def say_who_is_listed_twice(groups: "Iterable[GroupListing]") -> None:
+    """A group with members on both sides has a line for each."""
+    lines = Counter(group.group_id for group in groups)
+    warn_of_both(group_id for group_id, count in lines.items() if count > 1)
+
+
+def warn_of_both(group_ids: Iterable[str]) -> None:
+    """Consumers of the ZooKeeper era and a coordinator's members know nothing of each other, even under one name."""
+    for group_id in group_ids:
+        notice(
+            f"Warning: Consumer group '{group_id}' has members that meet in ZooKeeper, and others at the coordinator. "
+            "Each side reads every partition; stop one of them."
+        )

@@ -1,9 +1,18 @@
 """`muster health`: ask a node whether it serves, as probes and load balancers do (grpc.health.v1)."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from coordinator.cli.errors import CommandError, Exit, Unhealthy
 from coordinator.cli.options import bootstrap_option
+from coordinator.cli.output import notice
+
+if TYPE_CHECKING:
+    from grpc_health.v1 import health_pb2_grpc
+
+ZOOKEEPER = "zookeeper"
+"""The part that only a node with zookeeper.connect has."""
 
 
 @click.command()
@@ -41,8 +50,14 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
                 "expected a node that serves",
                 "is one running there (muster serve), and is --bootstrap right?",
             ) from None
+        away = not service and misses_zookeeper(stub, timeout)
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     click.echo(status)
+    if away:
+        notice(
+            f"{bootstrap} is not in touch with ZooKeeper: it coordinates no central groups until it is; "
+            "everything else is served"
+        )
     if answer.status != health_pb2.HealthCheckResponse.SERVING and service:
         raise Unhealthy(
             f"{service} of {bootstrap} is {status}", "expected SERVING", "see the node's log for the reason"
@@ -51,3 +66,15 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
         raise Unhealthy(
             f"{bootstrap} is {status}", "expected SERVING", "it is being stopped; ask again once it is back"
         )
+
+
+def misses_zookeeper(stub: "health_pb2_grpc.HealthStub", timeout: float) -> bool:
+    """Whether the node has a ZooKeeper, and is not in touch with it."""
+    import grpc
+    from grpc_health.v1 import health_pb2
+
+    try:
+        answer = stub.Check(health_pb2.HealthCheckRequest(service=ZOOKEEPER), timeout=timeout)
+    except grpc.RpcError:
+        return False  # it has none; whether the node itself serves was asked before
+    return bool(answer.status != health_pb2.HealthCheckResponse.SERVING)

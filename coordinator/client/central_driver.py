@@ -72,6 +72,7 @@ class CentralDriver:
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._home = ""
+        self._said = ""
 
     @property
     def identity(self) -> GroupMetadata:
@@ -230,7 +231,7 @@ class CentralDriver:
         if answer.code:
             await stream.close()
         else:
-            self._stream = stream
+            self._stream, self._said = stream, ""
             self._read_where_it_is_planned(stream.address)
         return answer
 
@@ -272,6 +273,12 @@ class CentralDriver:
         if isinstance(event.order, StartFetcher):
             self._store.start_at(event.order)
 
+    def _say_once(self, why: str) -> None:
+        """Until the member is registered again: it goes on trying for as long as it takes."""
+        if why != self._said:
+            self._said = why
+            log.warning("%s; trying again", why)
+
     def _ask(self, token: int, work: Coroutine[Any, Any, ce.CentralEvent]) -> None:
         async def asking() -> None:
             answer: ce.CentralEvent
@@ -281,7 +288,8 @@ class CentralDriver:
                 self._transport.announce(error)
                 answer = ev.RequestFailed(token, True, str(error))
             except (TransportRefused, Refused) as error:
-                retriable = isinstance(error, Refused) and error.retriable
+                if retriable := isinstance(error, Refused) and error.retriable:
+                    self._say_once(str(error))
                 answer = ev.RequestFailed(token, retriable, str(error))
             except Exception as error:
                 # A bug must not leave a member waiting for ever: whoever owns it is told.

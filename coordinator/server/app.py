@@ -254,7 +254,7 @@ class Node:
                 self._settings.node_id,
                 lambda: self.advertised,
                 self._cores,
-                lambda: self._sessions.end_central("another node coordinates central groups; find it"),
+                lambda: self._sessions.end_central("this node coordinates central groups no longer; find who does"),
             )
         self.broker.on_topics_changed(self._topics_changed)
 

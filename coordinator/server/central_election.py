@@ -15,7 +15,7 @@ from coordinator.core.effects import GroupChanged
 from coordinator.core.shard import Shard
 from coordinator.zookeeper import paths
 from coordinator.zookeeper.central_owners import CentralGroupState, CentralOwners
-from coordinator.zookeeper.connect import Session
+from coordinator.zookeeper.connect import Session, SessionState
 from coordinator.zookeeper.election import Election, Reign
 from coordinator.zookeeper.errors import ZooKeeperError
 
@@ -42,6 +42,7 @@ class CentralElection:
         cores: Callable[[], Iterable[Shard]],
         on_resigned: Callable[[], None],
     ) -> None:
+        self._session = session
         self._cores = cores
         self._on_resigned = on_resigned
         self._owners = CentralOwners(session)
@@ -72,13 +73,28 @@ class CentralElection:
         await self._election.stop()
 
     async def coordinator(self) -> Elected | None:
-        """The node that is elected; None while there is none, or ZooKeeper cannot say."""
+        """The node that is elected; None while there is none, or ZooKeeper cannot say: see `why_nobody`."""
+        if not self._in_touch:
+            return None  # a question would wait until ZooKeeper is back
         try:
             body = await self._election.holder()
         except ZooKeeperError as error:
             log.warning("who coordinates central groups cannot be read", why=str(error))
             return None
         return None if body is None else Elected(*paths.read_coordinator(paths.CENTRAL_COORDINATOR, body))
+
+    def why_nobody(self) -> str:
+        """What members are told who find no coordinator."""
+        if self._in_touch:
+            return "no node is elected to coordinate central groups yet"
+        return (
+            f"no coordinator is elected: ZooKeeper at {self._session.connect} cannot be reached from this node; "
+            "central groups go on once it can"
+        )
+
+    @property
+    def _in_touch(self) -> bool:
+        return self._session.state is SessionState.CONNECTED
 
     def noticed(self, notice: GroupChanged) -> None:
         """Something has become durable."""

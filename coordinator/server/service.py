@@ -80,8 +80,8 @@ class GroupCoordinator:
         if request.group_protocol == CENTRAL and self._central is not None and not self._central.elected:
             elected = await self._central.coordinator()
             if elected is None:
-                code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, "no node is elected to coordinate central groups yet"
-                return pb.FindCoordinatorResponse(error_code=answers.error_code(code), error_message=why)
+                code = answers.error_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return pb.FindCoordinatorResponse(error_code=code, error_message=self._central.why_nobody())
             endpoint = Endpoint(*elected)
         return pb.FindCoordinatorResponse(
             node_id=endpoint.node_id,

@@ -214,7 +214,7 @@ class Sessions:
         return self._count
 
     def end_central(self, reason: str) -> None:
-        """Send the members of central groups away: another node coordinates them."""
+        """Send the members of central groups away: this node does not coordinate them any more."""
         for stream in list(self._central):
             stream.end(reason)
 

@@ -13,11 +13,13 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from coordinator.cli.main import main as cli
 from coordinator.client import Admin, Consumer, Producer
 from coordinator.client.errors import ClientError
 from coordinator.zookeeper import paths
 from tests.support.client_stories import poll_until, read
 from tests.support.node import NodeProcess, running_node
+from tests.support.zookeeper import running
 
 pytestmark = pytest.mark.integration
 
@@ -171,6 +173,29 @@ def test_members_read_the_log_of_the_node_that_coordinates_them(
         with Admin(bootstrap_servers=one.address) as admin:
             assert {lag.lag for lag in admin.group_lag(GROUP)} == {0}
     assert caplog.text.count(f"coordinated by the node at {one.address}, which bootstrap.servers does not name") == 1
+
+
+def test_members_are_told_that_zookeeper_is_away_and_go_on_when_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        running(1) as ensemble,
+        running_node(tmp_path / "data", settings(ensemble.connect, 1)) as node,
+        member(node) as consumer,
+    ):
+        make_topic(node)
+        consumer.subscribe(TOPIC)
+        poll_until(lambda: len(consumer.assignment()) == 2, consumer, what="it owns everything")
+        ensemble.kill(1)
+        reason = f"no coordinator is elected: ZooKeeper at {ensemble.connect} cannot be reached from this node"
+        poll_until(lambda: reason in caplog.text, consumer, what="the member says why it stands still")
+        poll_until(lambda: not consumer.assignment(), consumer, what="its lease is over")
+        assert cli(["health", "--bootstrap", node.address]) == 0
+        out, err = capsys.readouterr()
+        assert out == "SERVING\n"
+        assert "it coordinates no central groups until it is" in err
+        ensemble.start()
+        poll_until(lambda: len(consumer.assignment()) == 2, consumer, what="it owns everything again")
 
 
 def members(node: NodeProcess) -> list[str]:

@@ -50,7 +50,7 @@ def batch_reader(options: ReadOptions, schema: Any, cores: int | None) -> Muster
 async def settled(lookup: Lookup, options: ReadOptions, pushed: Pushed) -> list[OffsetRange]:
     """What the query reads, as of now."""
     bounds = await lookup.bounds(lookup.partitions_of(await lookup.topics()))
-    starts: Mapping[TP, int] = await lookup.positions(options.starting, bounds, "startingOffsets")
-    ends = await lookup.positions(options.ending, bounds, "endingOffsets")
+    starts: Mapping[TP, int] = await lookup.positions(options.starting, bounds)
+    ends = await lookup.positions(options.ending, bounds)
     ranges = [OffsetRange(*tp, starts[tp], max(starts[tp], ends[tp])) for tp in sorted(bounds)]
     return narrowed(ranges, pushed)

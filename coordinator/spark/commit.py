@@ -34,7 +34,7 @@ log = logging.getLogger("muster.spark")
 ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, FENCED, STALE_EPOCH = 22, 25, 27, 82, 113
 NOT_AS_THIS_MEMBER = frozenset({ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, FENCED, STALE_EPOCH})
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 5.0
-ENDINGS = ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp", "endingoffsetsbytimestampstrategy")
+ENDINGS = ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp")
 STARTINGS = (
     "startingoffsets",
     "startingtimestamp",
@@ -75,8 +75,8 @@ def pin_batch(options: Mapping[str, str]) -> dict[str, str]:
 
 async def bounds_of(lookup: Lookup, options: ReadOptions) -> tuple[dict[TP, int], dict[TP, int]]:
     bounds = await lookup.bounds(lookup.partitions_of(await lookup.topics()))
-    starts = await lookup.positions(options.starting, bounds, "startingOffsets")
-    return starts, await lookup.positions(options.ending, bounds, "endingOffsets")
+    starts = await lookup.positions(options.starting, bounds)
+    return starts, await lookup.positions(options.ending, bounds)
 
 
 def commit_batch(options: Mapping[str, str]) -> dict[TP, int]:

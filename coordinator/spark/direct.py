@@ -25,7 +25,7 @@ class Direct:
         if self._initial is None:
             view = self._watch.look()
             self._lookup.partitions_of(view.topics)
-            work = self._lookup.positions(self._options.starting, view.bounds, "startingOffsets")
+            work = self._lookup.positions(self._options.starting, view.bounds)
             positions = self._lookup.run(work)
             self._initial = self._offset({tp: Progress(at, at) for tp, at in positions.items()}, view)
         return self._initial

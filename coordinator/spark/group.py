@@ -212,7 +212,7 @@ class Grouped:
         rest = {tp: bounds for tp, bounds in new.items() if tp not in known}
         if not rest:
             return known
-        return known | await lookup.positions(starting.among(rest), rest, "startingOffsets")
+        return known | await lookup.positions(starting.among(rest), rest)
 
     # Commits
 

@@ -83,7 +83,7 @@ class Lookup:
         if options.subscribe_pattern is not None:
             pattern = re.compile(options.subscribe_pattern)
             everything = await self._metadata(pb.MetadataRequest(all_topics=True))
-            return {name: topic for name, topic in everything.items() if pattern.match(name)}
+            return {name: topic for name, topic in everything.items() if pattern.fullmatch(name)}
         return await self._metadata(pb.MetadataRequest(topics=sorted(options.assign or options.topics)))
 
     async def _metadata(self, request: pb.MetadataRequest) -> dict[str, Topic]:
@@ -132,8 +132,9 @@ class Lookup:
 
     # Where to begin and to end
 
-    async def positions(self, where: Where, bounds: Mapping[TP, Bounds], option: str) -> dict[TP, int]:
-        """One offset per partition; `option` is its name for messages, its first letters say which end is meant."""
+    async def positions(self, where: Where, bounds: Mapping[TP, Bounds]) -> dict[TP, int]:
+        """One offset per partition. Raises DataLoss, NoOffset, and OptionError by the name of the option."""
+        option = where.option
         match where.kind:
             case "earliest":
                 return {tp: known.start for tp, known in bounds.items()}
@@ -200,7 +201,7 @@ class Lookup:
             if offset < 0 and strategy == "error":
                 raise OptionError(
                     f"{option}: {tp[0]}-{tp[1]} has no record from {times[tp]} ms on; choose an earlier time, or "
-                    f"{option_of_strategy(option)}=latest"
+                    "startingOffsetsByTimestampStrategy=latest"
                 )
             positions[tp] = known.end if offset < 0 else min(max(offset, known.start), known.end)
         return positions
@@ -208,10 +209,6 @@ class Lookup:
 
 def unknown_topic(what: str) -> UnknownTopic:
     return UnknownTopic(UNKNOWN_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION", what)
-
-
-def option_of_strategy(option: str) -> str:
-    return "endingOffsetsByTimestampStrategy" if option.startswith("ending") else "startingOffsetsByTimestampStrategy"
 
 
 def every_partition(numbers: PartitionNumbers, partitions: Collection[TP], option: str) -> dict[TP, int]:

@@ -5,19 +5,19 @@ names of Kafka that mean nothing here with the reason.
 """
 
 import difflib
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from assignors.registry import resolve_all
 from coordinator.client.config import ClientConfig, WorkerConfig, load
 from coordinator.client.errors import ConfigError
 from coordinator.client.group_protocols import dotted
-from coordinator.spark.planning import check_assignor
+from coordinator.spark.planning import ONE_TO_ONE, WAYS, check_assignor
 from coordinator.spark.schema import chosen_columns
-from coordinator.spark.starting import StartError, Where, parse_offsets, parse_times
+from coordinator.spark.starting import StartError, Where, parse_assign, parse_offsets, parse_times, read_json
 from storage.wording import expected
 
 KAFKA_PREFIX = "kafka."
@@ -33,9 +33,9 @@ REFUSED = {
     "interceptor.classes": "records are read as columns, no interceptor would see them",
     "enable.auto.commit": "the source commits what finished batches have read; commitOffsets=false turns that off",
     "auto.offset.reset": "startingOffsets says where to begin, startingOffsetsFallback where nothing is committed",
-    "groupidprefix": "no group is made up here; set group.id to be a member of one, or leave it out",
-    "fetchoffset.numretries": "retries go by time: set default.api.timeout.ms",
-    "fetchoffset.retryintervalms": "retries back off: set retry.backoff.ms and retry.backoff.max.ms",
+    "groupIdPrefix": "no group is made up here; set group.id to be a member of one, or leave it out",
+    "fetchOffset.numRetries": "retries go by time: set default.api.timeout.ms",
+    "fetchOffset.retryIntervalMs": "retries back off: set retry.backoff.ms and retry.backoff.max.ms",
     "max.poll.records": "rows of an Arrow batch are set by arrowRows, records of a micro-batch by maxOffsetsPerTrigger",
     "topic": "it names where to write; to read, use subscribe, subscribePattern or assign",
     "path": "topics are no files; use subscribe, subscribePattern or assign, and load() without a path",
@@ -51,9 +51,9 @@ BATCH_ONLY = (
     "endingOffsets",
     "endingTimestamp",
     "endingOffsetsByTimestamp",
-    "endingOffsetsByTimestampStrategy",
     "pushdown",
 )
+MEMBER_PROTOCOLS = ("classic", "consumer")
 SOURCES = ("subscribe", "subscribePattern", "assign")
 FETCH_PROPERTIES = ("fetch_max_bytes", "max_partition_fetch_bytes", "isolation_level")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
@@ -81,7 +81,7 @@ class ReadOptions(BaseModel):
     model_config = ConfigDict(alias_generator=camel, populate_by_name=True, extra="forbid", frozen=True)
 
     subscribe: str | None = Field(None, description="Topics by name, separated by commas.")
-    subscribe_pattern: str | None = Field(None, description="A regular expression; topics whose names begin with it.")
+    subscribe_pattern: str | None = Field(None, description="A regular expression; topics whose whole names match it.")
     assign: dict[str, list[int]] | None = Field(None, description='Partitions as JSON: {"orders": [0, 1]}.')
     starting_offsets: str | None = Field(
         None, description="earliest, latest, committed (with group.id), or JSON with -2 for earliest, -1 for latest."
@@ -135,13 +135,15 @@ class ReadOptions(BaseModel):
     client: dict[str, str] = Field(default_factory=dict, description="Properties of the client and the group.")
     streaming: bool = Field(False, description="Which kind of read this is.")
 
-    @field_validator("assign", "assignor_options", mode="before")
+    @field_validator("assign", mode="before")
     @classmethod
-    def _read_json(cls, value: Any) -> Any:
-        try:
-            return json.loads(value) if isinstance(value, str) else value
-        except ValueError:
-            raise ValueError('must be JSON, as in {"orders": [0, 1]}') from None
+    def _read_assign(cls, value: Any) -> Any:
+        return parse_assign(value)
+
+    @field_validator("assignor_options", mode="before")
+    @classmethod
+    def _read_assignor_options(cls, value: Any) -> Any:
+        return read_json(value, '{"max_moves": 2}')
 
     @field_validator("max_trigger_delay", mode="before")
     @classmethod
@@ -175,9 +177,19 @@ class ReadOptions(BaseModel):
         low, high = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if low is not None and high is not None and low > high:
             raise ValueError(f"minOffsetsPerTrigger={low} is more than maxOffsetsPerTrigger={high}; lower the first")
-        check_assignor(self.assignor)
+        self._check_assignor()
         _ = self.starting, self.ending, self.column_names
         return self
+
+    def _check_assignor(self) -> None:
+        check_assignor(self.assignor)
+        if self.assignor in WAYS and self.assignor_options:
+            raise ValueError(f"assignorOptions mean nothing with assignor={self.assignor}; leave them out")
+        if self.assignor == ONE_TO_ONE and "tasks" in self.model_fields_set:
+            raise ValueError(
+                "tasks means nothing with assignor=one-to-one, which gives each partition a task of its own; leave it "
+                "out, or set minPartitions"
+            )
 
     def _check_source(self) -> None:
         given = [name for name in SOURCES if self._given(name)]
@@ -186,9 +198,6 @@ class ReadOptions(BaseModel):
             raise ValueError(f"exactly one of subscribe, subscribePattern and assign says what to read; {told}")
         if self.subscribe is not None and not self.topics:
             raise ValueError(f"subscribe={self.subscribe!r} names no topic; expected names separated by commas")
-        for topic, numbers in (self.assign or {}).items():
-            if not numbers or min(numbers) < 0:
-                raise ValueError(f"assign: topic {topic!r} needs partition numbers from 0 on, got {numbers}")
 
     def _given(self, name: str) -> bool:
         return getattr(self, {"subscribePattern": "subscribe_pattern"}.get(name, name)) is not None
@@ -219,10 +228,11 @@ class ReadOptions(BaseModel):
         """Where to begin, in Spark's order: one time for all, times per partition, offsets."""
         strategy = self.starting_offsets_by_timestamp_strategy
         if self.starting_timestamp is not None:
-            return Where("time", time_ms=self.starting_timestamp, strategy=strategy)
+            return Where("time", "startingTimestamp", time_ms=self.starting_timestamp, strategy=strategy)
         if self.starting_offsets_by_timestamp is not None:
-            times = parse_times("startingOffsetsByTimestamp", self.starting_offsets_by_timestamp)
-            return Where("times", times=times, strategy=strategy)
+            option = "startingOffsetsByTimestamp"
+            times = parse_times(option, self.starting_offsets_by_timestamp)
+            return Where("times", option, times=times, strategy=strategy)
         word = self.starting_offsets
         if word is None:
             word = "committed" if self.group_id is not None else "latest" if self.streaming else "earliest"
@@ -234,10 +244,11 @@ class ReadOptions(BaseModel):
     @property
     def ending(self) -> Where:
         if self.ending_timestamp is not None:
-            return Where("time", time_ms=self.ending_timestamp, strategy="latest")
+            return Where("time", "endingTimestamp", time_ms=self.ending_timestamp, strategy="latest")
         if self.ending_offsets_by_timestamp is not None:
-            times = parse_times("endingOffsetsByTimestamp", self.ending_offsets_by_timestamp)
-            return Where("times", times=times, strategy="latest")
+            option = "endingOffsetsByTimestamp"
+            times = parse_times(option, self.ending_offsets_by_timestamp)
+            return Where("times", option, times=times, strategy="latest")
         return parse_offsets("endingOffsets", self.ending_offsets or "latest", ("latest", "committed"), self.group_id)
 
     def client_config(self) -> ClientConfig:
@@ -257,12 +268,38 @@ KNOWN_CLIENT = {
 }
 """Names in lower case, as Spark hands them over, and as the client knows them."""
 
+REFUSED_LOWER = {name.lower(): why for name, why in REFUSED.items()}
+
 NOT_OPTIONS = ("client", "streaming")
 KNOWN = {
     (field.alias or camel(name)).lower(): field.alias or camel(name)
     for name, field in ReadOptions.model_fields.items()
     if name not in NOT_OPTIONS
 }
+
+SPELLINGS = {name.lower(): name for name in (*REFUSED, *KNOWN.values(), *KNOWN_CLIENT.values())}
+
+
+def spelled(given: str) -> str:
+    """The name as it is documented: Spark hands it over in lower case.
+
+    >>> spelled("kafka.groupidprefix")
+    'kafka.groupIdPrefix'
+    """
+    bare = given.lower().removeprefix(KAFKA_PREFIX)
+    return given[: len(given) - len(bare)] + SPELLINGS.get(bare, given[len(given) - len(bare) :])
+
+
+def either_kind(options: Mapping[str, str]) -> ReadOptions:
+    """The checked options of a read where Spark does not say of which kind; OptionError when neither could be meant."""
+    try:
+        return read_options(options, streaming=False)
+    except OptionError as batch:
+        try:
+            return read_options(options, streaming=True)
+        except OptionError as stream:
+            given = {name.lower() for name in options}
+            raise (stream if given & {name.lower() for name in STREAM_ONLY} else batch) from None
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -290,32 +327,45 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 def _put(client: dict[str, str], name: str, value: str, given: str) -> None:
     if client.setdefault(name, value) != value:
-        raise OptionError(f"{given} is given twice: {client[name]!r} and {value!r}; keep one")
+        raise OptionError(f"{spelled(given)} is given twice: {client[name]!r} and {value!r}; keep one")
 
 
 def _refuse(given: str, name: str, bare: str, streaming: bool) -> None:
-    if (why := REFUSED.get(name) or REFUSED.get(bare)) is not None:
-        raise OptionError(f"{given} cannot be set here: {why}")
+    if (why := REFUSED_LOWER.get(name) or REFUSED_LOWER.get(bare)) is not None:
+        raise OptionError(f"{spelled(given)} cannot be set here: {why}")
     kind = "streaming" if streaming else "batch"
     for other in BATCH_ONLY if streaming else STREAM_ONLY:
         if name == other.lower():
-            raise OptionError(f"{given} means nothing in a {kind} query; leave it out")
+            raise OptionError(f"{other} means nothing in a {kind} query; leave it out")
 
 
 def _checked(own: dict[str, Any], client: dict[str, str], streaming: bool) -> ReadOptions:
     try:
         options = ReadOptions.model_validate({**own, "client": client, "streaming": streaming})
         options.client_config()
-        if options.joins_group:
-            options.member_config()
+        _check_group(options)
     except ValidationError as error:
         raise OptionError(_explained(error)) from None
     except ConfigError as error:
         raise OptionError(str(error)) from None
-    for name in ("group.instance.id",):
-        if name in client and options.group_id is None:
-            raise OptionError(f"{name} is set but group.id is not; a static member needs a group")
+    if "group.instance.id" in client and options.group_id is None:
+        raise OptionError("group.instance.id is set but group.id is not; a static member needs a group")
     return options
+
+
+def _check_group(options: ReadOptions) -> None:
+    """The properties of a group, also for reads that join none: a wrong one is wrong there, too."""
+    if options.group_id is not None and not options.group_id.strip():
+        raise OptionError(f"group.id={options.group_id!r} is no name; name the group, or leave it out")
+    protocol = options.client.get("group.protocol", "classic")
+    if protocol not in MEMBER_PROTOCOLS:
+        raise OptionError(f"group.protocol={protocol!r}: a query takes part in its group by classic or consumer")
+    try:
+        resolve_all(options.member_config().partition_assignment_strategy)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise OptionError(f"partition.assignment.strategy: {error}") from None
 
 
 def _unknown(given: str) -> str:

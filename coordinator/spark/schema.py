@@ -36,6 +36,10 @@ def chosen_columns(columns: str | None, include_headers: bool) -> tuple[str, ...
     unknown = [name for name in names if name not in SQL_TYPES]
     if unknown or not names:
         raise ValueError(f"columns={columns!r}: expected some of {', '.join(SQL_TYPES)}, separated by commas")
+    if include_headers and HEADERS not in names:
+        raise ValueError(
+            f"includeHeaders=true, but columns={columns!r} leaves headers out; name them there, or neither"
+        )
     if len(set(names)) < len(names):
         raise ValueError(f"columns={columns!r} names a column twice; name each once")
     return names

@@ -30,11 +30,10 @@ class MusterDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        from coordinator.spark.schema import chosen_columns, ddl
+        from coordinator.spark.options import either_kind
+        from coordinator.spark.schema import ddl
 
-        # Which kind of read it is asked for is not known here. Whatever is wrong with the options the reader tells.
-        headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
-        return ddl(chosen_columns(self.options.get("columns"), headers))
+        return ddl(either_kind(dict(self.options)).column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from coordinator.spark.batch import batch_reader
@@ -42,9 +41,13 @@ class MusterDataSource(DataSource):
         return batch_reader(self._read_options(streaming=False), schema, self.cores)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from coordinator.spark.stream import MusterStreamReader
+        from coordinator.spark.stream import MusterStreamReader, RefusedStreamReader
 
-        return MusterStreamReader(self._read_options(streaming=True), schema, self.cores)
+        try:
+            return MusterStreamReader(self._read_options(streaming=True), schema, self.cores)
+        except ValueError as error:
+            # Spark would bury what is raised here under an UnboundLocalError of its own.
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from coordinator.spark.sink import batch_writer

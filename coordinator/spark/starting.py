@@ -16,9 +16,13 @@ class StartError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """One way to say it. `offsets` may hold LATEST and EARLIEST, `strategy` is for where no record is so young."""
+    """One way to say it, and by which option. `offsets` may hold LATEST and EARLIEST.
+
+    `strategy` is for where no record is so young.
+    """
 
     kind: Literal["earliest", "latest", "committed", "offsets", "time", "times"]
+    option: str = "startingOffsets"
     offsets: PartitionNumbers = field(default_factory=dict)
     times: PartitionNumbers = field(default_factory=dict)
     time_ms: int = -1
@@ -56,10 +60,10 @@ def parse_offsets(name: str, text: str, words: Sequence[str], group_id: str | No
     if word in words:
         if word == "committed" and group_id is None:
             raise StartError(f"{name}=committed needs a group.id: the group whose offsets are meant")
-        return Where(word)  # type: ignore[arg-type]  # the words are kinds
+        return Where(word, name)  # type: ignore[arg-type]  # the words are kinds
     choices = f"{', '.join(words)} or JSON such as " + '{"orders": {"0": 23, "1": -1}}'
     lowest = LATEST if "earliest" not in words else EARLIEST
-    return Where("offsets", offsets=_numbers(name, text, choices, lowest))
+    return Where("offsets", name, offsets=_numbers(name, text, choices, lowest))
 
 
 def parse_times(name: str, text: str) -> PartitionNumbers:
@@ -88,3 +92,27 @@ def _row(name: str, topic: str, row: Any, choices: str, lowest: int) -> dict[int
             raise StartError(f"{name}: {topic}-{partition} has {value!r}; expected a whole number, at least {lowest}")
         numbers[int(partition)] = value
     return numbers
+
+
+def parse_assign(value: Any) -> dict[str, list[int]]:
+    """JSON {topic: [partition]}; ValueError without the name of the option."""
+    read: Any = read_json(value, '{"orders": [0, 1]}')
+    if not isinstance(read, dict) or not read:
+        raise ValueError('must be JSON that names topics with their partitions, as in {"orders": [0, 1]}')
+    for topic, numbers in read.items():
+        if not isinstance(numbers, list) or not numbers or not all(is_partition(number) for number in numbers):
+            raise ValueError(f"topic {topic!r} needs partition numbers from 0 on, in a list, got {numbers!r}")
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"topic {topic!r} has a partition twice in {numbers}; name each once")
+    return read
+
+
+def read_json(value: Any, example: str) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError(f"must be JSON, as in {example}") from None
+
+
+def is_partition(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 0

@@ -64,3 +64,25 @@ class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._made is not None:
             self._made.close()
             self._made = None
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Stands for a reader whose options are wrong: the first question gets the error."""
+
+    def __init__(self, error: ValueError) -> None:
+        self._error = error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        raise self._error
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        raise self._error

@@ -80,7 +80,9 @@ def measure(name: str, home: str) -> Iterator[Row]:
 
         def read(assignor: str, seeds: Iterator[int]) -> float:
             options = {"bootstrap.servers": address, "subscribe": f"skewed-{next(seeds)}", "assignor": assignor}
-            return drained(spark.read.format("muster_costly").options(**options, tasks=str(SLOTS)).load())
+            if assignor != "one-to-one":
+                options["tasks"] = str(SLOTS)
+            return drained(spark.read.format("muster_costly").options(**options).load())
 
         read("split", iter(SEEDS))
         ways = {assignor: iter(SEEDS) for assignor in ("split", "range", "one-to-one")}

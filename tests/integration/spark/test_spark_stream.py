@@ -71,7 +71,7 @@ def test_a_topic_that_grows_and_a_new_one_are_read_from_their_beginning(
     spark: Any, node: NodeProcess, tmp_path: Path
 ) -> None:
     topic_of(node, "grows", 1, 10)
-    reading = Reading(spark, node, tmp_path, subscribePattern="grows", offsetsRefreshMs="20").start()
+    reading = Reading(spark, node, tmp_path, subscribePattern="grows.*", offsetsRefreshMs="20").start()
     try:
         eventually(lambda: bool(reading.query.status["message"].startswith("Waiting for data")), "the first look")
         more(node, "grows", 5)
@@ -85,6 +85,25 @@ def test_a_topic_that_grows_and_a_new_one_are_read_from_their_beginning(
         reading.stop()
     assert len(reading.rows) == len(set(reading.rows)) == 65
     assert {partition for topic, partition, _ in reading.rows if topic == "grows"} == {0, 1, 2, 3}
+
+
+def run_to_its_end(reader: Any, checkpoint: Path) -> None:
+    writer = reader.load().writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    writer.start().awaitTermination(60)
+
+
+def test_wrong_options_of_a_stream_are_told(spark: Any, node: NodeProcess, tmp_path: Path) -> None:
+    """By the schema already, or where that is given by the first question; both times with what to do."""
+    for schema, given, told in (
+        (None, {"startingOffset": "earliest"}, "did you mean 'startingOffsets'"),
+        ("value binary", {"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon'"),
+        (None, {"endingOffsets": "latest"}, "endingOffsets means nothing in a streaming query"),
+    ):
+        reader = spark.readStream.format("muster").options(**{"bootstrap.servers": node.address, "subscribe": "t"})
+        reader = (reader.schema(schema) if schema else reader).options(**given)
+        with pytest.raises(Exception, match=told) as raised:
+            run_to_its_end(reader, tmp_path / told[:5])
+        assert "UnboundLocalError" not in str(raised.value)
 
 
 def test_enough_records_are_waited_for_but_not_longer_than_said(spark: Any, node: NodeProcess, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from coordinator.spark.options import KNOWN, REFUSED, OptionError, ReadOptions, read_options
+from coordinator.spark.options import KNOWN, REFUSED, OptionError, ReadOptions, either_kind, read_options
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9290"}
 LEAST = SERVERS | {"subscribe": "orders"}
@@ -75,12 +75,42 @@ def test_endpoints_is_another_word_for_bootstrap_servers() -> None:
         (LEAST | {"bootstrap.servers": "nowhere"}, False, "'nowhere' is not HOST:PORT"),
         (LEAST | {"group.instance.id": "i"}, False, "group.id is not"),
         (LEAST | {"group.id": "g", "session.timeout.ms": "100"}, True, "must be less than session.timeout.ms"),
+        (SERVERS | {"assign": "{}"}, False, "assign='{}': must be JSON that names topics"),
+        (SERVERS | {"assign": '{"t":["a"]}'}, False, "topic 't' needs partition numbers from 0 on.*got \\['a'\\]"),
+        (SERVERS | {"assign": '{"t":[0,0]}'}, False, "topic 't' has a partition twice"),
+        (LEAST | {"assignorOptions": '{"a": 1}'}, False, "assignorOptions mean nothing with assignor=split"),
+        (LEAST | {"assignor": "one-to-one", "tasks": "4"}, True, "tasks means nothing with assignor=one-to-one"),
+        (LEAST | {"group.id": ""}, False, "group.id='' is no name"),
+        (LEAST | {"group.id": "g", "group.protocol": "foo"}, False, "group.protocol='foo'.*classic or consumer"),
+        (LEAST | {"group.id": "g", "group.protocol": "central"}, True, "'central': .*classic or consumer"),
+        (LEAST | {"group.id": "g", "session.timeout.ms": "x"}, False, "session.timeout.ms='x'"),
+        (LEAST | {"partition.assignment.strategy": "nope"}, False, "partition.assignment.strategy: .*nope"),
+        (LEAST | {"columns": "value", "includeHeaders": "1"}, False, "leaves headers out"),
+        (LEAST | {"maxoffsetspertrigger": "5"}, False, "maxOffsetsPerTrigger means nothing in a batch query"),
+        (LEAST | {"kafka.groupidprefix": "x"}, True, "kafka.groupIdPrefix cannot be set here"),
+        (LEAST | {"endingOffsetsByTimestampStrategy": "latest"}, False, "is not an option for reading"),
         (LEAST | {"isolation.level": "dirty"}, False, "expected one of read_uncommitted, read_committed"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_was_expected(given: dict[str, str], streaming: bool, told: str) -> None:
     with pytest.raises(OptionError, match=told):
         read_options(given, streaming=streaming)
+
+
+def test_where_the_kind_of_read_is_not_known_the_error_is_that_of_the_one_that_is_meant() -> None:
+    assert not either_kind(LEAST | {"startingOffsets": "earliest"}).streaming
+    assert either_kind(LEAST | {"startingOffsets": "latest"}).streaming
+    with pytest.raises(OptionError, match="did you mean 'startingOffsets'"):
+        either_kind(LEAST | {"startingoffset": "earliest"})
+    with pytest.raises(OptionError, match="minPartitions='0'"):
+        either_kind(LEAST | {"minPartitions": "0", "maxOffsetsPerTrigger": "5"})
+
+
+def test_positions_know_the_option_that_gave_them() -> None:
+    assert batch(startingTimestamp="9").starting.option == "startingTimestamp"
+    assert batch(startingOffsetsByTimestamp='{"orders": {"0": 5}}').starting.option == "startingOffsetsByTimestamp"
+    assert batch(endingOffsets='{"orders": {"0": 5}}').ending.option == "endingOffsets"
+    assert batch(endingTimestamp="9").ending.option == "endingTimestamp"
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -114,6 +144,7 @@ def test_only_a_stream_that_subscribes_joins_its_group() -> None:
 def test_columns_may_be_chosen() -> None:
     assert batch().column_names == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     assert batch(includeHeaders="true").column_names[-1] == "headers"
+    assert all(batch(includeHeaders=word).column_names[-1] == "headers" for word in ("yes", "1", "TRUE"))
     assert batch(columns="offset, value").column_names == ("offset", "value")
 
 

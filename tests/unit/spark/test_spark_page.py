@@ -25,7 +25,7 @@ def test_examples_are_python(example: str) -> None:
 def test_options_in_examples_are_options() -> None:
     given = dict(re.findall(r'\.option\("([\w.]+)", "?([^")]+)"?\)', "".join(read_examples())))
     assert given, "the page shows how options are set"
-    assert not set(map(str.lower, given)) & set(REFUSED)
+    assert not set(map(str.lower, given)) & set(map(str.lower, REFUSED))
     settings = {name: value for name, value in given.items() if name not in ("path", "checkpointLocation", "topic")}
     assert read_options(settings, streaming=True).topics == ("orders",)
 

@@ -7,7 +7,7 @@ import click
 
 from coordinator.cli.errors import CommandError, Exit
 from coordinator.cli.groups.both import ZOOKEEPER
-from coordinator.cli.groups.describe import say_what_is_old
+from coordinator.cli.groups.describe import lags_of
 from coordinator.cli.groups.members import assignment_text
 from coordinator.cli.output import ABSENT
 
@@ -75,10 +75,8 @@ def say_state(group: "GroupDescription") -> None:
 def offset_rows(admin: "Admin", group: "GroupDescription") -> list[list[Any]]:
     members = {member.member_id: member for member in group.members}
     rows, busy = [], set()
-    away = admin.zookeeper_away()
-    if away:
-        say_what_is_old(group)
-    for lag in admin.group_lag(group.group_id, include_zookeeper=not away):
+    lags, away = lags_of(admin, group)
+    for lag in lags:
         owner = members.get(lag.owner)
         busy.add(lag.owner)
         known = lag.committed is not None and not (away and group.protocol_type == ZOOKEEPER)

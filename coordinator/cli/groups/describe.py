@@ -11,6 +11,7 @@ from coordinator.cli.output import Column, notice, show
 from coordinator.cli.words import Names, moment
 
 if TYPE_CHECKING:
+    from coordinator.client import Admin
     from coordinator.client.described import GroupDescription, PartitionLag
 
 OFFSET_COLUMNS = [
@@ -35,6 +36,8 @@ STATE_COLUMNS = [
     Column("WAITS-FOR", "waiting_for"),
     Column("UNTIL", "waiting_until"),
 ]
+NOT_AVAILABLE = 15
+"""COORDINATOR_NOT_AVAILABLE, which is also said of positions that ZooKeeper does not give."""
 UNKNOWN_POSITION = {"current_offset": None, "lag": None}
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping", "Starting", "BackingOff")
 
@@ -49,16 +52,30 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
     with admin_of(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
         say_who_else(admin, found)
-        away = admin.zookeeper_away()
-        if away:
-            say_what_is_old(found)
         if state_only:
+            if admin.zookeeper_away():
+                say_what_is_old(found)
             show([state_row(found)], STATE_COLUMNS, style)
             return
-        lags = admin.group_lag(group, include_zookeeper=not away)
+        lags, away = lags_of(admin, found)
     say_what_stands_out(found)
     unknown = UNKNOWN_POSITION if away and found.protocol_type == ZOOKEEPER else {}
     show([offset_row(found, lag) | unknown for lag in lags], OFFSET_COLUMNS, style)
+
+
+def lags_of(admin: "Admin", group: "GroupDescription") -> tuple[list["PartitionLag"], bool]:
+    """The group's lags, and whether ZooKeeper is away: then without what is kept there, and that is said."""
+    from coordinator.client.errors import Refused
+
+    if not admin.zookeeper_away():
+        try:
+            return admin.group_lag(group.group_id), False
+        except Refused as error:
+            # It may have fallen silent meanwhile: the node notices after a while.
+            if error.code != NOT_AVAILABLE or not admin.zookeeper_away():
+                raise
+    say_what_is_old(group)
+    return admin.group_lag(group.group_id, include_zookeeper=False), True
 
 
 def state_row(group: "GroupDescription") -> dict[str, Any]:

@@ -29,6 +29,11 @@ LOOK_EVERY_S = 0.2
 @client_options
 @click.option("--topic", required=True, metavar="T", help="What to read; ^ begins a regular expression (with --group).")
 @click.option("--group", metavar="G", help="Take part in this group; without it, read every partition alone.")
+@click.option(
+    "--black-list",
+    is_flag=True,
+    help="Every topic that the pattern in --topic does not match (with group.protocol=zookeeper).",
+)
 @click.option("--from-beginning", is_flag=True, help="Begin with the first record where nothing is committed.")
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
 @click.option(
@@ -39,6 +44,7 @@ def consume(
     overrides: dict[str, str],
     topic: str,
     group: str | None,
+    black_list: bool,
     from_beginning: bool,
     max_messages: int | None,
     idle_timeout: float | None,
@@ -47,6 +53,10 @@ def consume(
     from coordinator.client import Consumer
 
     check_topic(topic, group)
+    if black_list and (not topic.startswith("^") or overrides.get("group.protocol") != "zookeeper"):
+        raise click.UsageError(
+            "--black-list goes with a pattern such as '^tmp' in --topic, and with --set group.protocol=zookeeper"
+        )
     find_plugins_here()
     given = properties(
         bootstrap,
@@ -59,7 +69,7 @@ def consume(
         del given["bootstrap.servers"]
     interrupt_on_sigterm()
     with Consumer(given) as consumer:
-        begin(consumer, topic, group, from_beginning, lambda: partition_count(bootstrap, overrides, topic))
+        begin(consumer, topic, group, black_list, from_beginning, lambda: partition_count(bootstrap, overrides, topic))
         # Only now is there something to finish first; a node that is away can be interrupted before.
         stopping = stop_on_signal()
         printed = copy_values(consumer, stopping, max_messages, idle_timeout)
@@ -97,10 +107,17 @@ def consumed(consumer: "Consumer", wanted: int) -> "list[Message]":
         raise CommandError(str(error), code=Exit.CONFLICT) from None
 
 
-def begin(consumer: "Consumer", topic: str, group: str | None, from_beginning: bool, count: Callable[[], int]) -> None:
+def begin(
+    consumer: "Consumer",
+    topic: str,
+    group: str | None,
+    black_list: bool,
+    from_beginning: bool,
+    count: Callable[[], int],
+) -> None:
     """Subscribe as a member, or assign all partitions to oneself; `count` finds out how many there are."""
     if group is not None:
-        consumer.subscribe(topic, on_assign=tell, on_revoke=tell, on_lost=tell)
+        consumer.subscribe(topic, on_assign=tell, on_revoke=tell, on_lost=tell, black_list=black_list)
         return
     partitions = [(topic, number) for number in range(count())]
     consumer.assign(partitions)

@@ -75,15 +75,35 @@ def test_reading_by_hand_keeps_positions_in_zookeeper_too(node: NodeProcess, zoo
         assert client.get_children("/consumers/g/ids") == []
 
 
+def consume(zookeeper: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    settings = ["group.protocol=zookeeper", f"zookeeper.connect={zookeeper}"]
+    command = [str(Path(sys.executable).with_name("muster")), "consume", "--group", "g", *words]
+    command += ["--from-beginning", *(word for each in settings for word in ("--set", each))]
+    environment = {name: value for name, value in os.environ.items() if name != "MUSTER_BOOTSTRAP"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+
+
 def test_muster_consume_reads_as_such_a_consumer(node: NodeProcess, zookeeper: str) -> None:
     fill(node, "t", 2, 6)
-    settings = ["group.protocol=zookeeper", f"zookeeper.connect={zookeeper}"]
-    command = [str(Path(sys.executable).with_name("muster")), "consume", "--topic", "t", "--group", "g"]
-    command += ["--from-beginning", "--max-messages", "6", *(word for each in settings for word in ("--set", each))]
-    environment = {name: value for name, value in os.environ.items() if name != "MUSTER_BOOTSTRAP"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    done = consume(zookeeper, "--topic", "t", "--max-messages", "6")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split()) == [str(number) for number in range(6)]
     assert "is near zookeeper.session.timeout.ms=6000" in done.stderr
     with plain(zookeeper) as client:
         assert [client.get(f"/consumers/g/offsets/t/{number}")[0] for number in range(2)] == [b"3", b"3"]
+
+
+def test_muster_consume_leaves_a_black_list_out(node: NodeProcess, zookeeper: str) -> None:
+    create(node, tmp=1, tmp2=1)
+    fill(node, "tmp2", 1, 3)
+    fill(node, "t", 2, 6, first=10)
+    done = consume(zookeeper, "--topic", "^tm", "--black-list", "--max-messages", "6")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == [str(number) for number in range(10, 16)]
+    refused = consume(zookeeper, "--topic", "t", "--black-list")
+    assert refused.returncode == 2
+    assert "--black-list goes with a pattern" in refused.stderr
+    for name in (".", ".."):
+        strange = consume(zookeeper, "--topic", name)
+        assert strange.returncode != 0
+        assert strange.stderr.startswith("error: a topic is a znode in ZooKeeper")

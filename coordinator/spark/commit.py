@@ -83,6 +83,7 @@ def commit_batch(options: Mapping[str, str]) -> dict[TP, int]:
     """Commit the ending offsets of a pinned read to its group, and return them. Call it when the job's output is safe.
 
     `options` are those of `pin_batch`, with the group.id. The group must have no members: they commit for themselves.
+    Raises OptionError for offsets behind the end of a log, and for such as would take the group back.
     """
     known = read_options(options, streaming=False)
     if known.group_id is None:
@@ -96,10 +97,26 @@ def commit_batch(options: Mapping[str, str]) -> dict[TP, int]:
     lookup = Lookup(known)
     try:
         assert lookup.group is not None, "the options name a group"
+        lookup.run(check_ends(lookup, known, ends))
         lookup.run(commit_without_membership(lookup.group, ends))
     finally:
         lookup.close()
     return ends
+
+
+async def check_ends(lookup: Lookup, options: ReadOptions, ends: Mapping[TP, int]) -> None:
+    """Raise OptionError unless every log reaches that far and the group is not further on."""
+    bounds = await lookup.bounds(ends)
+    committed = await lookup.committed(ends)
+    for tp, end in sorted(ends.items()):
+        what = f"endingOffsets: {tp[0]}-{tp[1]} has {end}"
+        if end > bounds[tp].end:
+            raise OptionError(f"{what}, but the log ends at {bounds[tp].end}; take the options that pin_batch gave")
+        if end < committed.get(tp, 0):
+            raise OptionError(
+                f"{what}, but group {options.group_id!r} has committed {committed[tp]}; commit_batch takes no group "
+                "back, muster groups reset-offsets does"
+            )
 
 
 async def commit_without_membership(calls: GroupCalls, positions: Mapping[TP, int]) -> None:

@@ -1,8 +1,9 @@
 """A stream that keeps its offsets in Spark's checkpoint alone."""
 
+import re
 from collections.abc import Mapping
 
-from coordinator.spark.errors import DataLoss
+from coordinator.spark.errors import NOT_READ_REMEDY, DataLoss
 from coordinator.spark.lookup import TP, Lookup
 from coordinator.spark.offsets import Progress, StreamOffset
 from coordinator.spark.options import ReadOptions
@@ -64,7 +65,22 @@ def check_gone(start: StreamOffset, view: View, options: ReadOptions) -> None:
     if gone and options.fail_on_data_loss:
         topic, partition = gone[0]
         progress = start.partitions[topic, partition]
+        if (option := left_out_by(options, topic, partition)) is not None:
+            raise DataLoss(
+                f"{topic}-{partition} was read up to offset {progress.end} by this checkpoint, and {option} leaves it "
+                "out now",
+                NOT_READ_REMEDY,
+            )
         raise DataLoss(f"{topic}-{partition} was read up to offset {progress.end} and does not exist any more")
+
+
+def left_out_by(options: ReadOptions, topic: str, partition: int) -> str | None:
+    """The option that says what to read, if it does not mean this partition."""
+    if options.assign is not None:
+        return None if partition in options.assign.get(topic, ()) else "assign"
+    if options.subscribe_pattern is not None:
+        return None if re.fullmatch(options.subscribe_pattern, topic) else "subscribePattern"
+    return None if topic in options.topics else "subscribe"
 
 
 def made_again(start: StreamOffset, view: View, topic: str, options: ReadOptions, lookup: Lookup) -> bool:

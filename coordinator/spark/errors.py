@@ -7,13 +7,17 @@ REMEDY = (
     "or start over with a new checkpoint"
 )
 
+NOT_READ_REMEDY = (
+    "name it again, use a new checkpoint for what is read now, or set failOnDataLoss=false to go on without it"
+)
+
 
 class DataLoss(ClientError):
     """Records that were to be read are gone. `brief` says which, without what to do."""
 
-    def __init__(self, brief: str) -> None:
+    def __init__(self, brief: str, remedy: str = REMEDY) -> None:
         self.brief = brief
-        super().__init__(f"{brief}; {REMEDY}")
+        super().__init__(f"{brief}; {remedy}")
 
 
 class NoShare(ClientError):

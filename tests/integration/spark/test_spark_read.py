@@ -7,6 +7,7 @@ import pytest
 
 from coordinator.client import Admin, Producer
 from coordinator.spark.commit import commit_batch, pin_batch
+from coordinator.spark.options import OptionError
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import make_topics
 
@@ -181,3 +182,10 @@ def test_a_batch_job_commits_what_it_has_read(spark: Any, node: NodeProcess) -> 
     assert commit_batch(pinned) == {("orders", 0): 10, ("orders", 1): 20, ("orders", 2): 200}
     rest = spark.read.format("muster").options(**wanted).load()
     assert offsets(rest) == {0: (10, 199), 1: (20, 199)}
+    assert commit_batch(pinned), "the same again changes nothing"
+    for ends, told in (
+        ('{"orders": {"0": 99999, "1": 20, "2": 200}}', "orders-0 has 99999, but the log ends at 200"),
+        ('{"orders": {"0": 10, "1": 19, "2": 200}}', "orders-1 has 19, but group 'nightly' has committed 20"),
+    ):
+        with pytest.raises(OptionError, match=told):
+            commit_batch(pinned | {"endingOffsets": ends})

@@ -87,6 +87,17 @@ def test_a_topic_that_grows_and_a_new_one_are_read_from_their_beginning(
     assert {partition for topic, partition, _ in reading.rows if topic == "grows"} == {0, 1, 2, 3}
 
 
+def test_a_topic_that_a_checkpoint_has_and_the_options_have_not_is_named(
+    spark: Any, node: NodeProcess, tmp_path: Path
+) -> None:
+    topic_of(node, "before", 1, 10)
+    topic_of(node, "after", 1, 10)
+    reading = Reading(spark, node, tmp_path, subscribe="before", startingOffsets="earliest").drain()
+    reading.options["subscribe"] = "after"
+    with pytest.raises(Exception, match="before-0 was read up to offset 10 by this checkpoint, and subscribe leaves"):
+        reading.drain()
+
+
 def run_to_its_end(reader: Any, checkpoint: Path) -> None:
     writer = reader.load().writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     writer.start().awaitTermination(60)

@@ -64,6 +64,14 @@ def test_who_died_and_comes_back_under_its_name_waits_for_its_old_session(node: 
         doomed.kill()
 
 
+def test_a_topic_of_somebody_that_no_znode_can_be_called_stops_nobody(node: NodeProcess, zookeeper: str) -> None:
+    body = b'{"version":1,"subscription":{"..":1},"pattern":"static","timestamp":"1"}'
+    with plain(zookeeper) as client, Consumer(era_properties(zookeeper)) as consumer:
+        client.create("/consumers/g/ids/g_odd", body, ephemeral=True, makepath=True)
+        consumer.subscribe("t")
+        poll_until(lambda: len(consumer.assignment()) == 2, consumer, what="assigned")
+
+
 def test_reading_by_hand_keeps_positions_in_zookeeper_too(node: NodeProcess, zookeeper: str) -> None:
     fill(node, "t", 2, 8)
     with Consumer(era_properties(zookeeper)) as consumer, plain(zookeeper) as client:

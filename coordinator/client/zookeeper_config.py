@@ -45,6 +45,9 @@ class ZookeeperProperties(BaseModel):
     consumer_id: str | None = Field(
         None, max_length=255, description="A name to register under instead of one made from host, time and chance."
     )
+    num_streams: int = Field(
+        1, ge=1, le=1_000, description="How often the consumer takes part in the sharing: a share for each stream."
+    )
     offsets_storage: Literal["zookeeper", "kafka"] = Field(
         "zookeeper", description="Where positions are kept: zookeeper, or kafka (the group's coordinator)."
     )

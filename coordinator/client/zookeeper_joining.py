@@ -135,4 +135,5 @@ def settings_of(config: ConsumerConfig, group_id: str) -> ZookeeperSettings:
         rebalance_backoff_ms=config.backoff_ms,
         session_timeout_ms=config.zookeeper_session_timeout_ms,
         exclude_internal_topics=config.exclude_internal_topics,
+        streams=config.num_streams,
     )

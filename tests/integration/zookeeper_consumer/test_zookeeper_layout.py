@@ -71,6 +71,18 @@ def test_a_group_lies_where_every_tool_of_that_era_looks(node: NodeProcess, zook
         assert sorted(path for path in left if "/offsets/t/" in path) == [f"{GROUP}/offsets/t/{n}" for n in range(4)]
 
 
+def test_a_consumer_of_three_streams_has_three_shares_and_reads_them_all(node: NodeProcess, zookeeper: str) -> None:
+    broad, narrow = Consumer(era_properties(zookeeper) | {"num.streams": 3}), Consumer(era_properties(zookeeper))
+    with broad, narrow, plain(zookeeper) as client:
+        for consumer in (broad, narrow):
+            consumer.subscribe("t")
+        poll_until(lambda: (len(broad.assignment()), len(narrow.assignment())) == (3, 1), broad, narrow, what="3 and 1")
+        registered = json.loads(client.get(f"{GROUP}/ids/{broad.memberid()}")[0])
+        assert registered["subscription"] == {"t": 3}
+        claims = {client.get(f"{GROUP}/owners/t/{number}")[0].decode() for number in range(4)}
+        assert claims == {f"{broad.memberid()}-{stream}" for stream in range(3)} | {f"{narrow.memberid()}-0"}
+
+
 def test_patterns_are_registered_as_lists_and_follow_new_topics(node: NodeProcess, zookeeper: str) -> None:
     create(node, orders=2, other=1)
     white, black = Told(), Told()

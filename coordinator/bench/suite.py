@@ -1,13 +1,12 @@
-"""The cases of `muster bench coordinator`, one after the other, each in a directory of its own."""
+"""The cases of `muster bench coordinator`."""
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from coordinator.bench import growth, handover, heartbeat, loading
+from coordinator.bench.cases import Measure, measured
 from coordinator.bench.rows import Row
 
-CASES: dict[str, Callable[[str, str], Iterator[Row]]] = {
+CASES: dict[str, Measure] = {
     "heartbeats over gRPC": heartbeat.measure,
     "owned again": handover.measure,
     "loading offsets": loading.measure,
@@ -18,10 +17,4 @@ CASES: dict[str, Callable[[str, str], Iterator[Row]]] = {
 
 def run(only: str = "") -> Iterator[Row]:
     """Measure the cases whose name contains `only`."""
-    for name, measure in CASES.items():
-        if only in name:
-            home = tempfile.mkdtemp(prefix="muster-bench-")
-            try:
-                yield from measure(name, home)
-            finally:
-                shutil.rmtree(home, ignore_errors=True)
+    return measured(CASES, only)

@@ -1,13 +1,12 @@
-"""The cases of `muster bench wire`, one after the other, each in a directory of its own."""
+"""The cases of `muster bench wire`."""
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from coordinator.bench.cases import Measure, measured
 from coordinator.bench.rows import Row
 from coordinator.bench.wire import costs, rebalances, records
 
-CASES: dict[str, Callable[[str, str], Iterator[Row]]] = {
+CASES: dict[str, Measure] = {
     "heartbeats": costs.heartbeats,
     "heartbeats by both doors": costs.against_grpc,
     "commits of ten partitions": costs.commits,
@@ -18,10 +17,4 @@ CASES: dict[str, Callable[[str, str], Iterator[Row]]] = {
 
 def run(only: str = "") -> Iterator[Row]:
     """Measure the cases whose name contains `only`."""
-    for name, measure in CASES.items():
-        if only in name:
-            home = tempfile.mkdtemp(prefix="muster-bench-")
-            try:
-                yield from measure(name, home)
-            finally:
-                shutil.rmtree(home, ignore_errors=True)
+    return measured(CASES, only)

@@ -1,0 +1,80 @@
+"""HOST:PORT, and the addresses of a ZooKeeper ensemble, as settings write them."""
+
+from typing import NamedTuple, NewType
+
+ConnectText = NewType("ConnectText", str)
+
+ZOOKEEPER_PORT = 2181
+
+WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
+"""Good to listen on, useless to tell a client."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+def parse_address(text: str) -> Address:
+    """HOST:PORT, an IPv6 host in brackets. Raises ValueError.
+
+    >>> parse_address("[::1]:9290")
+    Address(host='::1', port=9290)
+    """
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if bracketed else host
+    if not colon or not bare or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ValueError("a host, a colon and a port from 0 to 65535, such as 127.0.0.1:9290")
+    if not bracketed and (":" in bare or "/" in bare):
+        raise ValueError("without a scheme; an IPv6 host in brackets, such as [::1]:9290")
+    return Address(bare, int(port))
+
+
+def may_be_told(host: str, clients: str, setting: str) -> None:
+    """Raises ValueError when nobody can connect to what `clients` would be told."""
+    if host in WILDCARD_HOSTS:
+        raise ValueError(
+            f"{clients} would be told to connect to {host}, which is no address of any machine; set "
+            f"{setting} to the HOST:PORT by which they reach this node"
+        )
+
+
+class ConnectString(NamedTuple):
+    """Where a ZooKeeper ensemble is: HOST:PORT of its servers, and the directory that all paths are relative to."""
+
+    servers: tuple[Address, ...]
+    chroot: str
+    """Empty, or a path such as /kafka."""
+
+    @property
+    def hosts(self) -> str:
+        """The servers alone, as HOST:PORT,HOST:PORT."""
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers)
+
+    def __str__(self) -> str:
+        return self.hosts + self.chroot
+
+
+def parse_connect(text: str) -> ConnectString:
+    """What `zookeeper.connect` says; a server without a port listens on 2181. Raises ValueError.
+
+    >>> str(parse_connect("zk1:2181, zk2/kafka"))
+    'zk1:2181,zk2:2181/kafka'
+    """
+    servers, slash, path = text.partition("/")
+    parts = [part for part in path.split("/") if part]
+    if slash and (path.endswith("/") or "//" in path) and path:
+        raise ValueError(f"a chroot like /kafka, without empty parts, not /{path}")
+    if any(part in (".", "..") for part in parts):
+        raise ValueError(f"a chroot without . and .., not /{path}")
+    try:
+        addresses = tuple(parse_address(server_with_port(server.strip())) for server in servers.split(","))
+    except ValueError as error:
+        raise ValueError("HOST:PORT,HOST:PORT/CHROOT, such as 127.0.0.1:2181/kafka") from error
+    return ConnectString(addresses, "/" + "/".join(parts) if parts else "")
+
+
+def server_with_port(server: str) -> str:
+    has_port = ":" in (server.rpartition("]")[2] if server.startswith("[") else server)
+    return server if has_port else f"{server}:{ZOOKEEPER_PORT}"

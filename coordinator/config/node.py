@@ -1,0 +1,89 @@
+"""The node itself: its number, its gRPC address, its directory, its voice, and how it stops."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from coordinator.config.addresses import Address, may_be_told, parse_address
+from coordinator.config.values import DAY_MS, MAX_INT
+
+
+class NodeSettings(BaseModel):
+    node_id: int = Field(
+        default=1, alias="node.id", ge=0, le=MAX_INT, description="The number by which clients are told of this node."
+    )
+    listeners: str = Field(
+        default="127.0.0.1:9290",
+        alias="listeners",
+        description="The HOST:PORT on which gRPC is served; port 0 takes a free one.",
+    )
+    advertised_listeners: str = Field(
+        default="",
+        alias="advertised.listeners",
+        description="The HOST:PORT that clients are told to connect to; empty means the address of listeners.",
+    )
+    data_dir: Path = Field(
+        default=Path("muster-data"),
+        alias="log.dirs",
+        description="The one directory that holds everything the node keeps; it is made when missing.",
+    )
+    logging_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info",
+        alias="logging.level",
+        description="The least important events that the node still writes to standard error.",
+    )
+    logging_format: Literal["console", "json"] = Field(
+        default="console",
+        alias="logging.format",
+        description="Whether those events are lines for people or one JSON object per line.",
+    )
+    shutdown_timeout_ms: int = Field(
+        default=10_000,
+        alias="shutdown.timeout.ms",
+        ge=0,
+        le=DAY_MS,
+        description="How long a node that is asked to stop waits for answers and flushes under way.",
+    )
+
+    @property
+    def listen_host(self) -> str:
+        return parse_address(self.listeners).host
+
+    @property
+    def listen_port(self) -> int:
+        return parse_address(self.listeners).port
+
+    def advertised_address(self, bound_port: int) -> Address:
+        """Where clients should connect, once it is known which port was bound."""
+        if self.advertised_listeners:
+            return parse_address(self.advertised_listeners)
+        return Address(self.listen_host, bound_port)
+
+    @field_validator("data_dir")
+    @classmethod
+    def is_one_directory(cls, value: Path) -> Path:
+        if "," in str(value):
+            raise ValueError("this node keeps everything in one; expected no list")
+        return value
+
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def is_named(cls, value: object) -> object:
+        if value == "":
+            raise ValueError("an empty path would mean the working directory; write . if that is meant")
+        return value
+
+    @field_validator("listeners", "advertised_listeners")
+    @classmethod
+    def is_an_address(cls, value: str) -> str:
+        if value:
+            parse_address(value)
+        return value
+
+    @model_validator(mode="after")
+    def can_be_reached(self) -> Self:
+        if not self.listeners:
+            raise ValueError("listeners is empty; expected HOST:PORT, such as 127.0.0.1:9290")
+        may_be_told(self.advertised_address(0).host, "clients", "advertised.listeners")
+        return self

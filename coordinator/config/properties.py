@@ -1,0 +1,107 @@
+"""Settings as people write them: the properties file, what is given on top of it, and a sentence for every mistake."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from coordinator.config.addresses import ConnectText
+from coordinator.config.settings import Settings, known_settings
+from coordinator.config.values import AssignorNames
+from storage.wording import expected as in_words
+
+
+class SettingsError(ValueError):
+    """One or more settings are wrong; one line each: where it stood, the value, what was expected."""
+
+
+class Given(NamedTuple):
+    """A value and where it was written."""
+
+    text: str
+    place: str
+
+
+def load_settings(file: Path | None = None, overrides: Mapping[str, str] | None = None) -> Settings:
+    """Settings from a properties file (optional) and overrides, which win. Raises SettingsError naming every fault."""
+    given = {} if file is None else dict(read_properties(file))
+    for key, text in (overrides or {}).items():
+        given[key] = Given(text, "--set")
+    known = known_settings()
+    unknown = [unknown_setting(key, value.place, known) for key, value in given.items() if key not in known]
+    if unknown:
+        raise SettingsError("\n".join(unknown))
+    try:
+        return Settings.model_validate({key: value.text for key, value in given.items()})
+    except ValidationError as error:
+        places = list(known)
+        faults = sorted(
+            error.errors(include_url=False), key=lambda fault: [places.index(str(at)) for at in fault["loc"][:1]]
+        )
+        raise SettingsError("\n".join(explain(fault, given, known) for fault in faults)) from None
+
+
+def render_properties() -> str:
+    """The properties file that sets everything to its default: each sentence, what is allowed, then the line itself."""
+    lines = ["# Every setting of a Muster node, at its default. This file is generated from coordinator/config."]
+    for name, field in known_settings().items():
+        lines += ["", *(f"# {line}" for line in wrap(f"{field.description} Allowed: {expected(field)}.", width=98))]
+        lines.append(f"{name}={field.default}")
+    return "\n".join(lines) + "\n"
+
+
+def read_properties(file: Path) -> Iterator[tuple[str, Given]]:
+    """The key-value pairs of a Java properties file, without escapes and continued lines. Raises SettingsError."""
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read the settings in {file}: {error}; expected a readable UTF-8 file") from error
+    seen: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        text, place = line.strip(), f"{file}:{number}"
+        if not text or text[0] in "#!":
+            continue
+        if "\\" in text:
+            raise SettingsError(f"{place}: {text!r} has a backslash; write the value plainly and on one line")
+        ends = [at for at in (text.find("="), text.find(":")) if at >= 0]
+        if not ends or min(ends) == 0:
+            raise SettingsError(f"{place}: {text!r} is no setting; expected key=value")
+        key, value = text[: min(ends)].rstrip(), text[min(ends) + 1 :].lstrip()
+        if key in seen:
+            raise SettingsError(f"{place}: {key} was set before, at {seen[key]}; keep one of the two lines")
+        seen[key] = place
+        yield key, Given(value, place)
+
+
+def unknown_setting(key: str, place: str, known: Mapping[str, FieldInfo]) -> str:
+    near = get_close_matches(key, known, n=1, cutoff=0.6)
+    remedy = f"did you mean {near[0]}?" if near else "the file deploy/coordinator.properties lists all there are"
+    return f"{place}: {key} is no setting of this node; {remedy}"
+
+
+def explain(fault: Any, given: Mapping[str, Given], known: Mapping[str, FieldInfo]) -> str:
+    """One of pydantic's complaints as a sentence. One without a place is about several settings and names them."""
+    reason = str(fault["msg"]).removeprefix("Value error, ")
+    if not fault["loc"]:
+        return reason
+    key = str(fault["loc"][0])
+    text, place = given.get(key, Given("", "default"))
+    detail = f" ({reason})" if fault["type"] == "value_error" else ""
+    return f"{place}: {key} is {text!r}, expected {expected(known[key])}{detail}"
+
+
+def expected(field: FieldInfo) -> str:
+    """What the field allows, in words."""
+    if field.annotation is AssignorNames:
+        return "names of assignors, separated by commas"
+    if field.annotation is ConnectText:
+        return "HOST:PORT,HOST:PORT/CHROOT or nothing"
+    if field.annotation is str:
+        return "HOST:PORT" if field.default else "HOST:PORT or nothing"
+    if field.annotation is Path:
+        return "a directory"
+    return in_words(field)

@@ -1,0 +1,62 @@
+"""All settings of a node, one class a room, checked together where they depend on each other."""
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic.fields import FieldInfo
+
+from coordinator.config.central_groups import CentralGroupSettings
+from coordinator.config.consumer_groups import ConsumerGroupSettings
+from coordinator.config.groups import GroupSettings
+from coordinator.config.grpc import GrpcSettings
+from coordinator.config.kafka import KafkaSettings
+from coordinator.config.node import NodeSettings
+from coordinator.config.offsets import OffsetsSettings
+from coordinator.config.waiting import WaitingSettings
+from coordinator.config.zookeeper import ZookeeperSettings
+from storage.config import LogSettings
+
+MESSAGE_ENVELOPE_BYTES = 64 << 10
+"""What a message needs beside the record batches it carries."""
+
+
+class Settings(
+    NodeSettings,
+    GrpcSettings,
+    KafkaSettings,
+    WaitingSettings,
+    GroupSettings,
+    ConsumerGroupSettings,
+    CentralGroupSettings,
+    OffsetsSettings,
+    ZookeeperSettings,
+    LogSettings,
+):
+    """All settings of one node, checked as a whole. Build it with `load_settings`.
+
+    What concerns the log is inherited from the log itself, so this can be handed to the broker as it is.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @model_validator(mode="after")
+    def has_room_for_batches(self) -> Self:
+        for name, size in (("message.max.bytes", self.message_max_bytes), ("fetch.max.bytes", self.fetch_max_bytes)):
+            if size + MESSAGE_ENVELOPE_BYTES > self.grpc_max_message_bytes:
+                raise ValueError(
+                    f"{name} is {size}, but grpc.max.message.bytes, which is {self.grpc_max_message_bytes}, has room "
+                    f"for {self.grpc_max_message_bytes - MESSAGE_ENVELOPE_BYTES}; lower the first or raise the second"
+                )
+        largest = self.message_max_bytes + MESSAGE_ENVELOPE_BYTES
+        if self.kafka_listeners and largest > self.socket_request_max_bytes:
+            raise ValueError(
+                f"message.max.bytes is {self.message_max_bytes}, but socket.request.max.bytes, which is "
+                f"{self.socket_request_max_bytes}, has no room for it; lower the first or raise the second"
+            )
+        return self
+
+
+def known_settings() -> dict[str, FieldInfo]:
+    """Dotted name -> field, room after room; the log's come last."""
+    rooms = [room for room in Settings.__bases__ if issubclass(room, BaseModel)]
+    return {field.alias or name: field for room in rooms for name, field in room.model_fields.items()}

@@ -1,0 +1,35 @@
+"""The ZooKeeper in which the node registers, if any."""
+
+from pydantic import BaseModel, Field, field_validator
+
+from coordinator.config.addresses import ConnectText, parse_connect
+from coordinator.config.values import MAX_INT
+
+
+class ZookeeperSettings(BaseModel):
+    zookeeper_connect: ConnectText = Field(
+        default=ConnectText(""),
+        alias="zookeeper.connect",
+        description="The ZooKeeper in which this node registers, and whose groups it shows; empty means none.",
+    )
+    zookeeper_session_timeout_ms: int = Field(
+        default=6_000,
+        alias="zookeeper.session.timeout.ms",
+        ge=100,
+        le=MAX_INT,
+        description="How long ZooKeeper waits for a silent node before its registration goes.",
+    )
+    zookeeper_connection_timeout_ms: int = Field(
+        default=6_000,
+        alias="zookeeper.connection.timeout.ms",
+        ge=100,
+        le=MAX_INT,
+        description="How long a starting node waits for ZooKeeper to answer before it gives up.",
+    )
+
+    @field_validator("zookeeper_connect")
+    @classmethod
+    def is_a_connect_string(cls, value: ConnectText) -> ConnectText:
+        if value:
+            parse_connect(value)
+        return value

@@ -7,8 +7,9 @@ PROTOS := $(wildcard proto/*/rpc/v1/*.proto)
 SERVICES := $(wildcard proto/*/rpc/v1/*_service.proto)
 SEEDS ?= 500
 ROUNDS ?= 1000
+FUZZ_SECONDS ?= 120
 
-.PHONY: demo test check fmt proto proto-check properties search sim torture interop bench clean
+.PHONY: demo test check fmt proto proto-check properties search fuzz sim torture interop bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
@@ -53,6 +54,13 @@ torture: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.torture --rounds $(ROUNDS)
 	$(BIN)/python -m tests.torture.node_kill --rounds 100
 	$(BIN)/python -m tests.torture.kafka_kill --rounds 100
+
+# Kafka's door under fire, guided by coverage: make fuzz FUZZ_SECONDS=600
+FUZZING = -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_SECONDS)
+fuzz: $(VENV)/.installed-dev
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz codec build/fuzz/codec -max_len=600 $(FUZZING)
+	$(BIN)/python -m tests.fuzz connection build/fuzz/connection -max_len=1000 -len_control=0 $(FUZZING)
 
 # Clients of other runtimes against a node; what is not installed is skipped, and said.
 interop: $(VENV)/.installed-dev

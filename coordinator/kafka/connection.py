@@ -103,6 +103,11 @@ class Connection(asyncio.Protocol):
         return len(self._slots) + len(self._backlog)
 
     @property
+    def in_flight_bytes(self) -> int:
+        """Their bytes, and those of a frame that has not come whole."""
+        return self._bytes + self._frames.held
+
+    @property
     def choked(self) -> bool:
         """Whether the client leaves so much unread that none of its requests is begun."""
         return self._choked
@@ -299,7 +304,7 @@ class Connection(asyncio.Protocol):
     def _throttle(self) -> None:
         """Read on only while there is room; with an unfinished frame there always is, or it could never be finished."""
         full = self.in_flight >= self._limits.max_in_flight or (
-            self._bytes + self._frames.held > self._limits.max_in_flight_bytes and self.in_flight > 0
+            self.in_flight_bytes > self._limits.max_in_flight_bytes and self.in_flight > 0
         )
         stop = full or (self._choked and self.in_flight > 0)
         if stop != self._paused and not self._transport.is_closing():

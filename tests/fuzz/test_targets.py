@@ -1,0 +1,18 @@
+"""The targets of `make fuzz`, with bytes that Hypothesis draws."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.targets import codec, connection
+
+
+@settings(max_examples=400)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+    codec(data)
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=400))
+def test_any_conversation_keeps_the_promises(data: bytes) -> None:
+    connection(data)

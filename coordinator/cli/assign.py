@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from coordinator.cli.errors import Exit, complain
+from coordinator.cli.options import NumberRange
 from coordinator.cli.plugins import find_plugins_here
 
 MAX_LINE_BYTES = 256 << 20
@@ -28,7 +29,7 @@ MAX_LINE_BYTES = 256 << 20
 @click.option("--assignor", metavar="NAME", help="Overrules the assignor that a problem names.")
 @click.option(
     "--deadline",
-    type=click.FloatRange(0.01, 3600),
+    type=NumberRange(0.01, 3600),
     default=60.0,
     show_default=True,
     metavar="SECONDS",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import client_options, properties
+from coordinator.cli.options import NumberRange, client_options, properties
 from coordinator.cli.output import notice
 from coordinator.cli.plugins import find_plugins_here
 from coordinator.cli.signals import interrupt_on_sigterm, stop_on_signal
@@ -37,7 +37,7 @@ LOOK_EVERY_S = 0.2
 @click.option("--from-beginning", is_flag=True, help="Begin with the first record where nothing is committed.")
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
 @click.option(
-    "--idle-timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop when nothing came for this long."
+    "--idle-timeout", type=NumberRange(min=0), metavar="SECONDS", help="Stop when nothing came for this long."
 )
 def consume(
     bootstrap: str,

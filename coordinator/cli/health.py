@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coordinator.cli.errors import CommandError, Exit, Unhealthy
-from coordinator.cli.options import bootstrap_option
+from coordinator.cli.options import NumberRange, bootstrap_option
 from coordinator.cli.output import notice
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ ZOOKEEPER = "zookeeper"
 @bootstrap_option
 @click.option(
     "--timeout",
-    type=click.FloatRange(0.01, 600),
+    type=NumberRange(0.01, 600),
     default=3.0,
     show_default=True,
     metavar="SECONDS",

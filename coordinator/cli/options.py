@@ -19,11 +19,11 @@ COUNT = click.IntRange(1, INT_MAX)
 
 
 class NumberRange(click.FloatRange):
-    """A range of numbers, which "nan" is not in."""
+    """A range of numbers, which "nan" and "inf" are not in."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
-        if math.isnan(number):
+        if not math.isfinite(number):
             self.fail(f"{value!r} is no number; expected one in the range {self._describe_range()}.", param, ctx)
         return number
 

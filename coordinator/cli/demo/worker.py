@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.cli.options import client_options, properties
+from coordinator.cli.options import NumberRange, client_options, properties
 from coordinator.cli.plugins import find_plugins_here
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MAX_BATCH = 5_000
 @click.option("--group", required=True)
 @click.option("--name", required=True)
 @click.option("--report", required=True, metavar="FILE")
-@click.option("--pace", type=click.FloatRange(min=0, min_open=True), required=True, metavar="LINES_PER_SECOND")
+@click.option("--pace", type=NumberRange(min=0, min_open=True), required=True, metavar="LINES_PER_SECOND")
 def demo_worker(
     bootstrap: str, overrides: dict[str, str], topic: str, group: str, name: str, report: str, pace: float
 ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.errors import CommandError, Exit, Unhealthy
-from coordinator.cli.options import admin_of, client_options, key_values, output_option
+from coordinator.cli.options import NumberRange, admin_of, client_options, key_values, output_option
 from coordinator.cli.output import Column, notice, show, show_document
 from coordinator.cli.plugins import find_plugins_here
 from coordinator.cli.simulate.inputs import change_of, read_file, read_group
@@ -55,7 +55,7 @@ MOVES = [
 @click.option("--ci", is_flag=True, help="Exit with 4 when a bound below is broken.")
 @click.option("--max-moves", type=click.IntRange(min=0))
 @click.option("--max-spread", type=click.IntRange(min=0), help="Most partitions of a member minus fewest.")
-@click.option("--max-lag-share", type=click.FloatRange(min=1), help="The heaviest member's lag over the mean.")
+@click.option("--max-lag-share", type=NumberRange(min=1), help="The heaviest member's lag over the mean.")
 @click.argument("file", type=EXISTING_FILE, required=False)
 def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path | None, **asked: Any) -> None:
     """Foresee an assignment: for --group, for a recorded rebalance of it (--entry), or for FILE.

@@ -49,17 +49,29 @@ def test_help_names_every_command_that_is_not_hidden(capsys: pytest.CaptureFixtu
     assert "demo-worker" not in shown
 
 
-def test_every_lazy_command_can_be_imported_and_has_a_help_text() -> None:
-    def commands(group: click.Group) -> list[click.Command]:
-        context = click.Context(group)
-        names = list(group.lazy) if isinstance(group, LazyGroup) else group.list_commands(context)
-        found = [group.get_command(context, name) for name in names]
-        below = [deeper for command in found if isinstance(command, click.Group) for deeper in commands(command)]
-        return [command for command in found if command is not None] + below
+def commands(group: click.Group) -> list[click.Command]:
+    """Those of a group and of the groups below it, hidden ones too."""
+    context = click.Context(group)
+    names = list(group.lazy) if isinstance(group, LazyGroup) else group.list_commands(context)
+    found = [group.get_command(context, name) for name in names]
+    below = [deeper for command in found if isinstance(command, click.Group) for deeper in commands(command)]
+    return [command for command in found if command is not None] + below
 
+
+def test_every_lazy_command_can_be_imported_and_has_a_help_text() -> None:
     everything = commands(cli)
     assert len(everything) > 15
     assert [command.name for command in everything if not (command.help or "").strip()] == []
+
+
+@pytest.mark.parametrize("word", ["nan", "inf", "-inf"])
+def test_no_range_of_numbers_takes_what_is_no_number(word: str) -> None:
+    params = [param for command in commands(cli) for param in command.params]
+    ranges = [param.type for param in params if isinstance(param.type, click.FloatRange)]
+    assert len(ranges) > 5
+    for kind in ranges:
+        with pytest.raises(click.BadParameter):
+            kind.convert(word, None, None)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from assignors.registry import resolve_all
 from coordinator.client.config import ClientConfig, WorkerConfig, load
 from coordinator.client.errors import ConfigError
 from coordinator.client.group_protocols import dotted
+from coordinator.spark.foreign import DEADLINE_MS, MAX_DEADLINE_MS
 from coordinator.spark.planning import ONE_TO_ONE, WAYS, check_assignor
 from coordinator.spark.schema import chosen_columns
 from coordinator.spark.starting import StartError, Where, parse_assign, parse_offsets, parse_times, read_json
@@ -103,6 +104,9 @@ class ReadOptions(BaseModel):
     pushdown: bool = Field(False, description="Read only what filters on partition, topic and offset leave.")
     assignor: str = Field("split", min_length=1, description="split, one-to-one, or any registered assignor.")
     assignor_options: dict[str, Any] = Field(default_factory=dict, description="JSON: what the assignor is told.")
+    assignor_deadline_ms: int = Field(
+        DEADLINE_MS, ge=1, le=MAX_DEADLINE_MS, description="How long an assignor that is a plugin may take to plan."
+    )
     tasks: Literal["cores"] | int = Field("cores", description="Task slots to plan for: a number, or cores.")
     min_partitions: int | None = Field(None, ge=1, le=MAX_TASKS, description="At least so many tasks.")
     max_records_per_partition: int | None = Field(None, ge=1, description="At most so many records in one task.")
@@ -185,6 +189,8 @@ class ReadOptions(BaseModel):
         check_assignor(self.assignor)
         if self.assignor in WAYS and self.assignor_options:
             raise ValueError(f"assignorOptions mean nothing with assignor={self.assignor}; leave them out")
+        if self.assignor in WAYS and "assignor_deadline_ms" in self.model_fields_set:
+            raise ValueError(f"assignorDeadlineMs means nothing with assignor={self.assignor}; leave it out")
         if self.assignor == ONE_TO_ONE and "tasks" in self.model_fields_set:
             raise ValueError(
                 "tasks means nothing with assignor=one-to-one, which gives each partition a task of its own; leave it "

@@ -1,4 +1,4 @@
-"""Who reads what: pending ranges of offsets dealt out to task slots. Pure, and the same plan every time.
+"""Who reads what: pending ranges of offsets dealt out to task slots. The same plan every time.
 
 Three ways: `split` cuts the backlog into slots of equal length; `one-to-one` gives each partition a task of its own, as
 Spark's source for Kafka does; any registered assignor deals whole partitions to slots as if those were members.
@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from assignors.api import Member, Snapshot
+from assignors.api import AssignorError, Member, Snapshot
 from assignors.registry import known, resolve
-from assignors.run import run
+from coordinator.spark.foreign import DEADLINE_MS, run_in_time
 
 SPLIT, ONE_TO_ONE = "split", "one-to-one"
 WAYS = (SPLIT, ONE_TO_ONE)
+REMEDY = f"mend it, or let another one deal: assignor={SPLIT} needs none"
+LONGER = "give it longer by assignorDeadlineMs"
 
 
 class OffsetRange(NamedTuple):
@@ -46,6 +48,11 @@ class Plan:
     options: Mapping[str, Any] = field(default_factory=dict)
     min_partitions: int | None = None
     max_records: int | None = None
+    deadline_ms: int = DEADLINE_MS
+
+
+class NotPlanned(ValueError):
+    """An assignor that raised, hung, or answered what is no plan; the text names it."""
 
 
 def check_assignor(word: str) -> None:
@@ -134,7 +141,10 @@ def pieces(wanted: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def deal(pending: Sequence[OffsetRange], plan: Plan, tasks: int) -> Slots:
-    """Ask an assignor. Slots are its members, partitions with something pending its partitions, numbered from 0 on."""
+    """Ask an assignor. Slots are its members, partitions with something pending its partitions, numbered from 0 on.
+
+    Raises NotPlanned.
+    """
     by_topic: dict[str, list[OffsetRange]] = {}
     for wanted in pending:
         by_topic.setdefault(wanted.topic, []).append(wanted)
@@ -148,7 +158,10 @@ def deal(pending: Sequence[OffsetRange], plan: Plan, tasks: int) -> Slots:
         assignor=plan.assignor,
         options=plan.options,
     )
-    shares = run(resolve(plan.assignor), snapshot, withhold=False)
+    try:
+        shares = run_in_time(resolve(plan.assignor), snapshot, plan.deadline_ms, LONGER, withhold=False)
+    except AssignorError as error:
+        raise NotPlanned(f"no tasks could be planned, {error}; {REMEDY}") from error
     left = {by_topic[topic][number] for topic, number in shares.unassigned}
     found = [
         [by_topic[topic][number] for topic, numbers in sorted(shares.members[slot].items()) for number in numbers]

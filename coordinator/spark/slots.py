@@ -46,6 +46,7 @@ def slots_of(
         options=options.assignor_options,
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
+        deadline_ms=options.assignor_deadline_ms,
     )
     return [Slot(slot, settings) for slot in plan_tasks(ranges, plan)]
 

@@ -68,6 +68,14 @@ RANKING = [
 @click.option("--session-ms", type=click.IntRange(1, 3_600_000), default=45_000, show_default=True)
 @click.option("--round-ms", type=click.IntRange(0, 3_600_000), default=3_000, show_default=True, help="One rebalance.")
 @click.option(
+    "--deadline",
+    type=NumberRange(0.01, 3600),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For one plan of a plugin.",
+)
+@click.option(
     "--weight",
     "weights",
     multiple=True,
@@ -133,6 +141,7 @@ def test_of(asked: dict[str, Any]) -> "Backtest":
             candidates=tuple(candidates(asked["words"] or ",".join(BUILT_IN))),
             seeds=tuple(range(asked["seeds"])),
             model=HandOver(asked["round_ms"]),
+            deadline_ms=round(1000 * asked["deadline"]),
         )
     except ValueError as error:
         raise CommandError(str(error), code=Exit.USAGE) from error

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from assignors.api import AssignorError
+from coordinator.spark.foreign import DEADLINE_MS, Overran
 from coordinator.spark.pipelines.candidates import Candidate
 from coordinator.spark.pipelines.replaying import HandOver, replay
 from coordinator.spark.pipelines.scoring import SCORE_FIELDS, Score
@@ -33,6 +34,8 @@ class Backtest:
     candidates: tuple[Candidate, ...]
     seeds: tuple[int, ...]
     model: HandOver = field(default_factory=HandOver)
+    deadline_ms: int = DEADLINE_MS
+    """For one plan of an assignor that is a plugin."""
 
     def __post_init__(self) -> None:
         names = [history.name for history in self.histories]
@@ -83,7 +86,10 @@ def run_here(test: Backtest) -> Iterator[Row]:
 
 
 def rows_of(test: Backtest, jobs: Iterable[int]) -> Iterator[Row]:
-    """Neighbouring jobs share their history, which is made once."""
+    """Neighbouring jobs share their history, which is made once. Who overran a deadline is not tried again here:
+    each of its jobs would cost as long.
+    """
+    overran: dict[int, str] = {}
 
     @lru_cache(maxsize=1)
     def made(history: int, seed: int) -> Trace:
@@ -93,11 +99,13 @@ def rows_of(test: Backtest, jobs: Iterable[int]) -> Iterator[Row]:
     for job in jobs:
         history, number, which = test.place(job)
         seed, candidate = test.seeds[number], test.candidates[which]
-        score, error = None, ""
+        score, error = None, overran.get(which, "")
         try:
-            score = replay(made(history, seed), candidate, test.model)
+            score = None if error else replay(made(history, seed), candidate, test.model, test.deadline_ms)
         except AssignorError as failure:
             error = str(failure)[:MAX_ERROR_CHARACTERS]
+            if isinstance(failure, Overran):
+                overran[which] = error
         yield Row(job, test.histories[history].name, seed, candidate.label, error, score)
 
 
@@ -113,8 +121,8 @@ def run_on_spark(test: Backtest, spark: Any, tasks: int | None = None) -> list[R
         find_plugins_here()
         return arrow_rows(rows_of(test, jobs.to_pylist())).to_struct_array().combine_chunks()
 
-    # An Arrow function from column to column: grouping (`applyInArrow`) would need pandas, and would deal the jobs
-    # out by their hash. Here every task has its share of neighbouring jobs.
+    # An Arrow function from column to column. `applyInArrow` and `mapInArrow` refuse a driver without pandas, though
+    # no executor of theirs uses it; grouping would also deal jobs out by hash, and a history be made more than once.
     wanted = tasks or TASKS_PER_CORE * cores_of(spark)
     numbers = spark.range(0, len(test.jobs), 1, min(wanted, len(test.jobs)))
     rows = numbers.select(arrow_udf(replayed, spark_schema())("id").alias("row")).select("row.*")

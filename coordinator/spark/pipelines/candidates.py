@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from assignors import registry
 from assignors.api import Assignor, JsonValue, Member, Snapshot
 from assignors.options import options_of
-from assignors.run import run
+from coordinator.spark.foreign import DEADLINE_MS, run_in_time
 
 OPENING, CLOSING = "[{(", "]})"
 
@@ -60,9 +60,10 @@ def candidate(text: str) -> Candidate:
 
 
 def tried(chosen: Candidate) -> None:
-    """Let it decide a small group; AssignorError when it cannot."""
+    """Let it decide a small group; AssignorError when it cannot, or not in time."""
     members = [Member("a", ("t",), {"t": [0, 1, 2]}, 1), Member("b", ("t",))]
-    run(chosen.resolve(), Snapshot({"t": 3}, members, {"t": [5, 1, 1]}, None, chosen.word, chosen.options))
+    snapshot = Snapshot({"t": 3}, members, {"t": [5, 1, 1]}, None, chosen.word, chosen.options)
+    run_in_time(chosen.resolve(), snapshot, DEADLINE_MS, "that was three partitions for two members; mend it")
 
 
 def option(part: str, text: str) -> tuple[str, JsonValue]:

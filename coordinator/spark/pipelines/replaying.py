@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from assignors.api import Assignment, Assignor, JsonValue, Member, RebalanceProtocol, Snapshot
 from assignors.axis import Axis
-from assignors.run import run
+from coordinator.spark.foreign import DEADLINE_MS, run_in_time
 from coordinator.spark.pipelines.candidates import Candidate
 from coordinator.spark.pipelines.scoring import Holdings, Ints, Score, Tally
 from coordinator.spark.pipelines.trace import Step, Trace
@@ -22,6 +22,7 @@ NOBODY = -1
 NEVER = -1
 MAX_ROUNDS = 8
 """Of one rebalance; whoever has not come to rest then is counted as unsettled."""
+LONGER = "mend it, or give it longer by --deadline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +37,19 @@ class HandOver:
             raise ValueError(f"round_ms is {self.round_ms}; expected 0 to 3600000")
 
 
-def replay(trace: Trace, candidate: Candidate, model: HandOver) -> Score:
-    """Raises AssignorError as soon as the assignor fails; a replay with a failed plan has no score."""
-    return Replay(trace, candidate, model).run()
+def replay(trace: Trace, candidate: Candidate, model: HandOver, deadline_ms: int = DEADLINE_MS) -> Score:
+    """Raises AssignorError as soon as the assignor fails; a replay with a failed plan has no score.
+
+    `deadline_ms` is for one plan of an assignor that is a plugin; Overran is raised at its end.
+    """
+    return Replay(trace, candidate, model, deadline_ms).run()
 
 
 class Replay:
     """The group between two steps of a history."""
 
-    def __init__(self, trace: Trace, candidate: Candidate, model: HandOver) -> None:
-        self._trace, self._candidate, self._model = trace, candidate, model
+    def __init__(self, trace: Trace, candidate: Candidate, model: HandOver, deadline_ms: int) -> None:
+        self._trace, self._candidate, self._model, self._deadline_ms = trace, candidate, model, deadline_ms
         self._assignor: Assignor = candidate.resolve()
         self._cooperative = self._assignor.protocol is RebalanceProtocol.COOPERATIVE
         self._recalls = bool(getattr(self._assignor, "wants_moves", self._assignor.name == "lag-sticky"))
@@ -127,7 +131,7 @@ class Replay:
         first = self._generation == 0
         self._owner[~np.isin(self._owner, step.present)] = NOBODY
         for _ in range(MAX_ROUNDS):
-            answer = run(self._assignor, self._snapshot(step))
+            answer = run_in_time(self._assignor, self._snapshot(step), self._deadline_ms, LONGER)
             self._generation += 1
             self._tally.rounds += 1
             self._known = set(step.present)

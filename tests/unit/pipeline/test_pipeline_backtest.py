@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import tests.support.plugins
 from assignors.api import AssignorError, Plan, RebalanceProtocol, Snapshot
 from coordinator.spark.pipelines.backtest import Backtest, Row, run_here, same
 from coordinator.spark.pipelines.candidates import Candidate, candidates
@@ -166,6 +167,19 @@ def test_an_assignor_that_fails_has_an_error_and_no_score_and_the_others_go_on()
     assert [row.score is None for row in rows] == [True, False, True, False]
     assert "no idea" in rows[0].error
     assert ranked(rows)[1].failed == 2
+
+
+def test_an_assignor_that_hangs_is_given_up_once_and_the_others_go_on() -> None:
+    before = tests.support.plugins.Hangs.begun
+    hanging = Candidate("hanging", "tests.support.plugins:Hangs")
+    plan = Made(scenario="steady", load="even", members=2, topics=1, partitions=2, minutes=20)
+    test = Backtest((plan,), (hanging, *candidates("range")), tuple(range(5)), deadline_ms=20)
+    rows = list(run_here(test))
+    assert [row.score is None for row in rows] == [True, False] * 5
+    assert {row.error for row in rows if row.candidate == "hanging"} == {
+        "assignor 'hangs': was not done after 20 ms; mend it, or give it longer by --deadline"
+    }
+    assert tests.support.plugins.Hangs.begun == before + 1, "each further job would cost the deadline again"
 
 
 def test_seeds_rename_the_members_of_a_recorded_history_and_nothing_else() -> None:

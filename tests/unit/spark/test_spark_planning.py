@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignors.api import AssignorError
 from assignors.registry import BUILT_IN
 from coordinator.spark.planning import (
     ONE_TO_ONE,
     SPLIT,
     WAYS,
+    NotPlanned,
     OffsetRange,
     Plan,
     Slots,
@@ -136,8 +136,16 @@ def test_partitions_that_a_limit_leaves_over_are_read_all_the_same() -> None:
 def test_a_plugin_plans_too_and_is_not_trusted() -> None:
     backlog = [OffsetRange("t", number, 0, 10) for number in range(4)]
     assert plan_tasks(backlog, Plan("assignors.range:RangeAssignor", 2)) == [backlog[:2], backlog[2:]]
-    with pytest.raises(AssignorError, match="forgets"):
+    with pytest.raises(NotPlanned, match=r"assignor 'forgets': forgot t-1.*; mend it, or .*assignor=split"):
         plan_tasks(backlog, Plan("tests.support.plugins:Forgets", 2))
+    with pytest.raises(NotPlanned, match=r"assignor 'raises': raised ZeroDivisionError: out of cheese; mend it, or"):
+        plan_tasks(backlog, Plan("tests.support.plugins:Raises", 2))
+
+
+def test_a_plugin_that_hangs_is_given_up_at_its_deadline() -> None:
+    said = r"assignor 'hangs': was not done after 20 ms; give it longer by assignorDeadlineMs; mend it, or .*split"
+    with pytest.raises(NotPlanned, match=said):
+        plan_tasks([OffsetRange("t", 0, 0, 10)], Plan("tests.support.plugins:Hangs", 2, deadline_ms=20))
 
 
 def test_an_unknown_way_is_refused_with_those_there_are() -> None:

@@ -15,7 +15,7 @@ from storage.errors import CorruptMessage, InvalidRecord
 from storage.headers import decode_headers, encode_headers
 from storage.legacy import legacy_records
 from storage.types import Record
-from storage.varint import SMALL, read_unsigned, varint
+from storage.varint import SMALL, naturals, read_unsigned, varint
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
@@ -37,6 +37,9 @@ MAX_SEQUENCE = 2**31 - 1
 
 # timestamp_ms, key, value, headers
 NewRecord = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+
+# The third is no business of a batch that is being made.
+KeyAndValue = tuple[bytes, bytes | None, object]
 
 _PREFIX = struct.Struct(">qi")
 
@@ -153,6 +156,24 @@ def encode_batch(
     )
 
 
+def encode_turn(records: Sequence[KeyAndValue], timestamp_ms: int) -> bytes:
+    """What `encode_batch` makes of records of one time that have a key and no headers, such as committed offsets."""
+    parts: list[bytes] = []
+    key_size = value_size = delta_size = -1
+    head = before_key = before_value = b""
+    for delta, (key, value, _) in zip(naturals(), records, strict=False):
+        size = -1 if value is None else len(value)
+        if size != value_size or len(key) != key_size or len(delta) != delta_size:
+            # It mostly is as it was with the record before.
+            key_size, value_size, delta_size = len(key), size, len(delta)
+            before_key, before_value = varint(key_size), varint(size)
+            length = 3 + delta_size + len(before_key) + key_size + len(before_value) + max(size, 0)
+            head = varint(length) + b"\x00\x00"
+        parts += (head, delta, before_key, key, before_value, value or b"", b"\x00")
+    last_delta = max(len(records) - 1, 0)
+    return seal((0, -1, 0, last_delta, timestamp_ms, timestamp_ms), (-1, -1, -1), len(records), b"".join(parts))
+
+
 def seal(stamp: tuple[int, int, int, int, int, int], producer: tuple[int, int, int], count: int, body: bytes) -> bytes:
     """Put a header with length and checksum before the (compressed) records.
 
@@ -176,15 +197,6 @@ def _encode_records(records: Sequence[NewRecord], deltas: Sequence[int], base_ti
     small, limit = SMALL, len(SMALL) // 2
     for delta, (timestamp, key, value, headers) in zip(deltas, records, strict=True):
         # SMALL holds the varints of 0 to limit-1 at even places: no call for what is nearly always small.
-        if key is not None and value and not headers and timestamp == base_timestamp and delta < limit:
-            key_size, size = len(key), len(value)
-            if key_size < limit and size < limit:
-                # The records of a turn, such as committed offsets: all of one time.
-                at, before_key, before_value = small[delta << 1], small[key_size << 1], small[size << 1]
-                length = 3 + len(at) + len(before_key) + key_size + len(before_value) + size
-                head = small[length << 1] if length < limit else varint(length)
-                add(b"".join((head, b"\x00\x00", at, before_key, key, before_value, value, b"\x00")))
-                continue
         stamp = timestamp - base_timestamp
         head = small[stamp << 1] if 0 <= stamp < limit else varint(stamp)
         head += small[delta << 1] if 0 <= delta < limit else varint(delta)

@@ -1,11 +1,15 @@
 """Zigzag varints, as Kafka's records use them (int32 up to 5 bytes, int64 up to 10)."""
 
+from collections.abc import Iterator
+from itertools import chain, count
+
 from storage.errors import CorruptMessage
 
 # The varints of -8192 to 8191 by their zigzag number.
 SMALL = tuple(
     bytes((zigzag,)) if zigzag < 0x80 else bytes((zigzag & 0x7F | 0x80, zigzag >> 7)) for zigzag in range(1 << 14)
 )
+_NATURALS = SMALL[::2]
 
 
 def varint(value: int) -> bytes:
@@ -22,6 +26,15 @@ def varint(value: int) -> bytes:
         zigzag >>= 7
     out.append(zigzag)
     return bytes(out)
+
+
+def naturals() -> Iterator[bytes]:
+    """The varints of 0, 1, 2 and so on.
+
+    >>> [number for _, number in zip(range(3), naturals())]
+    [b'\\x00', b'\\x02', b'\\x04']
+    """
+    return chain(_NATURALS, map(varint, count(len(_NATURALS))))
 
 
 def read_varint(data: bytes | memoryview, at: int, longest: int = 5) -> tuple[int, int]:

@@ -15,6 +15,9 @@ from coordinator.core.state import Step
 from coordinator.core.types import GroupState, StoredOffset
 from coordinator.errors import CoordinatorError, ErrorCode
 
+made = tuple.__new__
+"""What a NamedTuple's own constructor does, without its argument names: a commit makes many of them."""
+
 
 def commit_offsets(request: OffsetCommit, step: Step) -> None:
     """Keep the positions if the committer may still speak for the group."""
@@ -26,14 +29,14 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
     group_id, now_ms = request.group_id, step.now_ms
     expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
     kept: list[OffsetStored] = []
-    for topic, partition, position in request.offsets:
-        if (topic, partition) in refused:
+    for topic, partition, (offset, leader_epoch, metadata) in request.offsets:
+        if refused and (topic, partition) in refused:
             continue
-        if position.metadata and utf16_length(position.metadata) > step.limits.max_offset_metadata:
+        if metadata and utf16_length(metadata) > step.limits.max_offset_metadata:
             refused[topic, partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
-        value = StoredOffset(position.offset, position.leader_epoch, position.metadata, now_ms, expire_ms)
-        kept.append(OffsetStored(group_id, topic, partition, value))
+        value = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, expire_ms))
+        kept.append(made(OffsetStored, (group_id, topic, partition, value)))
     step.keep_offsets(group_id, kept)
     step.reply(request.request_id, OffsetCommitReply(partitions=refused))
 

@@ -77,6 +77,8 @@ def tell_listeners(hear: Hear, step: Step) -> None:
     changes any more; each member is answered once at most.
     """
     state, out = step.state, step.out
+    if not state.listeners:
+        return
     seen = 0
     stirred = {notice.group_id for notice in out.notices}
     while state.listeners:

@@ -20,7 +20,14 @@ BATCHED: Final = 8
 """OffsetFetch asks for several groups from this version on."""
 
 NO_RETENTION: Final = -1
+LONGEST_RETENTION_MS: Final = 1 << 62
+"""For ever: with the time of day added, it still fits the 64 bits of a stored time."""
+
 NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
+
+made = tuple.__new__
+"""What a NamedTuple's own constructor does, without its argument names: a commit makes many of them."""
 
 
 class OffsetHandlers:
@@ -33,7 +40,7 @@ class OffsetHandlers:
     def offset_commit_now(self, request: Any, call: KafkaCall) -> Any:
         """Partitions that cannot be are refused one by one; the core judges the rest."""
         refused: dict[tuple[str, int], ErrorCode] = {}
-        positions = tuple(self._positions(request.topics, refused))
+        positions = self._positions(request.topics, refused)
         if refused and not positions:
             return commit_response(request.topics, refused, effects.OffsetCommitReply())
         return self._groups.begin(
@@ -107,20 +114,24 @@ class OffsetHandlers:
 
     def _positions(
         self, topics: Iterable[Any], refused: dict[tuple[str, int], ErrorCode]
-    ) -> Iterable[tuple[str, int, CommittedOffset]]:
+    ) -> tuple[tuple[str, int, CommittedOffset], ...]:
         """What can be committed; what cannot be is put into `refused`. The last of several for one partition counts."""
         catalog = self._partitions()
+        positions: list[tuple[str, int, CommittedOffset]] = []
         for topic in topics:
             name, count = topic.name, catalog.get(topic.name, 0)
-            for one in {each.partition_index: each for each in topic.partitions}.values():
-                if not 0 <= one.partition_index < count:
-                    refused[name, one.partition_index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif one.committed_offset < 0:
-                    refused[name, one.partition_index] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            for number, one in {each.partition_index: each for each in topic.partitions}.items():
+                offset, leader_epoch = one.committed_offset, one.committed_leader_epoch
+                if not 0 <= number < count:
+                    refused[name, number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif offset < 0:
+                    refused[name, number] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
                 else:
-                    metadata = one.committed_metadata or ""
-                    position = CommittedOffset(one.committed_offset, max(one.committed_leader_epoch, -1), metadata)
-                    yield name, one.partition_index, position
+                    if leader_epoch < NO_EPOCH:
+                        leader_epoch = NO_EPOCH
+                    position = made(CommittedOffset, (offset, leader_epoch, one.committed_metadata or ""))
+                    positions.append((name, number, position))
+        return tuple(positions)
 
 
 def commit_event(
@@ -134,7 +145,7 @@ def commit_event(
         group_instance_id=short_or_none("group_instance_id", request.group_instance_id),
         generation=request.generation_id_or_member_epoch,
         offsets=positions,
-        retention_ms=None if retention_ms == NO_RETENTION else retention_ms,
+        retention_ms=None if retention_ms == NO_RETENTION else min(retention_ms, LONGEST_RETENTION_MS),
         missing_group_code_is_illegal_generation=call.api_version < KNOWS_GROUP_ID_NOT_FOUND,
     )
 

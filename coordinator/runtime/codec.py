@@ -46,6 +46,9 @@ NO_TAGS = b"\x00"
 UNANNOTATED = struct.Struct(">hqiBqB")
 """A value of the newest version without metadata (a compact string of length 1 - 1) and without tagged fields."""
 
+made = tuple.__new__
+"""What a NamedTuple's own constructor does, without its argument names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
@@ -60,12 +63,14 @@ def encode(records: Iterable[Record]) -> Encoded:
     out = Encoded()
     heads = OffsetHeads()
     for record in records:
+        if isinstance(record, OffsetStored):  # most records are, and a match takes its time
+            key = heads[record.group_id, record.topic] + INT32.pack(record.partition)
+            out.groups.append(made(KeyValue, (key, offset_value(record.value), -1)))
+            continue
         match record:
-            case OffsetStored():
-                group_id, topic, partition, value = record
-                out.groups.append(KeyValue(heads.of(group_id, topic) + INT32.pack(partition), offset_value(value)))
             case OffsetDeleted():
-                out.groups.append(KeyValue(offset_key(record), None))
+                key = heads[record.group_id, record.topic] + INT32.pack(record.partition)
+                out.groups.append(KeyValue(key, None))
             case GroupStored():
                 out.groups.append(KeyValue(group_key(record.group_id), group_value(record)))
             case GroupDeleted():
@@ -96,25 +101,13 @@ def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
     return Skipped(f"key type {kind}")
 
 
-class OffsetHeads:
-    """How the keys of offsets begin; a commit's are mostly of one topic."""
+class OffsetHeads(dict[tuple[str, str], bytes]):
+    """How the keys of a group's offsets of one topic begin; a turn's offsets share a few."""
 
-    __slots__ = ("_group_id", "_head", "_topic")
-
-    def __init__(self) -> None:
-        self._group_id = self._topic = ""
-        self._head = b""
-
-    def of(self, group_id: str, topic: str) -> bytes:
-        if not self._head or topic != self._topic or group_id != self._group_id:
-            self._group_id, self._topic = group_id, topic
-            self._head = INT16.pack(OFFSET_KEY_WRITTEN) + plain_string(group_id) + plain_string(topic)
-        return self._head
-
-
-def offset_key(record: OffsetDeleted) -> bytes:
-    head = INT16.pack(OFFSET_KEY_WRITTEN)
-    return head + plain_string(record.group_id) + plain_string(record.topic) + INT32.pack(record.partition)
+    def __missing__(self, place: tuple[str, str]) -> bytes:
+        group_id, topic = place
+        head = self[place] = INT16.pack(OFFSET_KEY_WRITTEN) + plain_string(group_id) + plain_string(topic)
+        return head
 
 
 def group_key(group_id: str) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from coordinator.runtime.loader import GROUPS_TOPIC, LEDGER_TOPIC
 from coordinator.runtime.ports import KeyValue, LogFailed
-from storage.batch import encode_batch, read_batches, wrong_checksum
+from storage.batch import encode_turn, read_batches, wrong_checksum
 from storage.broker import Broker
 from storage.errors import StorageError
 
@@ -49,8 +49,7 @@ class BrokerGroupLog:
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
         # The ledger goes first: an explanation without its generation is harmless, the reverse is a gap.
         for topic, records in ((LEDGER_TOPIC, ledger), (GROUPS_TOPIC, groups)):
-            for part in parts(records):
-                batch = encode_batch([(now_ms, record.key, record.value, ()) for record in part])
+            for batch in batches(records, now_ms):
                 try:
                     self._broker.append(topic, shard, batch, now_ms, trusted=True)
                 except (StorageError, OSError) as error:
@@ -105,6 +104,18 @@ class BrokerGroupLog:
 
 def partitions_of(shards: Sequence[int]) -> list[tuple[str, int]]:
     return [(topic, shard) for topic in (LEDGER_TOPIC, GROUPS_TOPIC) for shard in shards]
+
+
+def batches(records: Sequence[KeyValue], now_ms: int) -> Iterator[bytes]:
+    """The records as one batch; as several where that would be too large."""
+    if not records:
+        return
+    whole = encode_turn(records, now_ms)
+    if len(whole) <= BATCH_BYTES:
+        yield whole
+        return
+    for part in parts(records):
+        yield encode_turn(part, now_ms)
 
 
 def parts(records: Sequence[KeyValue]) -> Iterator[Sequence[KeyValue]]:

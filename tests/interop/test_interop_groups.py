@@ -47,7 +47,7 @@ def test_java_and_confluent_share_a_group(node: NodeProcess, assignor: str) -> N
         play.until_shared(third)
         play.send(10)
         play.until_all_read()
-        until(lambda: play.committed() == play.sent, lambda: f"{play.committed()} of {play.sent}")
+        play.until_committed()
 
 
 def test_a_static_java_leader_returns_without_a_rebalance(node: NodeProcess) -> None:

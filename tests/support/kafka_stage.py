@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from coordinator.client import Admin
+from tests.support.kafka_commits import COMMITTED
 from tests.support.node import NodeProcess
 
 PARTITIONS = 6
@@ -80,10 +81,10 @@ class Stage:
         self._producer = Producer(settings | {"linger.ms": 5})
 
     def start(self, library: str, **more: str) -> Worker:
-        """A member by one of the Python libraries."""
+        """A member by one of the Python libraries, ours over gRPC among them."""
         name = f"{library}-{len(self.workers)}"
         told = {"library": library, "address": self.node.kafka_address, "group": self.group, "topic": self.topic}
-        told |= {"name": name, "assignor": self.assignor} | more
+        told |= {"name": name, "assignor": self.assignor, "grpc": self.node.address} | more
         return self.run(name, [sys.executable, str(WORKER), json.dumps(told)])
 
     def run(self, name: str, command: Sequence[str]) -> Worker:
@@ -117,12 +118,10 @@ class Stage:
             lambda: f"{len(wanted)} sent, {[(worker.name, len(worker.read)) for worker in self.workers]}",
         )
 
-    def committed(self) -> list[int]:
-        """What the group has committed, as another client sees it."""
-        consumer = Consumer({"bootstrap.servers": self.node.kafka_address, "group.id": self.group, "log_level": 0})
-        found = consumer.committed([TopicPartition(self.topic, p) for p in range(PARTITIONS)], PATIENCE_S)
-        consumer.close()
-        return [place.offset for place in found]
+    def until_committed(self) -> None:
+        """Every library sees that the group has committed all that was sent."""
+        for library, committed in COMMITTED.items():
+            until(lambda: committed(self.node, self.group, self.topic, PARTITIONS) == self.sent, lambda: library)
 
 
 def until(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:

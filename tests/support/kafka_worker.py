@@ -1,4 +1,4 @@
-"""One group member as a process of its own, by a client that nobody here wrote.
+"""One group member as a process of its own, by a client that nobody here wrote, or by ours over gRPC.
 
 Run as `python kafka_worker.py '{"library": ..., "address": ..., "group": ..., "topic": ..., ...}'`. It consumes,
 commits what it has read, and says on standard output, one JSON object a line, what it is assigned and what it has read.
@@ -155,7 +155,35 @@ def aiokafka_assignors(name: str) -> list[Any]:
     return [{"range": RangePartitionAssignor}[name]]
 
 
-LIBRARIES = {"confluent": by_confluent, "kafka-python": by_kafka_python, "aiokafka": by_aiokafka}
+def by_grpc(told: dict[str, Any]) -> None:
+    from coordinator.client import Consumer
+    from coordinator.client.errors import ClientError
+
+    settings = {"group_protocol": "consumer"}
+    if told["assignor"] != "consumer":
+        settings = {"partition_assignment_strategy": told["assignor"], "session_timeout_ms": SESSION_MS}
+        settings |= {"heartbeat_interval_ms": HEARTBEAT_MS}
+    consumer = Consumer(
+        bootstrap_servers=told["grpc"],
+        group_id=told["group"],
+        client_id=told["name"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **settings,
+    )
+    teller = Teller()
+    consumer.subscribe(told["topic"])
+    while not stop.is_set():
+        records = [(message.partition, message.offset) for message in consumer.consume(500, POLL_S)]
+        teller.assigned(partition.partition for partition in consumer.assignment())
+        teller.read(records)
+        if records:
+            with contextlib.suppress(ClientError):
+                consumer.commit()
+    consumer.close()
+
+
+LIBRARIES = {"confluent": by_confluent, "kafka-python": by_kafka_python, "aiokafka": by_aiokafka, "grpc": by_grpc}
 
 
 def wait_for_end() -> None:

@@ -64,6 +64,17 @@ def test_offsets_are_committed_and_fetched_in_every_version(run: Run, tmp_path: 
     run(story)
 
 
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, 1 << 62, 1])
+def test_no_retention_is_too_long_for_the_log(run: Run, tmp_path: Path, retention_ms: int) -> None:
+    async def story() -> None:
+        async with kafka_node(tmp_path / "d") as node, kafka(node) as client:
+            await create_topic(client, "t", 2)
+            assert await commit(client, 2, positions({0: 5}), retention_time_ms=retention_ms) == {("t", 0): 0}
+            assert (await fetch(client, 8, None))["t", 0].committed_offset == 5
+
+    run(story)
+
+
 def test_partitions_that_cannot_be_are_refused_one_by_one(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with kafka_node(tmp_path / "d") as node, kafka(node) as client:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient
 
 from tests.support.kafka_stage import NODE, generations, stage, until
 from tests.support.node import NodeProcess, running_node
@@ -49,6 +50,38 @@ def test_a_group_of_real_clients_loses_nothing(node: NodeProcess, assignor: str,
         play.send(10)
         play.until_all_read()
         play.until_committed()
+
+
+@pytest.mark.parametrize(
+    ("assignor", "libraries"), [("cooperative-sticky", ("kafka-python", "confluent")), ("range", ("aiokafka", "grpc"))]
+)
+def test_a_group_moves_to_kip_848_and_back_under_its_clients(
+    node: NodeProcess, assignor: str, libraries: Sequence[str]
+) -> None:
+    with stage(node, assignor) as play:
+        first, second = play.start(libraries[0]), play.start(libraries[1])
+        play.until_shared(first, second)
+        play.send(50)
+        modern, ours = play.start("confluent", assignor="consumer"), play.start("grpc", assignor="consumer")
+        play.until_shared(first, second, modern, ours)
+        assert group_type(node, play.group) == "consumer"
+        play.send(50)
+        second.leave()
+        play.until_shared(first, modern, ours)
+        ours.leave()
+        modern.leave()
+        play.until_shared(first)
+        assert group_type(node, play.group) == "classic"
+        play.send(50)
+        play.until_all_read()
+        play.until_committed()
+
+
+def group_type(node: NodeProcess, group: str) -> str:
+    admin = KafkaAdminClient(bootstrap_servers=node.kafka_address)
+    found = {one["group_id"]: one["group_type"] for one in admin.list_groups()}
+    admin.close()
+    return str(found[group])
 
 
 @pytest.mark.parametrize("library", ["confluent", "kafka-python", "aiokafka"])

@@ -119,9 +119,12 @@ class Stage:
         )
 
     def until_committed(self) -> None:
-        """Every library sees that the group has committed all that was sent."""
-        for library, committed in COMMITTED.items():
-            until(lambda: committed(self.node, self.group, self.topic, PARTITIONS) == self.sent, lambda: library)
+        """The group has committed all that was sent, and every library sees it."""
+        until(lambda: self._committed("confluent") == self.sent, lambda: f"{self._committed('confluent')}")
+        assert {library: self._committed(library) for library in COMMITTED} == dict.fromkeys(COMMITTED, self.sent)
+
+    def _committed(self, library: str) -> list[int]:
+        return COMMITTED[library](self.node, self.group, self.topic, PARTITIONS)
 
 
 def until(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:

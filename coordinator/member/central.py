@@ -5,7 +5,7 @@ a session timeout has passed since it sent the last answer that the coordinator 
 counts from the moment it heard that answer, which is later, and gives nothing away before.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import assert_never
 
 from coordinator.core.central.orders import Ping, RebalanceFailed, StartFetcher, StopFetcher
@@ -16,26 +16,22 @@ from coordinator.member import central_events as ce
 from coordinator.member import events as ev
 from coordinator.member.central_states import MOVES, OUT, REGISTERED, TRY_AGAIN, WORKING
 from coordinator.member.consumer_report import Wish
-from coordinator.member.link import Link
-from coordinator.member.requests import Requests
+from coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT, CoordinatedMember
 from coordinator.member.states import LOOK_AGAIN, State
 from coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, RequestKind, TopicPartition
 
 REGISTRATION = 0
 """The number under which the registration itself counts as an answer."""
-POLL_TIMEOUT = "consumer poll timeout has expired."
 
 
-class CentralMember:
+class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
     """One member of one central group. It keeps `member_id` for life; `generation` is that of its last start order."""
+
+    moves = MOVES
 
     def __init__(self, settings: MemberSettings, member_id: str, wish: Wish) -> None:
         assert member_id, "the edge draws the member id"
-        self.settings = settings
-        self.state = State.IDLE
-        self.member_id = member_id
-        self.generation = NO_GENERATION
-        self.owned: set[TopicPartition] = set()
+        super().__init__(settings, member_id)
         self._wish = wish
         self._said: Wish | None = None
         self._streaming = False
@@ -43,34 +39,15 @@ class CentralMember:
         self._lease_from_ms: int | None = None
         self._stop: int | None = None  # the stop order to answer once the callbacks have run
         self._start: StartFetcher | None = None  # came while they were running
-        self._leaving = Leaving.DEFAULT
-        self._link = Link(settings)
-        self._requests = Requests()
-        self._now_ms = 0
-        self._out: list[ce.CentralAction] = []
-
-    @property
-    def awaited_release(self) -> int | None:
-        """The token of the callbacks this member waits for."""
-        return self._requests.token(RequestKind.RELEASE)
 
     @property
     def lease_end_ms(self) -> int | None:
         """Nothing is fetched from then on, unless another answer is shown to have been heard."""
         return None if self._lease_from_ms is None else self._lease_from_ms + self.settings.session_timeout_ms
 
-    def step(self, event: ce.CentralEvent, now_ms: int) -> list[ce.CentralAction]:
-        """Take in one event; `now_ms` never goes back."""
-        self._now_ms = now_ms
-        self._out = []
-        if self.state is not State.CLOSED:
-            # First of all: a process that was frozen may have lost everything meanwhile.
-            self._check_lease()
-            self._take(event)
-            self._wish_to_wake()
-        return self._out
-
     def _take(self, event: ce.CentralEvent) -> None:
+        # First of all: a process that was frozen may have lost everything meanwhile.
+        self._check_lease()
         match event:
             case ev.Start():
                 if self.state is State.IDLE:
@@ -126,8 +103,7 @@ class CentralMember:
         if self.state is not State.JOINING or self._link.retry_at_ms is not None or RequestKind.JOIN in self._requests:
             return
         if not self._link.known:
-            if RequestKind.FIND not in self._requests:
-                self._out.append(act.FindCoordinator(self._requests.ask(RequestKind.FIND)))
+            self._find()
             return
         self._answers = {REGISTRATION: self._now_ms}
         self._register(again=False)
@@ -199,13 +175,13 @@ class CentralMember:
         self._out.append(answer)
 
     def _stop_fetching(self, order: StopFetcher) -> None:
-        self._start = None
-        self._stop = order.number
+        self._start, self._stop = None, order.number
+        self.rebalance_number = order.rebalance_number
         if self.owned:
             if self.state is State.STABLE:
                 self._become(State.ADOPTING)
             detail = order.cause_detail or "the coordinator stops everybody before it assigns anew"
-            self._tell(act.Revoke, order.cause, detail, order.rebalance_number)
+            self._tell_why(act.Revoke, order.cause, detail)
         elif RequestKind.RELEASE not in self._requests:
             self._say_stopped()
 
@@ -221,12 +197,13 @@ class CentralMember:
         if RequestKind.RELEASE in self._requests:
             self._start = order
             return
+        self.rebalance_number = order.rebalance_number
         share = {(topic, partition) for topic, partition, _ in order.partitions}
         if gone := self.owned - share:
             # Nothing is to be given to others that this application still works on.
             self._start = order
             self._become(State.ADOPTING)
-            self._tell(act.Revoke, order.cause, order.cause_detail, order.rebalance_number, gone)
+            self._tell_why(act.Revoke, order.cause, order.cause_detail, gone)
             return
         self._start = None
         added, self.owned, self.generation = share - self.owned, share, order.generation
@@ -242,23 +219,21 @@ class CentralMember:
 
     # Callbacks
 
-    def _tell(
+    def _tell_why(
         self,
         kind: type[act.Revoke] | type[act.Lost],
         cause: Cause,
         detail: str,
-        rebalance: int = 0,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Collection[TopicPartition] | None = None,
     ) -> None:
-        """From here on the partitions are not this member's any more, whatever the callback does."""
-        gone = tuple(sorted(self.owned if partitions is None else partitions))
-        self.owned -= set(gone)
-        token = self._requests.ask(RequestKind.RELEASE)
-        deadline_ms = self._now_ms + self.settings.rebalance_timeout_ms
+        self._cause, self._cause_detail = cause, detail
+        self._tell(kind, self.owned if partitions is None else partitions)
+
+    def _patience_ms(self, kind: type[act.Revoke] | type[act.Lost]) -> int:
         if kind is act.Revoke:
             # The coordinator waits for an answer no longer than this.
-            deadline_ms = self._now_ms + max(1, 2 * self.settings.session_timeout_ms // 3)
-        self._out.append(kind(token, gone, cause, detail, rebalance, deadline_ms))
+            return max(1, 2 * self.settings.session_timeout_ms // 3)
+        return super()._patience_ms(kind)
 
     def _released(self) -> None:
         match self.state:
@@ -320,7 +295,7 @@ class CentralMember:
         self._forget_membership()
         if self.owned:
             self._become(State.RELEASING)
-            self._tell(act.Lost, cause, detail)
+            self._tell_why(act.Lost, cause, detail)
         elif RequestKind.RELEASE in self._requests:
             self._become(State.RELEASING)
         elif self.state is not State.RELEASING:
@@ -357,7 +332,7 @@ class CentralMember:
         self._abandon(RequestKind.FIND)
         self._become(State.EXPIRED)
         if self.owned:
-            self._tell(act.Lost, Cause.POLL_TIMEOUT, POLL_TIMEOUT)
+            self._tell_why(act.Lost, Cause.POLL_TIMEOUT, POLL_TIMEOUT)
 
     def _polled(self) -> None:
         if self.state is not State.EXPIRED:
@@ -375,55 +350,24 @@ class CentralMember:
 
     # The end
 
-    def _close(self, leaving: Leaving) -> None:
-        if self.state is State.CLOSING:
-            return
-        if self.state in (State.IDLE, State.FAILED):
-            self._finish()
-            return
+    def _has_lost_all(self) -> bool:
+        # While the lease runs, nothing is given to others, whatever the generation.
+        return False
+
+    def _stop_joining(self) -> None:
         self._abandon(RequestKind.FIND, RequestKind.JOIN)
-        self._leaving, self._link.retry_at_ms = leaving, None
         self._stop, self._start = None, None
-        self._become(State.CLOSING)
-        if self.owned:
-            self._tell(act.Revoke, Cause.MEMBER_LEFT, "the consumer is being closed")
-        elif RequestKind.RELEASE not in self._requests:
-            self._leave_and_close()
 
     def _leave_and_close(self) -> None:
         if self._streaming and self._leaving is not Leaving.REMAIN:
-            self._out.append(ce.SendDeregister("the consumer is being closed"))
+            self._out.append(ce.SendDeregister(GOODBYE))
             self._streaming = False
         self._finish()
 
     def _finish(self) -> None:
         self._close_stream()
-        self._abandon(*RequestKind)
-        self.generation = NO_GENERATION
         self._lease_from_ms = None
-        self._become(State.CLOSED)
-        self._out.append(act.Closed())
+        super()._finish()
 
-    def _fail(self, code: ErrorCode, message: str) -> None:
-        self._forget_membership()
-        if self.owned:
-            self._tell(act.Lost, Cause.MEMBER_FENCED, message or code.meaning)
-        self._become(State.FAILED)
-        self._out.append(act.Fail(code, message or code.meaning))
-
-    # Bookkeeping
-
-    def _become(self, state: State) -> None:
-        assert state is self.state or state in MOVES[self.state], f"{self.state} -> {state}"
-        self.state = state
-
-    def _abandon(self, *kinds: RequestKind) -> None:
-        for kind in kinds:
-            token = self._requests.drop(kind)
-            if token is not None and kind is not RequestKind.RELEASE:
-                self._out.append(act.Abandon(token))
-
-    def _wish_to_wake(self) -> None:
-        wishes = [self._link.retry_at_ms if self.state is State.JOINING else None, self.lease_end_ms]
-        if due := [wish for wish in wishes if wish is not None]:
-            self._out.append(act.WakeAt(min(due)))
+    def _wishes(self) -> tuple[int | None, int | None]:
+        return self._link.retry_at_ms if self.state is State.JOINING else None, self.lease_end_ms

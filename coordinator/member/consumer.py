@@ -4,7 +4,7 @@
 lets go first, says so by its list of owned partitions, and then takes what it is given.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
 from typing import assert_never
 
 from coordinator.core.types import Cause
@@ -13,29 +13,24 @@ from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member.consumer_report import Report, Wish, heartbeat
 from coordinator.member.consumer_states import FENCED, MEMBER, MOVES, TRY_AGAIN, WORKING
-from coordinator.member.link import Link
-from coordinator.member.requests import Requests
+from coordinator.member.coordinated import POLL_TIMEOUT, CoordinatedMember
 from coordinator.member.states import LOOK_AGAIN, State
-from coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, Partitions, RequestKind, TopicPartition
+from coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, RequestKind, TopicPartition
 
 __all__ = ["ConsumerMember", "Wish"]
 
 JOIN_EPOCH, LEAVE_EPOCH, AWAY_EPOCH = 0, -1, -2
 
 
-class ConsumerMember:
+class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
     """One member of one KIP-848 group. `generation` is its member epoch; it keeps `member_id` for life (KIP-1082)."""
 
+    moves = MOVES
     is_leader = False
-    rebalance_number = 0
 
     def __init__(self, settings: MemberSettings, member_id: str, wish: Wish) -> None:
         assert member_id, "the edge draws the member id"
-        self.settings = settings
-        self.state = State.IDLE
-        self.member_id = member_id
-        self.generation = NO_GENERATION
-        self.owned: set[TopicPartition] = set()
+        super().__init__(settings, member_id)
         self._wish = wish
         self._letting_go: set[TopicPartition] = set()
         self._target: frozenset[TopicPartition] | None = None
@@ -44,13 +39,6 @@ class ConsumerMember:
         self._say_again = False
         self._interval_ms = settings.heartbeat_interval_ms
         self._unreleased_since_ms: int | None = None
-        self._cause = Cause.UNSPECIFIED
-        self._cause_detail = ""
-        self._leaving = Leaving.DEFAULT
-        self._link = Link(settings)
-        self._requests = Requests()
-        self._now_ms = 0
-        self._out: list[act.Action] = []
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -59,20 +47,6 @@ class ConsumerMember:
     @property
     def rebalancing(self) -> bool:
         return self.state in {State.JOINING, State.RELEASING, State.ADOPTING}
-
-    @property
-    def awaited_release(self) -> int | None:
-        """The token of the callbacks this member waits for."""
-        return self._requests.token(RequestKind.RELEASE)
-
-    def step(self, event: ev.ConsumerEvent, now_ms: int) -> list[act.Action]:
-        """Take in one event; `now_ms` never goes back."""
-        self._now_ms = now_ms
-        self._out = []
-        if self.state is not State.CLOSED:
-            self._take(event)
-            self._wish_to_wake()
-        return self._out
 
     def _take(self, event: ev.ConsumerEvent) -> None:
         match event:
@@ -267,15 +241,10 @@ class ConsumerMember:
 
     # Callbacks
 
-    def _tell(self, kind: type[act.Revoke] | type[act.Lost], partitions: Iterable[TopicPartition]) -> None:
-        """From here on the partitions are not this member's any more, whatever the callback does."""
-        gone: Partitions = tuple(sorted(partitions))
-        self.owned -= set(gone)
+    def _tell(self, kind: type[act.Revoke] | type[act.Lost], partitions: Collection[TopicPartition]) -> None:
         if kind is act.Revoke:
-            self._letting_go |= set(gone)
-        token = self._requests.ask(RequestKind.RELEASE)
-        deadline_ms = self._now_ms + self.settings.rebalance_timeout_ms
-        self._out.append(kind(token, gone, self._cause, self._cause_detail, 0, deadline_ms))
+            self._letting_go |= set(partitions)
+        super()._tell(kind, partitions)
 
     def _released(self) -> None:
         self._letting_go.clear()
@@ -306,7 +275,7 @@ class ConsumerMember:
     def _poll_expired(self) -> None:
         if self.state not in WORKING:
             return
-        self._cause, self._cause_detail = Cause.POLL_TIMEOUT, "consumer poll timeout has expired."
+        self._cause, self._cause_detail = Cause.POLL_TIMEOUT, POLL_TIMEOUT
         static = self.settings.group_instance_id is not None
         self._out.append(act.LeaveConsumerGroup(self.member_id, AWAY_EPOCH if static else LEAVE_EPOCH))
         self._forget_membership()
@@ -322,10 +291,6 @@ class ConsumerMember:
 
     # The coordinator
 
-    def _find(self) -> None:
-        if RequestKind.FIND not in self._requests:
-            self._out.append(act.FindCoordinator(self._requests.ask(RequestKind.FIND)))
-
     def _coordinator_lost(self) -> None:
         self._abandon(RequestKind.HEARTBEAT)
         self._said = None
@@ -339,21 +304,8 @@ class ConsumerMember:
 
     # The end
 
-    def _close(self, leaving: Leaving) -> None:
-        if self.state is State.CLOSING:
-            return
-        if self.state in {State.IDLE, State.FAILED}:
-            self._finish()
-            return
+    def _stop_joining(self) -> None:
         self._abandon(RequestKind.FIND)
-        lost = self.generation == NO_GENERATION
-        self._leaving, self._link.retry_at_ms = leaving, None
-        self._cause, self._cause_detail = Cause.MEMBER_LEFT, "the consumer is being closed"
-        self._become(State.CLOSING)
-        if self.owned:
-            self._tell(act.Lost if lost else act.Revoke, self.owned)
-        elif RequestKind.RELEASE not in self._requests:
-            self._leave_and_close()
 
     def _leave_and_close(self) -> None:
         static = self.settings.group_instance_id is not None
@@ -364,46 +316,15 @@ class ConsumerMember:
             self._out.append(act.LeaveConsumerGroup(self.member_id, epoch))
         self._finish()
 
-    def _finish(self) -> None:
-        self._abandon(*RequestKind)
-        self.generation = NO_GENERATION
-        self._become(State.CLOSED)
-        self._out.append(act.Closed())
-
-    def _fail(self, code: ErrorCode, message: str) -> None:
-        self._forget_membership()
-        if self.state is State.CLOSING:
-            self._leave_and_close()
-            return
-        self._cause, self._cause_detail = Cause.MEMBER_FENCED, message or code.meaning
-        if self.owned:
-            self._tell(act.Lost, self.owned)
-        self._become(State.FAILED)
-        self._out.append(act.Fail(code, message or code.meaning))
-
-    # Bookkeeping
-
     def _forget_membership(self) -> None:
         self.generation = NO_GENERATION
         self._abandon(RequestKind.HEARTBEAT, RequestKind.FIND)
         self._said = self._target = None
         self._link.retry_at_ms = self._link.heartbeat_at_ms = None
 
-    def _become(self, state: State) -> None:
-        assert state is self.state or state in MOVES[self.state], f"{self.state} -> {state}"
-        self.state = state
-
-    def _abandon(self, *kinds: RequestKind) -> None:
-        for kind in kinds:
-            token = self._requests.drop(kind)
-            if token is not None and kind is not RequestKind.RELEASE:
-                self._out.append(act.Abandon(token))
-
-    def _wish_to_wake(self) -> None:
-        wishes = [self._link.retry_at_ms]
+    def _wishes(self) -> Iterator[int | None]:
+        yield self._link.retry_at_ms
         if self._may_speak() and self._link.known:
-            wishes.append(self._link.heartbeat_at_ms)
+            yield self._link.heartbeat_at_ms
         if RequestKind.HEARTBEAT in self._requests:
-            wishes.append(self._link.session_end_ms)
-        if due := [wish for wish in wishes if wish is not None]:
-            self._out.append(act.WakeAt(min(due)))
+            yield self._link.session_end_ms

@@ -253,6 +253,13 @@ def test_it_closes_when_its_application_has_let_go() -> None:
     assert bench.tell(ev.Tick()) == []
 
 
+def test_what_it_lets_go_of_by_itself_carries_the_last_rebalance_that_it_knows() -> None:
+    bench = Bench().started(T0)
+    (revoke,) = bench.tell(ev.Close())
+    assert isinstance(revoke, act.Revoke)
+    assert revoke.rebalance_number == 7
+
+
 def test_one_that_is_to_remain_breaks_off_without_a_word() -> None:
     bench = Bench().started(T0)
     bench.tell(ev.Close(Leaving.REMAIN))

@@ -1,0 +1,148 @@
+"""What every member of a coordinator's group keeps of itself, whatever the generation of its protocol.
+
+Where it stands, what it owns, which answers it waits for, when it wants to be woken; and how a membership ends. What is
+said to the coordinator, and what its words mean, is each protocol's own.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from typing import ClassVar, Generic, TypeAlias, TypeVar
+
+from coordinator.core.types import Cause
+from coordinator.errors import ErrorCode
+from coordinator.member import actions as act
+from coordinator.member.link import Link
+from coordinator.member.requests import Requests
+from coordinator.member.states import State
+from coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, Partitions, RequestKind, TopicPartition
+
+POLL_TIMEOUT = "consumer poll timeout has expired."
+GOODBYE = "the consumer is being closed"
+
+EventT = TypeVar("EventT")
+ActionT = TypeVar("ActionT")
+Common: TypeAlias = act.FindCoordinator | act.Abandon | act.Revoke | act.Lost | act.Fail | act.Closed | act.WakeAt
+
+
+class CoordinatedMember(ABC, Generic[EventT, ActionT]):
+    """Owned partitions, generation and member id are its to say."""
+
+    moves: ClassVar[Mapping[State, frozenset[State]]]
+
+    def __init__(self, settings: MemberSettings, member_id: str = "") -> None:
+        self.settings = settings
+        self.state = State.IDLE
+        self.member_id = member_id
+        self.generation = NO_GENERATION
+        self.rebalance_number = 0
+        self.owned: set[TopicPartition] = set()
+        self._cause = Cause.UNSPECIFIED
+        self._cause_detail = ""
+        self._leaving = Leaving.DEFAULT
+        self._link = Link(settings)
+        self._requests = Requests()
+        self._now_ms = 0
+        self._out: list[ActionT | Common] = []
+
+    @property
+    def awaited_release(self) -> int | None:
+        """The token of the callbacks this member waits for."""
+        return self._requests.token(RequestKind.RELEASE)
+
+    def step(self, event: EventT, now_ms: int) -> list[ActionT | Common]:
+        """Take in one event; `now_ms` never goes back."""
+        self._now_ms = now_ms
+        self._out = []
+        if self.state is not State.CLOSED:
+            self._take(event)
+            if due := [wish for wish in self._wishes() if wish is not None]:
+                self._out.append(act.WakeAt(min(due)))
+        return self._out
+
+    @abstractmethod
+    def _take(self, event: EventT) -> None: ...
+
+    @abstractmethod
+    def _wishes(self) -> Iterable[int | None]:
+        """When to be woken, at the latest; the earliest counts."""
+
+    def _become(self, state: State) -> None:
+        assert state is self.state or state in self.moves[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+    # Requests
+
+    def _find(self) -> None:
+        if RequestKind.FIND not in self._requests:
+            self._out.append(act.FindCoordinator(self._requests.ask(RequestKind.FIND)))
+
+    def _abandon(self, *kinds: RequestKind) -> None:
+        for kind in kinds:
+            token = self._requests.drop(kind)
+            if token is not None and kind is not RequestKind.RELEASE:
+                self._out.append(act.Abandon(token))
+
+    # Callbacks
+
+    def _tell(self, kind: type[act.Revoke] | type[act.Lost], partitions: Collection[TopicPartition]) -> None:
+        """From here on the partitions are not this member's any more, whatever the callback does."""
+        gone: Partitions = tuple(sorted(partitions))
+        self.owned -= set(gone)
+        token = self._requests.ask(RequestKind.RELEASE)
+        deadline_ms = self._now_ms + self._patience_ms(kind)
+        self._out.append(kind(token, gone, self._cause, self._cause_detail, self.rebalance_number, deadline_ms))
+
+    def _patience_ms(self, _kind: type[act.Revoke] | type[act.Lost]) -> int:
+        """How long the coordinator waits for the application."""
+        return self.settings.rebalance_timeout_ms
+
+    # The end
+
+    def _close(self, leaving: Leaving) -> None:
+        if self.state is State.CLOSING:
+            return
+        if self.state in {State.IDLE, State.FAILED}:
+            self._finish()
+            return
+        kind = act.Lost if self._has_lost_all() else act.Revoke
+        self._stop_joining()
+        self._leaving, self._link.retry_at_ms = leaving, None
+        self._cause, self._cause_detail = Cause.MEMBER_LEFT, GOODBYE
+        self._become(State.CLOSING)
+        if self.owned:
+            self._tell(kind, self.owned)
+        elif RequestKind.RELEASE not in self._requests:
+            self._leave_and_close()
+
+    def _has_lost_all(self) -> bool:
+        """Whether what it still works on may be somebody else's."""
+        return self.generation == NO_GENERATION
+
+    @abstractmethod
+    def _stop_joining(self) -> None:
+        """Nothing of a join, or of a plan, under way counts any more."""
+
+    @abstractmethod
+    def _leave_and_close(self) -> None: ...
+
+    def _finish(self) -> None:
+        self._abandon(*RequestKind)
+        self.generation = NO_GENERATION
+        self._become(State.CLOSED)
+        self._out.append(act.Closed())
+
+    def _fail(self, code: ErrorCode, message: str) -> None:
+        """Refused for good: nothing is owned any more, and joining again cannot help."""
+        self._forget_membership()
+        if self.state is State.CLOSING:
+            self._leave_and_close()
+            return
+        self._cause, self._cause_detail = Cause.MEMBER_FENCED, message or code.meaning
+        if self.owned:
+            self._tell(act.Lost, self.owned)
+        self._become(State.FAILED)
+        self._out.append(act.Fail(code, message or code.meaning))
+
+    @abstractmethod
+    def _forget_membership(self) -> None:
+        """Nothing is under way or due, and there is no generation to speak in."""

@@ -1,6 +1,7 @@
 """One connection over a real socket: order, parking, limits, and what happens when either side goes away."""
 
 import asyncio
+import socket
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -9,8 +10,10 @@ import pytest
 
 from coordinator.kafka.apis import APIS
 from coordinator.kafka.codec import decode_frame, struct
+from coordinator.kafka.connection import KEEPALIVE
 from tests.support.kafka_client import KafkaClient, frame
 from tests.support.kafka_listener import CONNECTION, LIMITS, HeldHandlers, client, listening
+from tests.support.kafka_memory_node import until
 
 UNSUPPORTED_VERSION = 35
 INVALID_REQUEST = 42
@@ -255,6 +258,54 @@ def test_idle_connections_are_closed_and_parked_ones_are_not() -> None:
             assert await idle.closed_by_node()
             handlers.answer(0, generation_id=3)
             assert (await parked.receive()).generation_id == 3
+
+    run(story())
+
+
+def test_a_client_that_is_gone_without_reading_its_answers_is_found_out_and_costs_nothing_more() -> None:
+    async def story() -> None:
+        handlers = HeldHandlers()
+        async with listening(handlers) as (listener, port), client(port) as gone:
+            size, answered = 1 << 20, 0
+            for _ in range(40):
+                gone.send("SyncGroup", 3, group_id="g")
+            while not listener.choked:
+                if len(handlers.begun) > answered:
+                    handlers.answer(answered, assignment=bytes(size))
+                    answered += 1
+                await asyncio.sleep(0)
+            assert listener.in_flight > 0
+            now_s = asyncio.get_running_loop().time()
+            listener.reap(now_s + CONNECTION.max_idle_ms / 1000 - 1)
+            assert listener.connections == 1
+            listener.reap(now_s + CONNECTION.max_idle_ms / 1000 + 10)
+            await until(lambda: not listener.connections)
+            assert listener.in_flight == 0
+
+    run(story())
+
+
+def test_a_frame_that_never_ends_is_given_up() -> None:
+    async def story() -> None:
+        async with listening(HeldHandlers()) as (listener, port), client(port) as slow:
+            await slow.ask("ApiVersions", 0)
+            slow.writer.write((1 << 19).to_bytes(4, "big") + bytes(1000))
+            await slow.writer.drain()
+            listener.reap(asyncio.get_running_loop().time() + CONNECTION.max_idle_ms / 1000 + 10)
+            assert await slow.closed_by_node()
+
+    run(story())
+
+
+def test_the_kernel_asks_after_peers_that_say_nothing() -> None:
+    async def story() -> None:
+        async with listening(HeldHandlers()) as (listener, port), client(port) as connection:
+            await connection.ask("ApiVersions", 0)
+            (ours,) = listener._connections
+            sock = ours._transport.get_extra_info("socket")
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            for name, value in KEEPALIVE.items():
+                assert sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
 
     run(story())
 

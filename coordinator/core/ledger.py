@@ -5,13 +5,12 @@ is a record. A partition's time without an owner runs from the moment its owner 
 or was last heard of) until the coordinator answered the new owner's SyncGroup.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from coordinator.core.plan import Plan
 from coordinator.core.records import DelayStored
-from coordinator.core.types import Cause, Move, Phase, RebalanceEntry, Settlement
+from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
 
 MAX_WAITED_FOR = 10
 MAX_ALSO = 20
@@ -51,12 +50,38 @@ def described(member: Client) -> str:
     return f"member {member.id} ({where})"
 
 
+def by_member(cause: Cause, member: Client, what: str, reason: str = "") -> Trigger:
+    """A trigger whose culprit is a member."""
+    because = f": {reason}" if reason else ""
+    return Trigger(
+        cause=cause,
+        detail=f"{described(member)} {what}{because}",
+        culprit=member.id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        client_reason=reason,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Departure:
     """Why a member went, and until when it may have worked on its partitions."""
 
     why: str
     last_owned_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a rebalance has made of its group, or would have."""
+
+    generation: int
+    protocol_type: str
+    protocol_name: str
+    moves: tuple[Move, ...]
+    members: tuple[MemberPlan, ...] = ()
+    snapshot_json: str = ""
+    snapshot_source: str = ""
 
 
 @dataclass(slots=True)
@@ -89,6 +114,32 @@ class RebalanceInProgress:
     def left(self, member_id: str, departure: Departure) -> None:
         self.gone[member_id] = departure.why
         self.released.setdefault(member_id, departure.last_owned_ms)
+
+    def entry(self, outcome: Outcome, ended_at_ms: int, change: Change) -> RebalanceEntry:
+        """What it has become."""
+        trigger = self.trigger
+        return RebalanceEntry(
+            number=self.number,
+            previous_generation=self.previous_generation,
+            generation=change.generation,
+            protocol_type=change.protocol_type,
+            protocol_name=change.protocol_name,
+            cause=trigger.cause,
+            culprit=trigger.culprit,
+            culprit_client_id=trigger.client_id,
+            culprit_client_host=trigger.client_host,
+            detail=trigger.detail,
+            client_reason=trigger.client_reason,
+            outcome=outcome,
+            started_at_ms=self.started_at_ms,
+            ended_at_ms=ended_at_ms,
+            phases=tuple(self.phases),
+            members=change.members,
+            moves=change.moves,
+            snapshot_json=change.snapshot_json,
+            snapshot_source=change.snapshot_source,
+            also=tuple(self.also),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,153 +210,6 @@ class Ledger:
     def surplus(self, limit: int) -> list[int]:
         """The oldest entries beyond `limit`."""
         return sorted(self.entries)[: max(0, len(self.entries) - limit)]
-
-
-@dataclass(frozen=True, slots=True)
-class Withheld:
-    """A partition that a cooperative plan gave to nobody: who had it, and since when it is free.
-
-    `since_ms` is None while its holder had not let go of it.
-    """
-
-    holder: str
-    since_ms: int | None = None
-    gone: str = ""
-    """Why its holder is no longer there, when the group waited for it to come back (KIP-415)."""
-
-
-NEVER_HELD = Withheld("")
-
-
-@dataclass(frozen=True, slots=True)
-class Diff:
-    """What a plan changes, and what it withholds for a later round."""
-
-    moves: tuple[Move, ...]
-    gaps: tuple[Gap, ...]
-    withheld: dict[TopicPartition, Withheld]
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """How things stood: the last plan, what members reported to hold, and what an earlier round withheld."""
-
-    plan: Plan
-    still_held: Mapping[str, Mapping[str, frozenset[int]]]
-    carried: Mapping[TopicPartition, Withheld]
-    delayed: bool = False
-    """The new plan keeps what lost its owner for it to come back (KIP-415)."""
-
-
-def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> Diff:
-    """Compare two plans partition by partition; cells that did not change are only counted."""
-    moves: list[Move] = []
-    kept: dict[tuple[str, int | None], int] = {}
-    moved: dict[tuple[str, int | None], list[TopicPartition]] = {}
-    withheld: dict[TopicPartition, Withheld] = {}
-
-    for member, topic, partitions in unchanged_cells(before.plan, target):
-        let_go = partitions - before.still_held.get(member, {}).get(topic, frozenset())
-        if let_go:
-            key = (member, since(member, rebalance))
-            kept[key] = kept.get(key, 0) + len(let_go)
-
-    old_owner, new_owner = owners_of_changed_cells(before.plan, target)
-    for tp in sorted(old_owner.keys() | new_owner.keys() | before.carried.keys()):
-        source, owner = old_owner.get(tp, ""), new_owner.get(tp, "")
-        earlier = before.carried.get(tp, NEVER_HELD)
-        holder = source or earlier.holder
-        still_held = tp[1] in before.still_held.get(holder, {}).get(tp[0], frozenset())
-        free_since = None if still_held else free_since_ms(holder, earlier, rebalance)
-        if not owner:
-            if still_held or (not source and holder in target):
-                withheld[tp] = Withheld(holder, free_since)
-            elif before.delayed and holder:
-                withheld[tp] = Withheld(holder, free_since, rebalance.gone.get(holder, earlier.gone))
-            if source:
-                why = why_unowned(rebalance.gone.get(source, ""), still_held, not target, before.delayed)
-                moves.append(Move(*tp, source, "", -1, why))
-            continue
-        if source == owner and still_held:
-            continue
-        if source == owner:
-            kept[owner, free_since] = kept.get((owner, free_since), 0) + 1
-            continue
-        why = (
-            "its old owner had not let go"
-            if still_held
-            else why_moved(earlier, source, owner in before.plan, rebalance)
-        )
-        moves.append(Move(*tp, holder, owner, -1, why))
-        moved.setdefault((owner, free_since), []).append(tp)
-    return Diff(tuple(moves), gaps_of(kept, moved), withheld)
-
-
-def unchanged_cells(before: Plan, target: Plan) -> Iterable[tuple[str, str, frozenset[int]]]:
-    for member, topics in before.items():
-        for topic, partitions in topics.items():
-            if partitions and target.get(member, {}).get(topic) == partitions:
-                yield member, topic, frozenset(partitions)
-
-
-def owners_of_changed_cells(before: Plan, target: Plan) -> tuple[dict[TopicPartition, str], dict[TopicPartition, str]]:
-    def owners(plan: Plan, other: Plan) -> dict[TopicPartition, str]:
-        return {
-            (topic, partition): member
-            for member, topics in plan.items()
-            for topic, partitions in topics.items()
-            if other.get(member, {}).get(topic) != partitions
-            for partition in partitions
-        }
-
-    return owners(before, target), owners(target, before)
-
-
-def free_since_ms(holder: str, earlier: Withheld, rebalance: RebalanceInProgress) -> int:
-    """A partition that was free already when an earlier round withheld it is free since then."""
-    if earlier.since_ms is not None and holder == earlier.holder:
-        return earlier.since_ms
-    return since(holder, rebalance)
-
-
-def since(member: str, rebalance: RebalanceInProgress) -> int:
-    return rebalance.released.get(member, rebalance.started_at_ms)
-
-
-def why_unowned(gone: str, still_held: bool, nobody_left: bool, delayed: bool) -> str:
-    if still_held and not gone:
-        return "withheld until its owner has let go (cooperative)"
-    if gone and delayed and not nobody_left:
-        return f"{gone}; kept for it to come back while the delay runs"
-    reasons = [gone] if gone else []
-    return "; ".join([*reasons, "nobody is left to own it" if nobody_left else "the plan gives it to nobody"])
-
-
-def why_moved(earlier: Withheld, source: str, owner_stayed: bool, rebalance: RebalanceInProgress) -> str:
-    holder = source or earlier.holder
-    if not holder:
-        return "nobody owned it"
-    if not source and earlier.gone:
-        return f"{earlier.gone}; it was not waited for any longer"
-    if holder in rebalance.gone:
-        return rebalance.gone[holder]
-    if not source:
-        return "released in the round before"
-    return "balance" if owner_stayed else "balance: its new owner joined"
-
-
-def gaps_of(
-    kept: Mapping[tuple[str, int | None], int], moved: Mapping[tuple[str, int | None], list[TopicPartition]]
-) -> tuple[Gap, ...]:
-    return tuple(
-        Gap(
-            target=member,
-            since_ms=free_since,
-            count=kept.get((member, free_since), 0) + len(moved.get((member, free_since), ())),
-            moved=tuple(moved.get((member, free_since), ())),
-        )
-        for member, free_since in sorted(kept.keys() | moved.keys(), key=lambda key: (key[0], key[1] or 0))
-    )
 
 
 def last_few(members: Iterable[str]) -> tuple[str, ...]:

@@ -92,6 +92,8 @@ class CentralMember:
     demand: Demand | None = None
     gone: Trigger | None = None
     """Why its stream is gone: what its removal will be put down to when the lease is over."""
+    client_software: str = ""
+    """A registration does not say."""
 
     @property
     def lost(self) -> bool:

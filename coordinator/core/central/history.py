@@ -4,36 +4,15 @@ Everybody stops, so every partition is without an owner from its owner's Fetcher
 """
 
 from coordinator.core.central.group import CentralGroup, CentralMember
-from coordinator.core.ledger import (
-    Before,
-    Departure,
-    RebalanceInProgress,
-    Settling,
-    Trigger,
-    difference,
-    last_few,
-    settled,
-)
+from coordinator.core.entries import begun, keep_entry, settle, within_limit
+from coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
+from coordinator.core.moves import Before, difference
 from coordinator.core.plan import CONSUMER, Plan
-from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
 from coordinator.core.state import Step
-from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry
+from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase
 
 SOURCE = "central"
 """Where the ledger's snapshot comes from: it is the assignor's input itself."""
-
-
-def by_member(cause: Cause, member: CentralMember, what: str, reason: str = "") -> Trigger:
-    """A trigger whose culprit is a member."""
-    who = f"member {member.id} ({member.client_id or 'no client id'} at {member.client_host or 'unknown host'})"
-    return Trigger(
-        cause=cause,
-        detail=f"{who} {what}{f': {reason}' if reason else ''}",
-        culprit=member.id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        client_reason=reason,
-    )
 
 
 def noted(group: CentralGroup, trigger: Trigger, step: Step) -> None:
@@ -42,13 +21,7 @@ def noted(group: CentralGroup, trigger: Trigger, step: Step) -> None:
     if progress.rebalance is not None:
         progress.rebalance.note(trigger)
         return
-    ledger = step.state.ledgers.get(group.id)
-    progress.rebalance = RebalanceInProgress(
-        number=ledger.next_number if ledger else 1,
-        trigger=trigger,
-        previous_generation=group.generation,
-        started_at_ms=step.now_ms,
-    )
+    progress.rebalance = begun(group.id, trigger, group.generation, step)
 
 
 def departed(group: CentralGroup, member: CentralMember, departure: Departure) -> None:
@@ -145,49 +118,28 @@ def started(group: CentralGroup, member: CentralMember, step: Step) -> None:
 def close_settling(group: CentralGroup, step: Step) -> None:
     """Complete the last entry with what became known since: when each partition was fetched again."""
     settling, group.progress.settling = group.progress.settling, None
-    if settling is None:
-        return
-    ledger = step.state.ledgers.get(group.id)
-    entry = ledger.entries.get(settling.number) if ledger else None
-    if entry is not None:
-        settlement = settling.settlement(step.now_ms)
-        step.keep(RebalanceSettled(group.id, settlement))
-        step.announce(group, entry=settled(entry, settlement))
+    if settling is not None:
+        settle(group, settling.settlement(step.now_ms), step)
 
 
 def write(
     group: CentralGroup, rebalance: RebalanceInProgress, outcome: Outcome, moves: tuple[Move, ...], step: Step
 ) -> None:
-    """Keep the entry, and let the oldest go when the ledger is full."""
+    """Keep the entry."""
     completed = outcome is Outcome.COMPLETED
     plan = group.progress.plan if completed else {}
-    text, source = snapshot_text(group, step) if completed else ("", "")
-    trigger = rebalance.trigger
-    entry = RebalanceEntry(
-        number=rebalance.number,
-        previous_generation=group.generation,
+    snapshot_json, source = snapshot_of(group, step) if completed else ("", "")
+    change = Change(
         generation=group.generation + (outcome is not Outcome.FAILED),
         protocol_type=CONSUMER,
         protocol_name=group.assignor,
-        cause=trigger.cause,
-        culprit=trigger.culprit,
-        culprit_client_id=trigger.client_id,
-        culprit_client_host=trigger.client_host,
-        detail=trigger.detail,
-        client_reason=trigger.client_reason,
-        outcome=outcome,
-        started_at_ms=rebalance.started_at_ms,
-        ended_at_ms=step.now_ms,
-        phases=tuple(rebalance.phases),
-        members=tuple(member_plan(member, plan) for member in group.members.values() if member.id in plan),
         moves=moves,
-        snapshot_json=text,
+        members=tuple(member_plan(member, plan) for member in group.members.values() if member.id in plan),
+        snapshot_json=snapshot_json,
         snapshot_source=source,
-        also=tuple(rebalance.also),
     )
-    step.keep(RebalanceDecided(group.id, entry))
-    for number in step.state.ledgers[group.id].surplus(step.limits.ledger_max_entries):
-        step.keep(RebalanceForgotten(group.id, number))
+    entry = rebalance.entry(outcome, step.now_ms, change)
+    keep_entry(group.id, entry, step)
     step.announce(group, entry=entry)
 
 
@@ -195,12 +147,8 @@ def member_plan(member: CentralMember, plan: Plan) -> MemberPlan:
     return MemberPlan(member.id, member.client_id, member.client_host, None, tuple(sorted(plan[member.id].items())))
 
 
-def snapshot_text(group: CentralGroup, step: Step) -> tuple[str, str]:
-    """What the assignor saw, and where it is from; one over the limit is left out, and that is said."""
+def snapshot_of(group: CentralGroup, step: Step) -> tuple[str, str]:
+    """What the assignor saw, and where it is from."""
     request = group.progress.request
     assert request is not None
-    text = request.snapshot.to_json()
-    size, limit = len(text.encode()), step.limits.ledger_max_snapshot_bytes
-    if size > limit:
-        return "", f"left out: {size} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
-    return text, SOURCE
+    return within_limit(request.snapshot.to_json(), SOURCE, step)

@@ -1,10 +1,11 @@
 """Central groups come to life from the log, their timers fire, and they go: deleted, or turned into another kind."""
 
-from coordinator.core.central import history, liveness, positions, rebalance, telling
+from coordinator.core.central import liveness, positions, rebalance, telling
 from coordinator.core.central.group import CentralGroup, CentralMember, CentralState
 from coordinator.core.central.records import CentralDeleted, CentralOwner
 from coordinator.core.effects import DeleteReply, LeaveReply, MemberReply
 from coordinator.core.events import DeleteGroup, LeaveGroup
+from coordinator.core.ledger import by_member
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, MemberIdentity, TimerKey
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -17,7 +18,7 @@ def load(step: Step) -> None:
         group.assignor = group.stored.assignor
         for owner in group.stored.owners:
             member = group.members[owner.member_id] = expected(owner, group.generation, step.now_ms)
-            member.gone = history.by_member(
+            member.gone = by_member(
                 Cause.COORDINATOR_FAILOVER, member, "did not come back after the coordinator was loaded"
             )
             step.arm(group.lease_timer(member.id), member.lease_end_ms - step.now_ms)
@@ -87,7 +88,7 @@ def leave_group(group: CentralGroup, request: LeaveGroup, step: Step) -> None:
 
 def evict(group: CentralGroup, member: CentralMember, operator: str, step: Step) -> None:
     """One that is lost is taken for dead on the operator's word; a living one is told, and its lease is waited out."""
-    trigger = history.by_member(Cause.OPERATOR, member, f"was removed by {operator}")
+    trigger = by_member(Cause.OPERATOR, member, f"was removed by {operator}")
     if member.lost:
         member.gone = trigger
         liveness.expel(group, member, step)

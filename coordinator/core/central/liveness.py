@@ -14,7 +14,7 @@ from coordinator.core.central.events import (
 )
 from coordinator.core.central.group import CentralGroup, CentralMember, CentralState
 from coordinator.core.effects import CentralReply
-from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.ledger import Departure, Trigger, by_member
 from coordinator.core.state import Step
 from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
@@ -54,7 +54,7 @@ def deregister(request: Deregister, step: Step) -> None:
     telling.let_go(member, step)
     step.reply(request.request_id, CentralReply())
     polls = "poll timeout" in request.reason
-    trigger = history.by_member(Cause.POLL_TIMEOUT if polls else Cause.MEMBER_LEFT, member, "left", request.reason)
+    trigger = by_member(Cause.POLL_TIMEOUT if polls else Cause.MEMBER_LEFT, member, "left", request.reason)
     remove(group, member, trigger, Departure("its owner left the group", step.now_ms), step)
 
 
@@ -72,7 +72,7 @@ def ping_timer_fired(group: CentralGroup, member: CentralMember, step: Step) -> 
         limit = step.limits.central_max_timed_out
         if member.timed_out >= limit:
             what = f"did not answer {limit} pings in a row, the last one within {member.patience_ms} ms"
-            lose(group, member, history.by_member(Cause.SESSION_EXPIRED, member, what), step)
+            lose(group, member, by_member(Cause.SESSION_EXPIRED, member, what), step)
             return
     telling.ping(group, member, step)
 
@@ -82,7 +82,7 @@ def stream_closed(event: StreamClosed, step: Step) -> None:
     member = group.members.get(event.member_id) if group is not None else None
     if group is None or member is None or member.stream != event.stream:
         return
-    trigger = history.by_member(Cause.SESSION_EXPIRED, member, "closed its stream and did not come back")
+    trigger = by_member(Cause.SESSION_EXPIRED, member, "closed its stream and did not come back")
     lose(group, member, trigger, step)
 
 

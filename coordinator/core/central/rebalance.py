@@ -19,7 +19,7 @@ from coordinator.core.central.group import (
 )
 from coordinator.core.central.records import CentralOwner, CentralStored
 from coordinator.core.events import Planned
-from coordinator.core.ledger import Trigger
+from coordinator.core.ledger import Trigger, by_member
 from coordinator.core.plan import Plan, PlanRequest, wants_lags
 from coordinator.core.state import Step
 from coordinator.core.types import Cause
@@ -198,7 +198,7 @@ def stopped(group: CentralGroup, member: CentralMember, number: int, step: Step)
         go_on(group, step)
     elif demand is None and group.state in (CentralState.WAITING, CentralState.STABLE):
         # Too late for the attempt that asked for it; perhaps the next one finds everybody ready.
-        call_for(group, history.by_member(Cause.REVOCATION_FOLLOW_UP, member, "has stopped after all"), step)
+        call_for(group, by_member(Cause.REVOCATION_FOLLOW_UP, member, "has stopped after all"), step)
     elif group.state is not CentralState.BACKING_OFF:
         start_if_late(group, member, step)
         go_on(group, step)

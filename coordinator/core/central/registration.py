@@ -1,13 +1,14 @@
 """RegisterConsumer: somebody comes, comes back, or wants to read something else (zookeeper.md 4). Checks come first."""
 
 from assignors.registry import BUILT_IN, known
-from coordinator.core.central import history, positions, rebalance, telling, topics
+from coordinator.core.central import positions, rebalance, telling, topics
 from coordinator.core.central.events import RegisterConsumer
 from coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember
 from coordinator.core.central.records import CentralStored
 from coordinator.core.consumer.cleanup import forget_group
 from coordinator.core.consumer.regex import check_regex
 from coordinator.core.effects import CentralReply
+from coordinator.core.ledger import by_member
 from coordinator.core.plan import canonical_name
 from coordinator.core.records import GroupDeleted
 from coordinator.core.state import Step
@@ -136,7 +137,7 @@ def come(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
     member = CentralMember(request.member_id, request.client_id, request.client_host, request.session_timeout_ms)
     group.members[member.id] = member
     take_in(group, member, request, step)
-    rebalance.call_for(group, history.by_member(Cause.MEMBER_JOINED, member, "registered"), step)
+    rebalance.call_for(group, by_member(Cause.MEMBER_JOINED, member, "registered"), step)
 
 
 def come_back(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
@@ -148,7 +149,7 @@ def come_back(group: CentralGroup, member: CentralMember, request: RegisterConsu
     take_in(group, member, request, step)
     positions.keep(group, member, request.offsets, step)
     if (member.topics, member.regex) != before:
-        changed = history.by_member(Cause.SUBSCRIPTION_CHANGED, member, "came back with another subscription")
+        changed = by_member(Cause.SUBSCRIPTION_CHANGED, member, "came back with another subscription")
         rebalance.call_for(group, changed, step)
     else:
         group.progress.dirty = True
@@ -181,7 +182,7 @@ def change_subscription(group: CentralGroup, request: RegisterConsumer, step: St
     subscribe(group, member, request, step)
     step.reply(request.request_id, CentralReply())
     if (member.topics, member.regex) != before:
-        changed = history.by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")
+        changed = by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")
         rebalance.call_for(group, changed, step)
 
 

@@ -6,7 +6,8 @@ Hard state is `stored` (what the log says) and the offsets; everything else is s
 from dataclasses import dataclass, field
 
 from coordinator.core.classic.members import Member, Members
-from coordinator.core.ledger import Departure, RebalanceInProgress, Settling, Withheld
+from coordinator.core.ledger import Departure, RebalanceInProgress, Settling
+from coordinator.core.moves import Withheld
 from coordinator.core.plan import PlanRequest
 from coordinator.core.records import GroupStored, MemberRecord
 from coordinator.core.types import GroupState, StoredOffset, TimerKey

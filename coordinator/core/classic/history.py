@@ -4,21 +4,10 @@ from dataclasses import dataclass, replace
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
-from coordinator.core.ledger import (
-    Before,
-    Departure,
-    Diff,
-    RebalanceInProgress,
-    Settling,
-    Trigger,
-    Withheld,
-    described,
-    difference,
-    last_few,
-    settled,
-)
+from coordinator.core.entries import begun, keep_entry, settle, within_limit
+from coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
+from coordinator.core.moves import Before, Diff, Withheld, difference
 from coordinator.core.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
-from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, MemberPlan, Outcome, Phase, RebalanceEntry
 
@@ -41,38 +30,21 @@ def cause_of(reason: str, otherwise: Cause) -> Cause:
     return next((cause for words, cause in CAUSES_BY_REASON if words in lowered), otherwise)
 
 
-def by_member(cause: Cause, member: Member, what: str, reason: str = "") -> Trigger:
-    """A trigger whose culprit is a member."""
-    because = f": {reason}" if reason else ""
-    return Trigger(
-        cause=cause,
-        detail=f"{described(member)} {what}{because}",
-        culprit=member.id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        client_reason=reason,
-    )
-
-
 def begin(group: ClassicGroup, trigger: Trigger, arriving: Member | None, step: Step) -> None:
     """A rebalance starts. One that had not got its plan yet ends here and leaves its own entry."""
     late = close_settling(group, step)
     unfinished = group.rebalance
     if unfinished is not None:
         write(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, Diff((), (), {}), step)
-    ledger = step.state.ledgers.get(group.id)
-    group.rebalance = RebalanceInProgress(
-        number=ledger.next_number if ledger else 1,
-        trigger=trigger,
-        previous_generation=group.generation,
-        started_at_ms=step.now_ms,
+    group.rebalance = rebalance = begun(group.id, trigger, group.generation, step)
+    # Whoever never fetched its share never owned it: the settlement counts up to now, this rebalance goes on.
+    rebalance.released.update(dict.fromkeys(late, step.now_ms))
+    if unfinished is not None:
         # Whoever let go in the round that failed has been without its partitions since then.
-        # Whoever never fetched its share never owned it: the settlement counts up to now, this rebalance goes on.
-        released={**dict.fromkeys(late, step.now_ms), **(unfinished.released if unfinished else {})},
-        gone=dict(unfinished.gone) if unfinished else {},
-    )
+        rebalance.released.update(unfinished.released)
+        rebalance.gone.update(unfinished.gone)
     for member_id, departure in group.departures.items():
-        group.rebalance.left(member_id, departure)
+        rebalance.left(member_id, departure)
     group.departures.clear()
     if arriving is not None:
         arrived(group, arriving, step)
@@ -190,12 +162,7 @@ def close_settling(group: ClassicGroup, step: Step) -> list[str]:
     if settling is None:
         return []
     group.settling = None
-    ledger = step.state.ledgers.get(group.id)
-    entry = ledger.entries.get(settling.number) if ledger else None
-    if entry is not None:
-        settlement = settling.settlement(step.now_ms)
-        step.keep(RebalanceSettled(group.id, settlement))
-        step.announce(group, entry=settled(entry, settlement))
+    settle(group, settling.settlement(step.now_ms), step)
     return settling.late
 
 
@@ -208,59 +175,35 @@ def write(
     step: Step,
     given: Given = NOTHING_GIVEN,
 ) -> RebalanceEntry:
-    """Keep the entry, and let the oldest go when the ledger is full."""
-    snapshot_json, source = chosen_snapshot(group, given, step) if outcome is Outcome.COMPLETED else ("", "")
-    trigger = rebalance.trigger
-    entry = RebalanceEntry(
-        number=rebalance.number,
-        previous_generation=rebalance.previous_generation,
+    """Keep the entry."""
+    completed = outcome is Outcome.COMPLETED
+    snapshot_json, source = chosen_snapshot(group, given, step) if completed else ("", "")
+    change = Change(
         generation=group.generation,
         protocol_type=group.protocol_type or "",
         protocol_name=protocol_name or "",
-        cause=trigger.cause,
-        culprit=trigger.culprit,
-        culprit_client_id=trigger.client_id,
-        culprit_client_host=trigger.client_host,
-        detail=trigger.detail,
-        client_reason=trigger.client_reason,
-        outcome=outcome,
-        started_at_ms=rebalance.started_at_ms,
-        ended_at_ms=step.now_ms,
-        phases=tuple(rebalance.phases),
-        members=member_plans(group) if outcome is Outcome.COMPLETED else (),
         moves=diff.moves,
+        members=member_plans(group) if completed else (),
         snapshot_json=snapshot_json,
         snapshot_source=source,
-        also=tuple(rebalance.also),
     )
-    step.keep(RebalanceDecided(group.id, entry))
-    for number in step.state.ledgers[group.id].surplus(step.limits.ledger_max_entries):
-        step.keep(RebalanceForgotten(group.id, number))
+    entry = rebalance.entry(outcome, step.now_ms, change)
+    keep_entry(group.id, entry, step)
     step.announce(group, entry=entry)
     return entry
 
 
 def chosen_snapshot(group: ClassicGroup, given: Given, step: Step) -> tuple[str, str]:
     """What the plan's maker says it used, else what the coordinator can rebuild. (json, source)"""
-    limit = step.limits.ledger_max_snapshot_bytes
     if given.snapshot_json:
-        size = len(given.snapshot_json.encode())
-        return ("", left_out(size, limit)) if size > limit else (given.snapshot_json, given.source)
+        return within_limit(given.snapshot_json, given.source, step)
     if group.protocol_type != CONSUMER:
         return "", ""
     subscriptions = {
         member.id: (member.group_instance_id, member.metadata(group.protocol_name)) for member in group.members.values()
     }
     rebuilt = rebuilt_snapshot(group.protocol_name or "", subscriptions, step.state.partitions)
-    if rebuilt is None:
-        return "", ""
-    text = rebuilt.to_json()
-    size = len(text.encode())
-    return (text, "coordinator") if size <= limit else ("", left_out(size, limit))
-
-
-def left_out(size: int, limit: int) -> str:
-    return f"left out: {size} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
+    return ("", "") if rebuilt is None else within_limit(rebuilt.to_json(), "coordinator", step)
 
 
 def member_plans(group: ClassicGroup) -> tuple[MemberPlan, ...]:

@@ -15,7 +15,7 @@ from coordinator.core.classic.rebalance import (
 )
 from coordinator.core.effects import JoinReply, refused_join
 from coordinator.core.events import JoinGroup
-from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.ledger import Departure, Trigger, by_member
 from coordinator.core.records import GroupStored
 from coordinator.core.state import Step, offsets_of
 from coordinator.core.types import Cause, GroupState, Limits
@@ -85,7 +85,7 @@ def turn_away(group: ClassicGroup, request: JoinGroup, full: CoordinatorError, s
     step.disarm(group.session_timer(request.member_id))
     member = group.members.get(request.member_id)
     if member is not None:
-        history.noted(group, history.by_member(Cause.GROUP_OVER_SIZE, member, "was turned away: the group is full"))
+        history.noted(group, by_member(Cause.GROUP_OVER_SIZE, member, "was turned away: the group is full"))
         remove_member(group, member, Departure("its owner lost its place: the group is full", step.now_ms), step)
     step.reply(request.request_id, JoinReply(full.code, full.message))
     if known:
@@ -159,19 +159,19 @@ def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
 def rejoin_trigger(group: ClassicGroup, member: Member, changed: bool, reason: str) -> Trigger:
     if group.restored:
         # Only the selected protocol is on record, so after a reload an unchanged member may look changed.
-        return history.by_member(
+        return by_member(
             history.cause_of(reason, Cause.COORDINATOR_FAILOVER),
             member,
             "rejoined after the coordinator was reloaded",
             reason,
         )
     if member.id == group.leader and not changed:
-        return history.by_member(history.cause_of(reason, Cause.LEADER_REJOINED), member, "rejoined as leader", reason)
+        return by_member(history.cause_of(reason, Cause.LEADER_REJOINED), member, "rejoined as leader", reason)
     static_member = member.group_instance_id is not None
     changed_cause = Cause.STATIC_MEMBER_METADATA_CHANGED if static_member else Cause.MEMBER_METADATA_CHANGED
     # A cooperative member's list of owned partitions is metadata, too: its own words tell more than ours.
     what = "rejoined" if reason else "rejoined with a changed subscription or protocol list"
-    return history.by_member(history.cause_of(reason, changed_cause), member, what, reason)
+    return by_member(history.cause_of(reason, changed_cause), member, what, reason)
 
 
 def prepare_with(group: ClassicGroup, member: Member, request: JoinGroup, trigger: Trigger, step: Step) -> None:
@@ -232,5 +232,5 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
     step.arm(group.session_timer(member_id), step.limits.new_member_join_timeout_ms)
     if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
         group.new_member_added = True
-    trigger = history.by_member(Cause.MEMBER_JOINED, member, "joined", request.reason)
+    trigger = by_member(Cause.MEMBER_JOINED, member, "joined", request.reason)
     rebalance_or_wait(group, trigger, step, arriving=member)

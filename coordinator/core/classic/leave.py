@@ -9,7 +9,7 @@ from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
 from coordinator.core.effects import LeaveReply, MemberReply
 from coordinator.core.events import LeaveGroup
-from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.ledger import Departure, Trigger, by_member
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, MemberIdentity
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -94,7 +94,7 @@ def leave_trigger(member: Member, reason: str, operator: str) -> Trigger:
             client_host=member.client_host,
             client_reason=reason,
         )
-    return history.by_member(history.cause_of(reason, Cause.MEMBER_LEFT), member, "left", reason)
+    return by_member(history.cause_of(reason, Cause.MEMBER_LEFT), member, "left", reason)
 
 
 def combined(triggers: list[Trigger]) -> Trigger:

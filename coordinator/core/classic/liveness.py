@@ -2,14 +2,13 @@
 
 from typing import TypeAlias, assert_never
 
-from coordinator.core.classic import history
 from coordinator.core.classic.checks import known_member, not_dead, same_generation
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
 from coordinator.core.effects import HeartbeatReply
 from coordinator.core.events import Heartbeat
-from coordinator.core.ledger import Departure
+from coordinator.core.ledger import Departure, by_member
 from coordinator.core.state import ShardState, Step
 from coordinator.core.types import Cause, GroupState, TimerKey
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -91,7 +90,7 @@ def session_expired(group: ClassicGroup, member_id: str, step: Step) -> None:
         # It waits for us, not we for it. Answering it arms the session again.
         return
     silent_ms = step.now_ms - member.last_seen_ms
-    trigger = history.by_member(
+    trigger = by_member(
         Cause.SESSION_EXPIRED,
         member,
         f"was not heard of for {silent_ms} ms (session timeout {member.session_timeout_ms} ms)",

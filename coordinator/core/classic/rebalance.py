@@ -4,7 +4,7 @@ from coordinator.core.classic import delay, history, remote
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
-from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.ledger import Departure, Trigger, by_member
 from coordinator.core.plan import CONSUMER, topics_of
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, GroupState
@@ -98,7 +98,7 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
 def drop_absent_members(group: ClassicGroup, step: Step) -> None:
     """Dynamic members that did not rejoin in time are out; static ones keep their place (KIP-345)."""
     for member in [m for m in group.members.values() if not m.joining and m.group_instance_id is None]:
-        history.noted(group, history.by_member(Cause.REBALANCE_TIMEOUT, member, "did not rejoin in time"))
+        history.noted(group, by_member(Cause.REBALANCE_TIMEOUT, member, "did not rejoin in time"))
         departure = Departure("its owner did not rejoin within the rebalance timeout", member.last_seen_ms)
         remove_member(group, member, departure, step)
 

@@ -10,7 +10,7 @@ from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, roster, subscribed_topics, vote
 from coordinator.core.effects import JoinReply, refused_join, refused_sync
 from coordinator.core.events import JoinGroup
-from coordinator.core.ledger import Departure
+from coordinator.core.ledger import Departure, by_member
 from coordinator.core.plan import assignment_of
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, GroupState
@@ -27,9 +27,7 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
     update(group, member, request, step)
     step.arm(group.session_timer(member_id), member.session_timeout_ms)
     cause, what = replacement(group, step)
-    trigger = history.by_member(
-        cause, member, f"took over group.instance.id {member.group_instance_id}{what}", request.reason
-    )
+    trigger = by_member(cause, member, f"took over group.instance.id {member.group_instance_id}{what}", request.reason)
     match group.state:
         case GroupState.STABLE if cause is Cause.STATIC_MEMBER_REPLACED:
             group.members.unpark(member)

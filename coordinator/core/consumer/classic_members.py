@@ -15,6 +15,7 @@ from coordinator.core.consumer.reconcile import available
 from coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Shares
 from coordinator.core.effects import HeartbeatReply, JoinReply, SyncReply
 from coordinator.core.events import Heartbeat, JoinGroup, SyncGroup
+from coordinator.core.ledger import by_member
 from coordinator.core.plan import CONSUMER
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, MemberIdentity
@@ -46,7 +47,7 @@ def join_group(group: ConsumerGroup, request: JoinGroup, step: Step) -> None:
     if downgrade.is_due(group, step):
         settled = group.state is ConsumerGroupState.STABLE
         what = "was the last to speak the consumer protocol, and came back with the classic one"
-        trigger = None if settled else history.by_member(Cause.STATIC_MEMBER_REPLACED, member, what)
+        trigger = None if settled else by_member(Cause.STATIC_MEMBER_REPLACED, member, what)
         downgrade.downgrade(group, trigger, step)
 
 

@@ -16,7 +16,7 @@ from coordinator.core.consumer.reconcile import Wish, reconciled
 from coordinator.core.consumer.records import ConsumerMemberStored, Shares
 from coordinator.core.effects import ConsumerHeartbeatReply
 from coordinator.core.events import ConsumerHeartbeat
-from coordinator.core.ledger import Trigger
+from coordinator.core.ledger import Trigger, by_member
 from coordinator.core.plan import canonical_name
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, Limits
@@ -103,7 +103,7 @@ def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> l
     triggers = subscription_triggers(group, member, before, replaced is not None)
     if before is not None and target.preferred_assignor(group, step) != preferred:
         chosen = target.preferred_assignor(group, step)
-        triggers.append(history.by_member(Cause.ASSIGNOR_CHANGED, member, f"changed the group's assignor to {chosen}"))
+        triggers.append(by_member(Cause.ASSIGNOR_CHANGED, member, f"changed the group's assignor to {chosen}"))
     if before is not None and before.topic_regex != member.topic_regex:
         regex.forget_unused(group, before.topic_regex, step)
     regex.want_resolved(group, record.topic_regex, step)
@@ -140,14 +140,14 @@ def subscription_triggers(
     if before is None:
         if unresolved and not member.topic_names:
             return []
-        return [history.by_member(Cause.MEMBER_JOINED, member, "joined")]
+        return [by_member(Cause.MEMBER_JOINED, member, "joined")]
     changed_regex = before.topic_regex != member.topic_regex and not unresolved
     if before.topic_names == member.topic_names and not changed_regex:
         return []
     if replaced:
         what = "came back with another subscription"
-        return [history.by_member(Cause.STATIC_MEMBER_METADATA_CHANGED, member, what)]
-    return [history.by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")]
+        return [by_member(Cause.STATIC_MEMBER_METADATA_CHANGED, member, what)]
+    return [by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")]
 
 
 def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None, step: Step) -> None:

@@ -16,35 +16,15 @@ from coordinator.core.consumer.group import (
     cells,
 )
 from coordinator.core.consumer.records import CurrentStored, Shares, TopicId
-from coordinator.core.ledger import (
-    Before,
-    Departure,
-    RebalanceInProgress,
-    Trigger,
-    described,
-    difference,
-    last_few,
-    settled,
-)
+from coordinator.core.entries import begun, keep_entry, settle, within_limit
+from coordinator.core.ledger import Change, Departure, RebalanceInProgress, Trigger, last_few
+from coordinator.core.moves import Before, difference
 from coordinator.core.plan import CONSUMER, Plan
-from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
 from coordinator.core.state import Step
-from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
+from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, Settlement
 
 TARGET = "target"
 """Where the ledger's snapshot comes from when the coordinator made a target of it."""
-
-
-def by_member(cause: Cause, member: ConsumerMember, what: str, reason: str = "") -> Trigger:
-    """A trigger whose culprit is a member."""
-    return Trigger(
-        cause=cause,
-        detail=f"{described(member)} {what}{f': {reason}' if reason else ''}",
-        culprit=member.id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        client_reason=reason,
-    )
 
 
 def begin(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
@@ -55,14 +35,9 @@ def begin(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
     unfinished = progress.rebalance
     if unfinished is not None:
         write(group, unfinished, Outcome.SUPERSEDED, (), None, step)
-    ledger = step.state.ledgers.get(group.id)
-    progress.rebalance = RebalanceInProgress(
-        number=ledger.next_number if ledger else 1,
-        trigger=trigger,
-        previous_generation=group.epoch,
-        started_at_ms=step.now_ms,
-        gone=dict(unfinished.gone) if unfinished else {},
-    )
+    progress.rebalance = begun(group.id, trigger, group.epoch, step)
+    if unfinished is not None:
+        progress.rebalance.gone.update(unfinished.gone)
 
 
 def departed(group: ConsumerGroup, member: ConsumerMember, departure: Departure) -> None:
@@ -153,13 +128,8 @@ def restored(group: ConsumerGroup, step: Step) -> None:
     """The process may have died between an epoch and its target: what set it off is forgotten, the epoch is not."""
     if group.progress.rebalance is not None or not group.members or group.epoch <= group.target_epoch:
         return
-    ledger = step.state.ledgers.get(group.id)
-    group.progress.rebalance = RebalanceInProgress(
-        number=ledger.next_number if ledger else 1,
-        trigger=Trigger(Cause.COORDINATOR_FAILOVER, "the coordinator was reloaded before this epoch had its target"),
-        previous_generation=group.epoch - 1,
-        started_at_ms=step.now_ms,
-    )
+    trigger = Trigger(Cause.COORDINATOR_FAILOVER, "the coordinator was reloaded before this epoch had its target")
+    group.progress.rebalance = begun(group.id, trigger, group.epoch - 1, step)
 
 
 def keep_current(group: ConsumerGroup, member: ConsumerMember, record: CurrentStored, step: Step) -> None:
@@ -207,11 +177,7 @@ def close_handover(group: ConsumerGroup, step: Step) -> None:
         unowned=tuple(sorted((named(topic, step), p, ms) for (topic, p), ms in handover.unowned.items())),
         unowned_partition_ms=sum(handover.unowned.values()) + open_ms,
     )
-    ledger = step.state.ledgers.get(group.id)
-    entry = ledger.entries.get(handover.number) if ledger else None
-    if entry is not None:
-        step.keep(RebalanceSettled(group.id, settlement))
-        step.announce(group, entry=settled(entry, settlement))
+    settle(group, settlement, step)
 
 
 def write(
@@ -222,47 +188,21 @@ def write(
     snapshot: Snapshot | None,
     step: Step,
 ) -> None:
-    """Keep the entry, and let the oldest go when the ledger is full."""
-    trigger = rebalance.trigger
-    text, source = snapshot_text(snapshot, step.limits.ledger_max_snapshot_bytes)
-    entry = RebalanceEntry(
-        number=rebalance.number,
-        previous_generation=rebalance.previous_generation,
+    """Keep the entry."""
+    # The input of the target itself, not a reconstruction: a replay must come to the same plan.
+    snapshot_json, source = within_limit(snapshot.to_json(), TARGET, step) if snapshot else ("", "")
+    change = Change(
         generation=rebalance.previous_generation + 1,
         protocol_type=CONSUMER,
         protocol_name=snapshot.assignor if snapshot else "",
-        cause=trigger.cause,
-        culprit=trigger.culprit,
-        culprit_client_id=trigger.client_id,
-        culprit_client_host=trigger.client_host,
-        detail=trigger.detail,
-        client_reason=trigger.client_reason,
-        outcome=outcome,
-        started_at_ms=rebalance.started_at_ms,
-        ended_at_ms=step.now_ms,
-        phases=tuple(rebalance.phases),
-        members=member_plans(group, step) if outcome is Outcome.COMPLETED else (),
         moves=moves,
-        snapshot_json=text,
-        # The input of the target itself, not a reconstruction: a replay must come to the same plan.
-        snapshot_source=TARGET if text else source,
-        also=tuple(rebalance.also),
+        members=member_plans(group, step) if outcome is Outcome.COMPLETED else (),
+        snapshot_json=snapshot_json,
+        snapshot_source=source,
     )
-    step.keep(RebalanceDecided(group.id, entry))
-    for number in step.state.ledgers[group.id].surplus(step.limits.ledger_max_entries):
-        step.keep(RebalanceForgotten(group.id, number))
+    entry = rebalance.entry(outcome, step.now_ms, change)
+    keep_entry(group.id, entry, step)
     step.announce(group, entry=entry)
-
-
-def snapshot_text(snapshot: Snapshot | None, limit: int) -> tuple[str, str]:
-    """What the assignor saw, and who says so; a snapshot over the limit is left out, and that is said."""
-    if snapshot is None:
-        return "", ""
-    text = snapshot.to_json()
-    size = len(text.encode())
-    if size > limit:
-        return "", f"left out: {size} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
-    return text, "coordinator"
 
 
 def targets_before(group: ConsumerGroup, step: Step) -> Plan:

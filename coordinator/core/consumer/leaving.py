@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from coordinator.core.consumer import history, removal
+from coordinator.core.consumer import removal
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.core.effects import LeaveReply, MemberReply
 from coordinator.core.events import LeaveGroup
-from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.ledger import Departure, Trigger, by_member
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, MemberIdentity
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -71,8 +71,8 @@ def departure_of(group: ConsumerGroup, member: ConsumerMember, operator: str, st
 
 def trigger_of(member: ConsumerMember, reason: str, operator: str) -> Trigger:
     if operator:
-        return history.by_member(Cause.OPERATOR, member, f"was removed by {operator}")
-    return history.by_member(Cause.MEMBER_LEFT, member, "left", reason)
+        return by_member(Cause.OPERATOR, member, f"was removed by {operator}")
+    return by_member(Cause.MEMBER_LEFT, member, "left", reason)
 
 
 def combined(triggers: list[Trigger]) -> Trigger:

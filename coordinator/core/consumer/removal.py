@@ -8,7 +8,7 @@ from coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember,
 from coordinator.core.consumer.records import TargetEpochStored
 from coordinator.core.effects import ConsumerHeartbeatReply
 from coordinator.core.events import ConsumerHeartbeat
-from coordinator.core.ledger import Departure, Trigger
+from coordinator.core.ledger import Departure, Trigger, by_member
 from coordinator.core.state import Step
 from coordinator.core.types import Cause
 
@@ -18,7 +18,7 @@ def leave(group: ConsumerGroup, member: ConsumerMember, request: ConsumerHeartbe
     if request.member_epoch == AWAY:
         static.go_away(group, member, step)
     else:
-        trigger = history.by_member(Cause.MEMBER_LEFT, member, "left")
+        trigger = by_member(Cause.MEMBER_LEFT, member, "left")
         remove(group, [(member, Departure("its owner left the group", step.now_ms))], trigger, step)
     step.reply(
         request.request_id, ConsumerHeartbeatReply(member_id=request.member_id, member_epoch=request.member_epoch)
@@ -29,7 +29,7 @@ def session_expired(group: ConsumerGroup, member: ConsumerMember, step: Step) ->
     """Nothing was heard of the member: it is out, static or not."""
     seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
     what = f"was not heard of for {step.now_ms - seen_ms} ms (session timeout {session_timeout_ms(member, step)} ms)"
-    trigger = history.by_member(Cause.SESSION_EXPIRED, member, what)
+    trigger = by_member(Cause.SESSION_EXPIRED, member, what)
     remove(group, [(member, Departure("its owner's session expired", seen_ms))], trigger, step)
 
 
@@ -43,7 +43,7 @@ def rebalance_timed_out(group: ConsumerGroup, member: ConsumerMember, step: Step
         return
     seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
     what = f"did not give up its revoked partitions within {member.rebalance_timeout_ms} ms"
-    trigger = history.by_member(Cause.REBALANCE_TIMEOUT, member, what)
+    trigger = by_member(Cause.REBALANCE_TIMEOUT, member, what)
     departure = Departure("its owner did not give it up within the rebalance timeout", seen_ms)
     remove(group, [(member, departure)], trigger, step)
 
@@ -60,7 +60,7 @@ def did_not_fetch(group: ConsumerGroup, member: ConsumerMember, step: Step) -> N
 
 def drop_late(group: ConsumerGroup, member: ConsumerMember, cause: Cause, verb: str, step: Step) -> None:
     seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
-    trigger = history.by_member(cause, member, f"did not {verb} within {member.rebalance_timeout_ms} ms")
+    trigger = by_member(cause, member, f"did not {verb} within {member.rebalance_timeout_ms} ms")
     departure = Departure(f"its owner did not {verb} within the rebalance timeout", seen_ms)
     remove(group, [(member, departure)], trigger, step)
 

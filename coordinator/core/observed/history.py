@@ -3,19 +3,18 @@
 from collections.abc import Iterator
 
 from coordinator.core.effects import GroupChanged
+from coordinator.core.entries import keep_entry, next_number
 from coordinator.core.ledger import last_few
 from coordinator.core.observed.group import ZOOKEEPER, ObservedGroup, ObservedRebalance
-from coordinator.core.records import RebalanceDecided, RebalanceForgotten
 from coordinator.core.state import Step
 from coordinator.core.types import MemberPlan, Move, Outcome, Phase, RebalanceEntry
 
 
 def write(group: ObservedGroup, rebalance: ObservedRebalance, outcome: Outcome, step: Step) -> None:
     """Keep the entry, within the ledger's bound. It is whole at once: nothing is fetched afterwards."""
-    ledger = step.state.ledgers.get(group.id)
     trigger, generation = rebalance.trigger, generation_of(group.id, step)
     entry = RebalanceEntry(
-        number=ledger.next_number if ledger else 1,
+        number=next_number(group.id, step),
         previous_generation=generation,
         generation=generation + 1,
         protocol_type=ZOOKEEPER,
@@ -37,9 +36,7 @@ def write(group: ObservedGroup, rebalance: ObservedRebalance, outcome: Outcome, 
         herd=len(rebalance.herd),
         notifications=rebalance.notifications,
     )
-    step.keep(RebalanceDecided(group.id, entry))
-    for number in step.state.ledgers[group.id].surplus(step.limits.ledger_max_entries):
-        step.keep(RebalanceForgotten(group.id, number))
+    keep_entry(group.id, entry, step)
     group.generation = entry.generation
     step.out.notices.append(GroupChanged(group.id, group.state.value, group.generation, entry))
 

@@ -8,14 +8,12 @@ from hypothesis import strategies as st
 from coordinator.core.ledger import (
     MAX_ALSO,
     MAX_WAITED_FOR,
-    Before,
     RebalanceInProgress,
     Settling,
     Trigger,
-    Withheld,
-    difference,
     last_few,
 )
+from coordinator.core.moves import Before, Withheld, difference
 from coordinator.core.plan import Plan
 from coordinator.core.types import Cause
 

@@ -1,0 +1,42 @@
+"""Keeps a group's entries in the ledger, whatever its kind: a rebalance begins, is decided, and settles."""
+
+from coordinator.core.central.group import CentralGroup
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.consumer.group import ConsumerGroup
+from coordinator.core.ledger import RebalanceInProgress, Trigger, settled
+from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
+from coordinator.core.state import Step
+from coordinator.core.types import RebalanceEntry, Settlement
+
+
+def next_number(group_id: str, step: Step) -> int:
+    ledger = step.state.ledgers.get(group_id)
+    return ledger.next_number if ledger else 1
+
+
+def begun(group_id: str, trigger: Trigger, previous_generation: int, step: Step) -> RebalanceInProgress:
+    return RebalanceInProgress(next_number(group_id, step), trigger, previous_generation, step.now_ms)
+
+
+def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
+    """Keep the entry, and let the oldest go when the ledger is full."""
+    step.keep(RebalanceDecided(group_id, entry))
+    for number in step.state.ledgers[group_id].surplus(step.limits.ledger_max_entries):
+        step.keep(RebalanceForgotten(group_id, number))
+
+
+def settle(group: ClassicGroup | ConsumerGroup | CentralGroup, settlement: Settlement, step: Step) -> None:
+    """Complete an entry, if it is still kept."""
+    ledger = step.state.ledgers.get(group.id)
+    entry = ledger.entries.get(settlement.number) if ledger else None
+    if entry is not None:
+        step.keep(RebalanceSettled(group.id, settlement))
+        step.announce(group, entry=settled(entry, settlement))
+
+
+def within_limit(snapshot_json: str, source: str, step: Step) -> tuple[str, str]:
+    """The snapshot and where it is from; one over the limit is left out, and that is said instead."""
+    size, limit = len(snapshot_json.encode()), step.limits.ledger_max_snapshot_bytes
+    if size > limit:
+        return "", f"left out: {size} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
+    return snapshot_json, source

@@ -11,8 +11,8 @@ from typing import Any, cast
 import structlog
 
 from coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
-from coordinator.kafka.codec import MalformedFrame, decode, encode, is_flexible, struct
-from coordinator.kafka.dispatch import Dispatch, HangUp, KafkaCall, Later, Peer, Row, ranges
+from coordinator.kafka.codec import MalformedFrame, struct
+from coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, ranges
 from coordinator.kafka.emitting import Buffer, Frame
 from coordinator.kafka.frames import LENGTH_BYTES, Frames
 
@@ -54,16 +54,23 @@ class ConnectionLimits:
 class Slot:
     """A request's place in the order of answers."""
 
-    __slots__ = ("answer", "correlation", "done", "row", "size", "task", "version")
+    __slots__ = ("answer", "correlation", "done", "form", "size", "task")
 
-    def __init__(self, size: int, correlation: int, row: Row, version: int) -> None:
+    def __init__(self, size: int, correlation: int, form: Form) -> None:
         self.size = size
         self.correlation = correlation
-        self.row = row
-        self.version = version
+        self.form = form
         self.done = False
         self.answer: list[Buffer] = []
         self.task: asyncio.Future[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a request's header said behind the correlation id, and what it means to a handler."""
+
+    header: bytes
+    call: KafkaCall
 
 
 class Connection(asyncio.Protocol):
@@ -84,6 +91,7 @@ class Connection(asyncio.Protocol):
         self._frames = Frames(limits.max_frame)
         self._backlog: deque[Frame] = deque()
         self._slots: deque[Slot] = deque()
+        self._callers: dict[Form, Caller] = {}
         self._bytes = 0
         self._parked: Slot | None = None
         self._choked = False
@@ -202,40 +210,48 @@ class Connection(asyncio.Protocol):
 
     def _start(self, frame: Frame) -> None:
         key, version, correlation = HEAD.unpack_from(frame)
-        row = self._dispatch.row(key)
-        if row is None or not row.api.serves(version):
+        form = self._dispatch.form(key, version)
+        if form is None:
             self._unsupported(key, version, correlation, len(frame))
             return
-        header, begin = decode("RequestHeader", 1 + is_flexible(row.request_name, version), frame)
+        caller = self._callers.get(form)
+        if caller is None or not frame.startswith(caller.header, HEAD.size):
+            caller = self._meet(form, frame)
         # Kafka passes over what lies behind a request. librdkafka leaves bytes there when it asks for all topics.
-        request, _ = decode(row.request_name, version, frame, begin)
-        slot = Slot(len(frame), correlation, row, version)
-        call = KafkaCall(version, header.client_id, self._peer)
+        request, _ = form.read(frame, HEAD.size + len(caller.header))
+        slot = Slot(len(frame), correlation, form)
         self._slots.append(slot)
-        if row.immediate is not None:
-            response = row.immediate(request, call)
+        if form.immediate is not None:
+            response = form.immediate(request, caller.call)
             if isinstance(response, Later):
                 slot.task = response.future
                 response.future.add_done_callback(lambda future: self._came(slot, response))
                 return
-            if response is not None or row.handler is None:
+            if response is not None or form.handler is None:
                 self._fill(slot, response)
                 return
-        assert row.handler is not None, f"{row.api.name} is answered neither now nor later"
-        if row.api.parks:
+        assert form.handler is not None, f"{form.api.name} is answered neither now nor later"
+        if form.api.parks:
             self._parked = slot
-        slot.task = self._loop.create_task(self._serve(slot, row.handler(request, call)))
+        slot.task = self._loop.create_task(self._serve(slot, form.handler(request, caller.call)))
+
+    def _meet(self, form: Form, frame: Frame) -> "Caller":
+        """Read a request's header. The next ones mostly say the same, whatever their correlation id."""
+        header, end = form.read_header(frame, 0)
+        call = KafkaCall(form.version, header.client_id, self._peer)
+        caller = self._callers[form] = Caller(bytes(frame[HEAD.size : end]), call)
+        return caller
 
     def _unsupported(self, key: int, version: int, correlation: int, size: int) -> None:
         """KIP-511: ApiVersions of an unknown version is answered in version 0, so that the client comes again.
 
         For any other there is no form of answer that its client would understand.
         """
-        row = self._dispatch.row(API_VERSIONS)
-        if key != API_VERSIONS or row is None:
+        form = self._dispatch.form(API_VERSIONS, 0)
+        if key != API_VERSIONS or form is None:
             self._drop(f"API {key} version {version} is not served here")
             return
-        slot = Slot(size, correlation, row, 0)
+        slot = Slot(size, correlation, form)
         self._slots.append(slot)
         self._fill(slot, struct("ApiVersionsResponse")(error_code=UNSUPPORTED_VERSION, api_keys=ranges()))
 
@@ -271,17 +287,17 @@ class Connection(asyncio.Protocol):
         if isinstance(error, HangUp):
             self._drop(str(error))
             return
-        log.error("handler failed", api=slot.row.api.name, peer=self._peer.host, exc_info=error)
+        log.error("handler failed", api=slot.form.api.name, peer=self._peer.host, exc_info=error)
         self._drop("its request could not be answered")
 
     def _fill(self, slot: Slot, response: Any) -> None:
-        """The answer's bytes, with header (KIP-482: that of ApiVersions has no tagged fields, whatever its version)."""
+        """The answer's bytes, with header."""
         slot.done = True
         if response is None:
             return
-        body = encode(slot.row.response_name, slot.version, response)
+        body = slot.form.write(response)
         size = sum(map(len, body))
-        if is_flexible(slot.row.response_name, slot.version) and slot.row.api.key != API_VERSIONS:
+        if slot.form.tagged:
             head = TAGGED_ANSWER.pack(size + LENGTH_BYTES + 1, slot.correlation, 0)
         else:
             head = ANSWER.pack(size + LENGTH_BYTES, slot.correlation)

@@ -13,11 +13,13 @@ it until it is answered. Answers always leave in order.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from coordinator.kafka.apis import APIS, Api
-from coordinator.kafka.codec import struct
+from coordinator.kafka.apis import API_VERSIONS, APIS, Api
+from coordinator.kafka.codec import decoder_of, encoder_of, is_flexible, struct
+from coordinator.kafka.decoding import Decoder
+from coordinator.kafka.encoding import Encoder
 
 Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
 Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]
@@ -86,41 +88,64 @@ class KafkaCall:
         return self.peer.eof
 
 
-@dataclass(slots=True)
-class Row:
-    """One API with whoever answers it."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """One version of an API: how its requests are read, its answers written, and who answers."""
 
     api: Api
+    version: int
     handler: Handler | None
     """None where `immediate` never leaves it to the long way."""
     immediate: Immediate | None
-    request_name: str = field(init=False)
-    response_name: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.request_name, self.response_name = f"{self.api.name}Request", f"{self.api.name}Response"
+    read_header: Decoder
+    read: Decoder
+    write: Encoder
+    tagged: bool
+    """The answer's header has tagged fields (KIP-482: that of ApiVersions never has)."""
 
 
 class Dispatch:
-    """All rows by API key. `handlers` are asked for each API in turn; ApiVersions is answered here.
+    """All forms that are served here. `handlers` are asked for each API in turn; ApiVersions is answered here.
 
     Raises LookupError when nobody answers an API.
     """
 
     def __init__(self, handlers: Sequence[object]) -> None:
         everyone = (Negotiation(), *handlers)
-        self._rows = {api.key: row_of(api, everyone) for api in APIS}
+        self._answering = {api.key: (api, *answering(api, everyone)) for api in APIS}
+        self._forms: dict[tuple[int, int], Form] = {}
 
-    def row(self, key: int) -> Row | None:
-        return self._rows.get(key)
+    def form(self, key: int, version: int) -> Form | None:
+        """None when this version is not served."""
+        return self._forms.get((key, version)) or self._made(key, version)
+
+    def _made(self, key: int, version: int) -> Form | None:
+        """Its first request compiles a form."""
+        if key not in self._answering:
+            return None
+        api, handler, immediate = self._answering[key]
+        if not api.serves(version):
+            return None
+        request, response = f"{api.name}Request", f"{api.name}Response"
+        made = self._forms[key, version] = Form(
+            api,
+            version,
+            handler,
+            immediate,
+            decoder_of("RequestHeader", 1 + is_flexible(request, version)),
+            decoder_of(request, version),
+            encoder_of(response, version),
+            is_flexible(response, version) and key != API_VERSIONS,
+        )
+        return made
 
 
-def row_of(api: Api, handlers: Sequence[object]) -> Row:
+def answering(api: Api, handlers: Sequence[object]) -> tuple[Handler | None, Immediate | None]:
     name = snake_case(api.name)
     for each in handlers:
         handler, immediate = getattr(each, name, None), getattr(each, f"{name}_now", None)
         if handler is not None or immediate is not None:
-            return Row(api, handler, immediate)
+            return handler, immediate
     raise LookupError(f"{api.name} has no handler; one of {[type(each).__name__ for each in handlers]} needs {name}()")
 
 

@@ -5,10 +5,12 @@ raises `MalformedRequest`, which the adapter turns into its transport's word for
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from storage.config import LogSettings, TopicSettings
 from storage.errors import InvalidRequest, StorageError
+from storage.fetch_frames import Part, fetch_response, multi_fetch_response
 from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2 as pb
 from storage.shape import MalformedRequest, bounded, each_once
@@ -182,34 +184,24 @@ class BrokerService:
 
     # -- fetch --------------------------------------------------------------------------------------------
 
-    async def fetch(self, request: pb.FetchRequest, call: object) -> pb.FetchResponse:
-        """Long poll over partitions by topic."""
+    async def fetch(self, request: pb.FetchRequest, call: object) -> bytes:
+        """Long poll over partitions by topic. A FetchResponse, encoded (see `storage.fetch_frames`)."""
         wanted = [
             (topic.topic, part.partition, part.fetch_offset, part.partition_max_bytes)
             for topic in request.topics
             for part in topic.partitions
         ]
-        results = await self._long_poll(wanted, request)
-        response = pb.FetchResponse()
-        remaining = iter(results)
-        for topic in request.topics:
-            answer = response.responses.add(topic=topic.topic)
-            answer.partitions.extend(next(remaining) for _ in topic.partitions)
-        return response
+        parts = iter(await self._long_poll(wanted, request))
+        return fetch_response((topic.topic, islice(parts, len(topic.partitions))) for topic in request.topics)
 
-    async def multi_fetch(self, request: pb.MultiFetchRequest, call: object) -> pb.MultiFetchResponse:
-        """Long poll over a flat list of partitions, answered in that order."""
+    async def multi_fetch(self, request: pb.MultiFetchRequest, call: object) -> bytes:
+        """Long poll over a flat list of partitions, answered in that order. A MultiFetchResponse, encoded."""
         wanted = [(part.topic, part.partition, part.fetch_offset, part.partition_max_bytes) for part in request.fetches]
-        results = await self._long_poll(wanted, request)
-        return pb.MultiFetchResponse(
-            results=[
-                pb.MultiFetchResult(topic=part[0], result=result) for part, result in zip(wanted, results, strict=True)
-            ]
-        )
+        return multi_fetch_response(await self._long_poll(wanted, request))
 
     async def _long_poll(
         self, wanted: list[tuple[str, int, int, int]], request: pb.FetchRequest | pb.MultiFetchRequest
-    ) -> list[pb.FetchPartitionResult]:
+    ) -> list[Part]:
         bounded("partitions", len(wanted))
         each_once("partition", [part[:2] for part in wanted])
         for name in ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level"):
@@ -222,7 +214,7 @@ class BrokerService:
             max_bytes=request.max_bytes,
             committed=request.isolation_level == READ_COMMITTED,
         )
-        return [_fetch_result(place[1], result) for place, result in zip(wanted, found, strict=True)]
+        return [_fetched(*place[:2], result) for place, result in zip(wanted, found, strict=True)]
 
     # -- offsets ------------------------------------------------------------------------------------------
 
@@ -274,9 +266,9 @@ def _produce_result(partition: int, result: Appended | StorageError) -> pb.Produ
     )
 
 
-def _fetch_result(partition: int, found: Fetched | StorageError) -> pb.FetchPartitionResult:
+def _fetched(topic: str, partition: int, found: Fetched | StorageError) -> Part:
     if isinstance(found, StorageError):
-        return pb.FetchPartitionResult(
+        refused = pb.FetchPartitionResult(
             partition_index=partition,
             error_code=_code(found),
             error_message=str(found),
@@ -284,17 +276,18 @@ def _fetch_result(partition: int, found: Fetched | StorageError) -> pb.FetchPart
             last_stable_offset=-1,
             log_start_offset=-1,
         )
-    return pb.FetchPartitionResult(
+        return Part(topic, refused, b"")
+    result = pb.FetchPartitionResult(
         partition_index=partition,
         high_watermark=found.high_watermark,
         last_stable_offset=found.last_stable_offset,
         log_start_offset=found.log_start_offset,
-        records=found.records,
         aborted_transactions=[
             pb.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
             for aborted in found.aborted
         ],
     )
+    return Part(topic, result, found.records)
 
 
 def _entries(settings: LogSettings | TopicSettings, given: set[str] | None = None) -> Iterator[pb.ConfigEntry]:

@@ -1,21 +1,30 @@
 """The calls of both services: path, answer type, and whether the same request may safely be sent twice."""
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
 from coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from storage.fetch_frames import MultiFetchFrames
 from storage.rpc.v1 import broker_service_pb2 as broker_pb
 from storage.rpc.v1 import staging_service_pb2 as staging_pb
 
 Request = TypeVar("Request", bound=Message)
-Response = TypeVar("Response", bound=Message)
+Response = TypeVar("Response")
+Read = TypeVar("Read", covariant=True)
 
 GROUP = "/coordinator.rpc.v1.GroupCoordinator/"
 BROKER = "/storage.rpc.v1.Broker/"
 STAGING = "/storage.rpc.v1.Staging/"
+
+
+class Answer(Protocol[Read]):
+    """A message type, or what reads a message's bytes in its place."""
+
+    @staticmethod
+    def FromString(data: bytes, /) -> Read: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +33,7 @@ class Method(Generic[Request, Response]):
 
     path: str
     request: type[Request]
-    response: type[Response]
+    response: Answer[Response]
     idempotent: bool = True
 
     @property
@@ -73,6 +82,8 @@ DESCRIBE_CONFIGS = Method(
 PRODUCE = Method(BROKER + "Produce", broker_pb.ProduceRequest, broker_pb.ProduceResponse, False)
 FETCH = Method(BROKER + "Fetch", broker_pb.FetchRequest, broker_pb.FetchResponse)
 MULTI_FETCH = Method(BROKER + "MultiFetch", broker_pb.MultiFetchRequest, broker_pb.MultiFetchResponse)
+# The same call for readers of many records: they come as views of the answer.
+MULTI_FETCH_FRAMES = Method(BROKER + "MultiFetch", broker_pb.MultiFetchRequest, MultiFetchFrames)
 LIST_OFFSETS = Method(BROKER + "ListOffsets", broker_pb.ListOffsetsRequest, broker_pb.ListOffsetsResponse)
 DELETE_RECORDS = Method(
     BROKER + "DeleteRecords", broker_pb.DeleteRecordsRequest, broker_pb.DeleteRecordsResponse, False

@@ -20,7 +20,7 @@ from coordinator.client.methods import Method
 from coordinator.member.backoff import Backoff
 
 Request = TypeVar("Request", bound=Message)
-Response = TypeVar("Response", bound=Message)
+Response = TypeVar("Response")
 
 TRANSIENT = frozenset(
     {

@@ -41,7 +41,9 @@ class Kind(Enum):
     BOTH_STREAM = "streams both ways"
 
 
-UnaryHandler: TypeAlias = Callable[[Any, Call], Awaitable[Message]]
+UnaryHandler: TypeAlias = Callable[[Any, Call], Awaitable[Message | bytes]]
+"""Bytes are an answer that the handler encoded itself."""
+
 StreamHandler: TypeAlias = Callable[[Any, Call], AsyncIterator[Message]]
 """Of both kinds of streams: the first argument is one request, or an async iterator of them."""
 

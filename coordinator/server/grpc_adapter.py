@@ -158,8 +158,8 @@ def unary(method: Method) -> Answer:
     handler = method.handler
 
     async def answer(request: Any, context: Context) -> bytes:
-        response: Message = await handler(request, GrpcCall(context))
-        return response.SerializeToString()
+        response: Message | bytes = await handler(request, GrpcCall(context))
+        return response if isinstance(response, bytes) else response.SerializeToString()
 
     return answer
 

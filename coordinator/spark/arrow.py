@@ -1,6 +1,7 @@
 """Record batches of the log become Arrow batches of Spark's schema, without an object per record."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ from coordinator.spark.planning import OffsetRange
 from coordinator.spark.schema import CREATE_TIME, HEADERS, LOG_APPEND_TIME
 from storage.batch import BatchView
 from storage.columns import Columns, decode_run
+from storage.files import Buffer
 from storage.types import Headers, Record
 
 HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -31,7 +33,7 @@ def arrow_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 def decoded(
-    data: bytes, views: Sequence[BatchView], wanted: OffsetRange, columns: Sequence[str], rows: int
+    data: Buffer, views: Sequence[BatchView], wanted: OffsetRange, columns: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
     """The records of `views` within `wanted`, in Arrow batches of at most `rows`. Raises CorruptMessage."""
     for group in grouped(views, rows):
@@ -67,10 +69,8 @@ def rows_of(
                 arrays.append(binary(run.data, run.key_starts[part], run.key_lengths[part]))
             case "value":
                 arrays.append(binary(run.data, run.value_starts[part], run.value_lengths[part]))
-            case "topic":
-                arrays.append(pa.repeat(pa.scalar(wanted.topic, pa.string()), count))
-            case "partition":
-                arrays.append(pa.array(np.full(count, wanted.partition, np.int32)))
+            case "topic" | "partition":
+                arrays.append(repeated(getattr(wanted, name), name, size_of(count))[:count])
             case "offset":
                 arrays.append(pa.array(run.offsets[part]))
             case "timestamp":
@@ -83,7 +83,18 @@ def rows_of(
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
 
-def binary(data: bytes, starts: Numbers, lengths: Numbers) -> pa.Array:
+def size_of(count: int) -> int:
+    """The next power of two, so that few arrays of one value serve batches of any size."""
+    return 1 << (count - 1).bit_length() if count else 0
+
+
+@lru_cache(maxsize=64)
+def repeated(value: str | int, column: str, count: int) -> pa.Array:
+    """One value so many times, to be sliced: batches of a partition share it."""
+    return pa.repeat(pa.scalar(value, TYPES[column]), count)
+
+
+def binary(data: Buffer, starts: Numbers, lengths: Numbers) -> pa.Array:
     """The slices of `data` as one binary array.
 
     Seen as alternating gaps and slices, the data is an Arrow array as it lies; every second of its values is taken.

@@ -18,7 +18,7 @@ from coordinator.client.config import ClientConfig
 from coordinator.client.errors import RETRIABLE, ClientError, CorruptRecords, Refused, Unreachable, refusal
 from coordinator.client.log_calls import EARLIEST, list_offsets
 from coordinator.client.loop import shared_loop
-from coordinator.client.methods import MULTI_FETCH
+from coordinator.client.methods import MULTI_FETCH_FRAMES
 from coordinator.client.transport import Patience, Transport, now_ms
 from coordinator.client.types import TopicPartition
 from coordinator.spark.aborted import without_aborted
@@ -27,6 +27,8 @@ from coordinator.spark.errors import DataLoss
 from coordinator.spark.planning import OffsetRange
 from storage.batch import BatchView, decode_records, read_batches
 from storage.errors import CorruptMessage, StorageError
+from storage.fetch_frames import MultiFetchFrames, Part
+from storage.files import Buffer
 from storage.rpc.v1 import broker_service_pb2 as pb
 from storage.types import Record
 
@@ -89,7 +91,7 @@ class Piece:
     """Fetched bytes of one range: batches, or records where the bytes are of before there were batches."""
 
     wanted: OffsetRange
-    data: bytes
+    data: Buffer
     views: Sequence[BatchView]
     records: Sequence[Record] = ()
 
@@ -134,6 +136,7 @@ class Fetching:
         self._progress_ms = now_ms()
         self._turn = 0
         self._at_once = MAX_RANGES_AT_ONCE
+        self._bytes_per_offset = 0.0
         self._room = asyncio.Semaphore(AHEAD)
         self._ready: SimpleQueue[list[Piece] | None] = SimpleQueue()
 
@@ -158,16 +161,25 @@ class Fetching:
             self._ready.put(await self._take_in(asked, await self._fetch(asked)))
 
     def _next_asked(self) -> list[Cursor]:
+        """As many ranges as an answer has room for, so that each comes in large pieces.
+
+        How many bytes an offset stands for is taken from what came; the first request asks for all.
+        """
         # Another range first each time, so that a byte limit does not starve the last ones.
         start = self._turn % len(self._cursors)
-        self._turn += self._at_once
         asked: dict[tuple[str, int], Cursor] = {}
-        for cursor in (self._cursors[start:] + self._cursors[:start])[: self._at_once]:
+        expected_bytes = 0.0
+        for cursor in self._cursors[start:] + self._cursors[:start]:
+            if len(asked) == self._at_once or expected_bytes >= self._settings.max_bytes:
+                break
             # A node takes each partition once; of several ranges of one the next waits its turn.
-            asked.setdefault(cursor.wanted.tp, cursor)
+            if cursor.wanted.tp not in asked:
+                asked[cursor.wanted.tp] = cursor
+                expected_bytes += (cursor.wanted.end - cursor.position) * self._bytes_per_offset
+        self._turn += len(asked)
         return list(asked.values())
 
-    async def _fetch(self, asked: list[Cursor]) -> pb.MultiFetchResponse:
+    async def _fetch(self, asked: list[Cursor]) -> MultiFetchFrames:
         settings = self._settings
         request = pb.MultiFetchRequest(
             max_wait_ms=WAIT_MS,
@@ -186,7 +198,7 @@ class Fetching:
         while True:
             try:
                 answer = await self._transport.call(
-                    MULTI_FETCH, request, doing="fetching records", timeout_ms=patience.attempt_ms
+                    MULTI_FETCH_FRAMES, request, doing="fetching records", timeout_ms=patience.attempt_ms
                 )
                 check_retriable(answer)
                 return answer
@@ -196,17 +208,22 @@ class Fetching:
                 if not await patience.another_try(error):
                     raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error from None
 
-    async def _take_in(self, asked: list[Cursor], answer: pb.MultiFetchResponse) -> list[Piece]:
+    async def _take_in(self, asked: list[Cursor], answer: MultiFetchFrames) -> list[Piece]:
         pieces = []
         cut = False
-        for cursor, found in zip(asked, answer.results, strict=True):
+        taken_bytes = taken_offsets = 0
+        for cursor, found in zip(asked, answer.parts, strict=True):
             before = cursor.position
-            if (piece := await self._take_range(cursor, found.result)) is not None:
+            if (piece := await self._take_range(cursor, found)) is not None:
                 pieces.append(piece)
             if cursor.position > before:
                 self._progress_ms = now_ms()
+                taken_bytes += len(found.records)
+                taken_offsets += cursor.position - before
             elif piece is not None:
                 cut = True
+        if taken_offsets:
+            self._bytes_per_offset = taken_bytes / taken_offsets
         if cut:
             # Batches are larger than a range's share of an answer and came in part, for nothing: ask for fewer at once.
             self._at_once = max(1, len(asked) // 2)
@@ -221,8 +238,9 @@ class Fetching:
         self._cursors = [cursor for cursor in self._cursors if not cursor.done]
         return pieces
 
-    async def _take_range(self, cursor: Cursor, result: pb.FetchPartitionResult) -> Piece | None:
+    async def _take_range(self, cursor: Cursor, found: Part) -> Piece | None:
         topic, partition = cursor.wanted.tp
+        result = found.result
         if result.error_code in (OUT_OF_RANGE, UNKNOWN_TOPIC):
             await self._lost(cursor, result)
             return None
@@ -230,14 +248,15 @@ class Fetching:
             name = pb.ErrorCode.Name(result.error_code)
             raise refusal(result.error_code, name, result.error_message, f"{topic}-{partition}")
         wanted = cursor.wanted._replace(start=cursor.position)
-        # Each look at a field of bytes copies it.
-        if data := result.records:
+        if data := memoryview(found.records):
             return self._take_records(cursor, wanted, data, result)
         if result.high_watermark < cursor.wanted.end:
             await self._lost(cursor, result)
         return None
 
-    def _take_records(self, cursor: Cursor, wanted: OffsetRange, data: bytes, result: pb.FetchPartitionResult) -> Piece:
+    def _take_records(
+        self, cursor: Cursor, wanted: OffsetRange, data: memoryview, result: pb.FetchPartitionResult
+    ) -> Piece:
         try:
             views = [view for view in read_batches(data) if view.base_offset < wanted.end]
             broken = next((view for view in views if not view.crc_ok), None)
@@ -255,7 +274,7 @@ class Fetching:
         kept = without_aborted(views, aborted)
         return Piece(wanted, data, [view for view in kept if not view.control])
 
-    def _take_old(self, cursor: Cursor, wanted: OffsetRange, data: bytes) -> Piece:
+    def _take_old(self, cursor: Cursor, wanted: OffsetRange, data: memoryview) -> Piece:
         """Message sets of before record batches, or bytes that are neither: then this says which."""
         try:
             records = list(decode_records(data, wanted.start))
@@ -287,9 +306,9 @@ class Fetching:
         return found[tp].offset
 
 
-def check_retriable(answer: pb.MultiFetchResponse) -> None:
+def check_retriable(answer: MultiFetchFrames) -> None:
     """Raise for what goes away by itself, so that the whole request is made again."""
-    for found in answer.results:
+    for found in answer.parts:
         code = found.result.error_code
         if code in RETRIABLE and code != UNKNOWN_TOPIC:
             about = f"{found.topic}-{found.result.partition_index}"

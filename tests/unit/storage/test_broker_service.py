@@ -52,7 +52,8 @@ def fetch(*parts: tuple[str, int, int], wait_ms: int = 0, least: int = 1, most: 
     return request
 
 
-def results(response: Any) -> list[Any]:
+def results(response: bytes) -> list[Any]:
+    response = pb.FetchResponse.FromString(response)
     return [part for topic in response.responses for part in topic.partitions]
 
 
@@ -170,7 +171,7 @@ def test_the_byte_budget_is_shared_among_partitions() -> None:
         request = pb.MultiFetchRequest(max_bytes=4 * size, min_bytes=1)
         for partition, limit in ((2, size), (0, 0)):
             request.fetches.add(topic="t", partition=partition, partition_max_bytes=limit)
-        multi = await service.multi_fetch(request, None)
+        multi = pb.MultiFetchResponse.FromString(await service.multi_fetch(request, None))
         assert [(r.topic, r.result.partition_index) for r in multi.results] == [("t", 2), ("t", 0)]
         assert len(multi.results[0].result.records) == size
 

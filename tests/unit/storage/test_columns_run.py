@@ -87,3 +87,40 @@ def test_damage_is_told_or_gives_records_but_never_breaks(place: int, byte: int)
     data[place] = byte
     with contextlib.suppress(StorageError):
         assert len(run_of(bytes(data))) == 20
+
+
+SIZES = st.sampled_from([0, 1, 20, 56, 57, 58, 63, 64, 120, 9_000, 20_000])
+MANY = st.lists(st.lists(SIZES, min_size=1, max_size=12), min_size=24, max_size=40)
+
+
+def many(sizes: list[list[int]]) -> bytes:
+    """Batches of values of these sizes, enough of them to be walked together."""
+    return b"".join(
+        encode_batch([(place, None, bytes(size), ()) for size in row], base_offset=20 * place)
+        for place, row in enumerate(sizes)
+    )
+
+
+@given(MANY)
+def test_many_batches_that_are_walked_together_agree_with_their_records(sizes: list[list[int]]) -> None:
+    assert run_of(many(sizes)) == one_by_one(many(sizes))
+
+
+@given(st.integers(0, 3000), st.integers(0, 255))
+def test_damage_in_one_of_many_batches_is_told_or_gives_records(place: int, byte: int) -> None:
+    sizes = [[row % 7, 50 + row, row % 5] for row in range(30)]
+    whole = many(sizes)
+    views = list(read_batches(whole))
+    data = bytearray(whole)
+    at = HEADER_SIZE + place % (views[0].size - HEADER_SIZE) + views[place % 30].position
+    data[at] = byte
+    with contextlib.suppress(StorageError):
+        assert len(as_records(decode_run(bytes(data), views))) == 90
+
+
+def test_a_record_that_claims_a_negative_length_is_told_from_any_of_many_batches() -> None:
+    data = bytearray(many([[1, row] for row in range(30)]))
+    views = list(read_batches(bytes(data)))
+    data[views[17].position + HEADER_SIZE] = 1
+    with pytest.raises(StorageError, match=f"byte {views[17].position + HEADER_SIZE} claims a negative length"):
+        decode_run(bytes(data), views)

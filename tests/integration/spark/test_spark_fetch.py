@@ -10,7 +10,7 @@ from coordinator.client import Admin, Producer
 from coordinator.client.config import ClientConfig, load
 from coordinator.client.errors import Unreachable
 from coordinator.spark.errors import DataLoss
-from coordinator.spark.fetch import FetchSettings, read_ranges
+from coordinator.spark.fetch import Fetching, FetchSettings, read_ranges
 from coordinator.spark.planning import OffsetRange
 from coordinator.spark.schema import COLUMNS
 from tests.support.node import NodeProcess, running_node
@@ -114,3 +114,12 @@ def test_a_log_that_ends_before_the_plan_does_is_a_loss(node: NodeProcess) -> No
     with pytest.raises(DataLoss, match="t-0: offsets 400 to 499"):
         list(read_ranges(settings(node), beyond))
     assert offsets(list(read_ranges(settings(node, fail_on_data_loss=False), beyond))) == {0: list(range(390, 400))}
+
+
+def test_an_answer_is_one_range_once_it_is_known_how_much_fits(node: NodeProcess) -> None:
+    """Or sixteen partitions would come in slivers, each to be joined before Spark gets it."""
+    ranges = [OffsetRange("t", partition, 0, COUNT) for partition in range(4)]
+    first, *others = Fetching(settings(node, max_bytes=9_000, max_partition_bytes=9_000), ranges).run()
+    assert len(first) > 1
+    assert {len(pieces) for pieces in others[:4]} == {1}
+    assert len({pieces[0].wanted.partition for pieces in others[:4]}) == 4

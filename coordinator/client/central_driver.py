@@ -2,18 +2,17 @@
 
 import asyncio
 import logging
-import random
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 from uuid import uuid4
 
 from coordinator.client.central_store import CentralStore
 from coordinator.client.central_stream import CentralStream, Offsets
-from coordinator.client.classic_calls import LEAVE_PATIENCE_MS, code_of
+from coordinator.client.classic_calls import LEAVE_PATIENCE_MS
 from coordinator.client.errors import Refused, TransportRefused, Unreachable, refusal
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.membership import Callback, Wake
+from coordinator.client.performing import Performing
 from coordinator.client.telling import callback_of
 from coordinator.client.transport import Transport, now_ms
 from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -29,7 +28,6 @@ from coordinator.member.types import MemberSettings
 
 log = logging.getLogger("muster.client")
 
-BACKOFF_JITTER = 0.2
 NOTHING: Offsets = {}
 
 
@@ -43,7 +41,7 @@ class Positions(Protocol):
         """The coordinator has these."""
 
 
-class CentralDriver:
+class CentralDriver(Performing[ce.CentralEvent]):
     """One member on the running loop. `positions` answers None when the application commits by itself."""
 
     def __init__(
@@ -55,22 +53,17 @@ class CentralDriver:
         wake: Wake,
         positions: Callable[[], Positions | None],
     ) -> None:
-        self.callbacks: deque[Callback] = deque()
-        self.failure: Exception | None = None
-        self.trouble: Exception | None = None
+        super().__init__(settings.group_id, wake)
         self.settings = settings
         self.machine = CentralMember(settings, str(uuid4()), wish)
         self._transport = transport
         self._store = store
         self._calls: GroupCalls = store.calls
-        self._wake_owner = wake
         self._positions = positions
         self._stream: CentralStream | None = None
         self._letting_go: dict[TopicPartition, OffsetAndMetadata] = {}
         self._sent: dict[int, Offsets] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
         self._home = ""
         self._said = ""
 
@@ -87,13 +80,6 @@ class CentralDriver:
         """Step the machine and start what it asks for."""
         for action in self.machine.step(event, now_ms()):
             self._perform(action)
-
-    def refused(self, error: Refused, generation: int) -> None:
-        self.send(ev.CommitRefused(code_of(error.code), error.message, generation))
-
-    def done(self, callback: Callback) -> None:
-        if callback.token is not None:
-            self.send(ev.Revoked(callback.token))
 
     def next_callback(self) -> Callback | None:
         """The next one to tell. What was to be revoked is lost if the group gave the member up in the meantime."""
@@ -122,12 +108,7 @@ class CentralDriver:
 
     async def abort(self) -> None:
         """Break the stream off; the coordinator waits for the member until its lease is over."""
-        if self._timer is not None:
-            self._timer.cancel()
-        tasks = [*self._tasks.values(), *self._ending]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._stop(*self._ending)
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.close()
@@ -147,10 +128,9 @@ class CentralDriver:
             case ce.Report():
                 log.error("%s", action.detail)
             case act.Abandon():
-                if task := self._tasks.pop(action.token, None):
-                    task.cancel()
+                self._abandon(action.token)
             case act.WakeAt():
-                self._wake_at(action.at_ms)
+                self._wake_at(action.at_ms, spread=self.machine.state is State.JOINING and not self.machine.owned)
             case act.Fail():
                 self.failure = refusal(action.code, action.code.name, action.message, self.settings.group_id)
                 self._wake_owner()
@@ -200,15 +180,6 @@ class CentralDriver:
 
     async def _deregister(self, stream: CentralStream, reason: str) -> None:
         await stream.deregister(self._last_offsets(), reason)
-
-    def _wake_at(self, at_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_ms = max(0, at_ms - now_ms())
-        if self.machine.state is State.JOINING and not self.machine.owned:
-            # A whole group that lost its coordinator should not come back in one burst (KIP-580).
-            delay_ms = int(delay_ms * (1 + random.uniform(0, BACKOFF_JITTER)))
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self.send, ev.Tick())
 
     # What is asked, and what is heard
 
@@ -279,29 +250,18 @@ class CentralDriver:
             self._said = why
             log.warning("%s; trying again", why)
 
-    def _ask(self, token: int, work: Coroutine[Any, Any, ce.CentralEvent]) -> None:
-        async def asking() -> None:
-            answer: ce.CentralEvent
-            try:
-                answer = await work
-            except Unreachable as error:
+    def _failed(self, token: int, error: Exception) -> ev.RequestFailed | None:
+        match error:
+            case Unreachable():
                 self._transport.announce(error)
-                answer = ev.RequestFailed(token, True, str(error))
-            except (TransportRefused, Refused) as error:
+                return ev.RequestFailed(token, True, str(error))
+            case Refused() | TransportRefused():
                 if retriable := isinstance(error, Refused) and error.retriable:
                     self._say_once(str(error))
-                answer = ev.RequestFailed(token, retriable, str(error))
-            except Exception as error:
-                # A bug must not leave a member waiting for ever: whoever owns it is told.
-                log.exception("the member of group %r stopped working", self.settings.group_id)
-                self.failure = error
-                self._wake_owner()
-                return
-            self._tasks.pop(token, None)
-            self.send(answer)
-            if isinstance(answer, ce.Registered) and self._stream is not None:
-                self._stream.listen()
+                return ev.RequestFailed(token, retriable, str(error))
+            case _:
+                return None
 
-        task = self._tasks[token] = asyncio.create_task(asking())
-        # A task that is cancelled before its first step would leave the call behind, never begun.
-        task.add_done_callback(lambda _: work.close())
+    def _answered(self, answer: ce.CentralEvent) -> None:
+        if isinstance(answer, ce.Registered) and self._stream is not None:
+            self._stream.listen()

@@ -3,20 +3,18 @@
 import asyncio
 import logging
 import os
-import random
-from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import uuid4
 
 from assignors.api import RebalanceProtocol
-from coordinator.client.classic_calls import LEAVE_PATIENCE_MS, ClassicCalls, code_of
+from coordinator.client.classic_calls import LEAVE_PATIENCE_MS, ClassicCalls
 from coordinator.client.config import GroupConfig
 from coordinator.client.consumer_calls import ConsumerCalls
 from coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.membership import Callback
+from coordinator.client.performing import Performing
 from coordinator.client.planner import Plans
 from coordinator.client.pushed import Machine, Pushed
 from coordinator.client.telling import callback_of
@@ -32,8 +30,6 @@ from coordinator.member.subscription import Subscriber
 from coordinator.member.types import MemberSettings
 
 log = logging.getLogger("muster.client")
-
-BACKOFF_JITTER = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,7 @@ class ConsumerPart:
     wish: Wish
 
 
-class MemberDriver:
+class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
     """One member of one group on the running loop. `wake` is called whenever the owner should look."""
 
     def __init__(
@@ -62,15 +58,11 @@ class MemberDriver:
         part: ClassicPart | ConsumerPart,
         wake: Callable[[], None],
     ) -> None:
-        self.callbacks: deque[Callback] = deque()
-        self.failure: Exception | None = None
-        self.trouble: Exception | None = None
-        """To be raised once; the member goes on trying."""
+        self.settings = member_settings(config)
+        super().__init__(self.settings.group_id, wake)
         self._transport = transport
         self._calls = calls
         self._config = config
-        self._wake_owner = wake
-        self.settings = member_settings(config)
         self._classic = ClassicCalls(transport, calls, self.settings)
         self._consumer = ConsumerCalls(transport, calls, self.settings, config.client_rack)
         self._planner: Plans | None = None
@@ -84,10 +76,8 @@ class MemberDriver:
         self._pushed: Pushed | None = None
         if config.group_membership == "push":
             self._pushed = Pushed(transport, calls, self.settings, self._consumer, self.machine, self.send)
-        self._tasks: dict[int, asyncio.Task[None]] = {}
         self._plan_task: asyncio.Task[None] | None = None
         self._leave_task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._silent_since_ms: int | None = None
 
     @property
@@ -109,15 +99,6 @@ class MemberDriver:
         if self._pushed is not None:
             self._pushed.look()
 
-    def refused(self, error: Refused, generation: int) -> None:
-        """A commit made under `generation` was refused: the group may have gone on without this member."""
-        self.send(ev.CommitRefused(code_of(error.code), error.message, generation))
-
-    def done(self, callback: Callback) -> None:
-        """The application has been told."""
-        if callback.token is not None:
-            self.send(ev.Revoked(callback.token))
-
     def next_callback(self) -> Callback | None:
         """The next one to tell. What was to be revoked is lost if the group gave the member up in the meantime."""
         if not self.callbacks:
@@ -130,12 +111,7 @@ class MemberDriver:
 
     async def abort(self) -> None:
         """Stop everything at once; the group finds out by itself."""
-        tasks = [*self._tasks.values(), *(task for task in (self._plan_task, self._leave_task) if task is not None)]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._timer is not None:
-            self._timer.cancel()
+        await self._stop(self._plan_task, self._leave_task)
         if self._pushed is not None:
             await self._pushed.close()
 
@@ -167,14 +143,13 @@ class MemberDriver:
             case act.LeaveConsumerGroup():
                 self._leave_task = asyncio.create_task(self._consumer.leave(action))
             case act.Abandon():
-                if task := self._tasks.pop(action.token, None):
-                    task.cancel()
+                self._abandon(action.token)
             case act.Plan():
                 if self._plan_task is not None:
                     self._plan_task.cancel()
                 self._plan_task = asyncio.create_task(self._plan(action))
             case act.WakeAt():
-                self._wake_at(action.at_ms)
+                self._wake_at(action.at_ms, spread=self.machine.state is State.JOINING)
             case _:
                 self._tell(action)
 
@@ -191,40 +166,21 @@ class MemberDriver:
                 pass  # Whoever closes looks at the machine's state.
         self._wake_owner()
 
-    def _wake_at(self, at_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_ms = max(0, at_ms - now_ms())
-        if self.machine.state is State.JOINING:
-            # A whole group that lost its coordinator should not come back in one burst (KIP-580).
-            delay_ms = int(delay_ms * (1 + random.uniform(0, BACKOFF_JITTER)))
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self.send, ev.Tick())
-
     # Calls
 
-    def _ask(self, token: int, work: Coroutine[Any, Any, ev.Event | ev.ConsumerEvent]) -> None:
-        async def asking() -> None:
-            answer: ev.Event | ev.ConsumerEvent
-            try:
-                answer = await work
-            except Unreachable as error:
+    def _failed(self, token: int, error: Exception) -> ev.RequestFailed | None:
+        match error:
+            case Unreachable():
                 self._unreachable(error)
-                answer = ev.RequestFailed(token, True, str(error))
-            except (TransportRefused, Refused) as error:
-                retriable = isinstance(error, Refused) and error.retriable
-                answer = ev.RequestFailed(token, retriable, str(error))
-            except Exception as error:
-                # A bug must not leave a member waiting for ever: whoever owns it is told.
-                self._crashed(error)
-                return
-            else:
-                self._silent_since_ms = None
-            self._tasks.pop(token, None)
-            self.send(answer)
+                return ev.RequestFailed(token, True, str(error))
+            case Refused() | TransportRefused():
+                return ev.RequestFailed(token, isinstance(error, Refused) and error.retriable, str(error))
+            case _:
+                return None
 
-        task = self._tasks[token] = asyncio.create_task(asking())
-        # A task that is cancelled before its first step would leave the call behind, never begun.
-        task.add_done_callback(lambda _: work.close())
+    def _answered(self, answer: ev.Event | ev.ConsumerEvent) -> None:
+        if not isinstance(answer, ev.RequestFailed):
+            self._silent_since_ms = None
 
     def _unreachable(self, error: Unreachable) -> None:
         """Keep trying; but whoever waits for the very first contact is told after default.api.timeout.ms."""
@@ -253,11 +209,6 @@ class MemberDriver:
             self._crashed(error)
             return
         self.send(answer)
-
-    def _crashed(self, error: Exception) -> None:
-        log.exception("the member of group %r stopped working", self.settings.group_id)
-        self.failure = error
-        self._wake_owner()
 
 
 def member_settings(config: GroupConfig) -> MemberSettings:

@@ -2,14 +2,12 @@
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
-from coordinator.client.classic_calls import code_of
-from coordinator.client.errors import ConsumerRebalanceFailed, Refused, ZookeeperRefused
+from coordinator.client.errors import ConsumerRebalanceFailed, ZookeeperRefused
 from coordinator.client.membership import Callback, Wake
+from coordinator.client.performing import Performing
 from coordinator.client.telling import callback_of
 from coordinator.client.transport import now_ms
 from coordinator.client.types import GroupMetadata
@@ -38,7 +36,7 @@ LINKS = {
 }
 
 
-class ZookeeperDriver:
+class ZookeeperDriver(Performing[zk.Event]):
     """One consumer on the running loop. `brokers_changed` is called when nodes came or went.
 
     `leaders` hears, before anything is claimed, what was read of the group and who leads the topics of this consumer.
@@ -56,17 +54,12 @@ class ZookeeperDriver:
         name: str | None,
         offsets: tuple[str, ...],
     ) -> None:
-        self.callbacks: deque[Callback] = deque()
-        self.failure: Exception | None = None
-        self.trouble: Exception | None = None
+        super().__init__(settings.group_id, wake)
         self.settings = settings
         self.machine = ZookeeperMember(settings, registration)
         self.registry = ConsumerRegistry(session, settings.group_id, self._watch_fired, name=name, offsets=offsets)
-        self._wake_owner = wake
         self._brokers_changed = brokers_changed
         self._leaders = leaders
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._timer: asyncio.TimerHandle | None = None
         self._over = False
         session.on_state(self._session_changed)
         self._session_changed(session.state)
@@ -92,13 +85,6 @@ class ZookeeperDriver:
             name, woken = self.machine.consumer_id or self.settings.group_id, self.registry.notifications
             log.debug("%s: %s (woken %d times so far)", name, self.machine.state.value, woken)
 
-    def refused(self, error: Refused, generation: int) -> None:
-        self.send(ev.CommitRefused(code_of(error.code), error.message, generation))
-
-    def done(self, callback: Callback) -> None:
-        if callback.token is not None:
-            self.send(ev.Revoked(callback.token))
-
     def next_callback(self) -> Callback | None:
         """What was to be revoked is lost if the session ended in the meantime."""
         if not self.callbacks:
@@ -112,12 +98,7 @@ class ZookeeperDriver:
 
     async def abort(self) -> None:
         self._over = True
-        if self._timer is not None:
-            self._timer.cancel()
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._stop()
 
     async def left(self) -> None:
         """A callback that was interrupted (Ctrl-C) does not keep the consumer from leaving."""
@@ -157,13 +138,9 @@ class ZookeeperDriver:
                 )
                 self._wake_owner()
             case act.Abandon():
-                if task := self._tasks.pop(action.token, None):
-                    task.cancel()
+                self._abandon(action.token)
             case act.WakeAt():
-                if self._timer is not None:
-                    self._timer.cancel()
-                delay_s = max(0, action.at_ms - now_ms()) / 1000
-                self._timer = asyncio.get_running_loop().call_later(delay_s, self.send, ev.Tick())
+                self._wake_at(action.at_ms)
             case act.Fail():
                 self.failure = ZookeeperRefused(action.message)
                 self._wake_owner()
@@ -211,22 +188,7 @@ class ZookeeperDriver:
         await self.registry.withdraw(action.partitions)
         return zk.Withdrawn(action.token)
 
-    def _ask(self, token: int, work: Coroutine[Any, Any, zk.Answer]) -> None:
-        async def asking() -> None:
-            answer: zk.Answer
-            try:
-                answer = await work
-            except (ConnectionLost, SessionExpired) as error:
-                answer = ev.RequestFailed(token, True, str(error))
-            except ZooKeeperError as error:
-                answer = ev.RequestFailed(token, False, str(error))
-            except Exception as error:
-                # A bug must not leave a consumer waiting for ever: whoever owns it is told.
-                log.exception("the consumer of group %r stopped working", self.settings.group_id)
-                self.failure = error
-                self._wake_owner()
-                return
-            self._tasks.pop(token, None)
-            self.send(answer)
-
-        self._tasks[token] = asyncio.create_task(asking())
+    def _failed(self, token: int, error: Exception) -> ev.RequestFailed | None:
+        if not isinstance(error, ZooKeeperError):
+            return None
+        return ev.RequestFailed(token, isinstance(error, ConnectionLost | SessionExpired), str(error))

@@ -52,9 +52,10 @@ def pin_batch(options: Mapping[str, str]) -> dict[str, str]:
     """The same read with its bounds settled now: options whose partitions, starting and ending offsets are explicit.
 
     A batch query settles its bounds when it is planned and tells nobody, so a job that wants to commit them, or to run
-    the same query twice, has to know them before. Raises OptionError, and what a node can refuse.
+    the same query twice, has to know them before. Raises OptionError, without a group.id too: what nobody can commit is
+    told before the job and not after it. And what a node can refuse.
     """
-    known = read_options(options, streaming=False)
+    known = of_a_group("pin_batch", options)
     lookup = Lookup(known)
     try:
         starts, ends = lookup.run(bounds_of(lookup, known))
@@ -73,6 +74,16 @@ def pin_batch(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def of_a_group(who: str, options: Mapping[str, str]) -> ReadOptions:
+    known = read_options(options, streaming=False)
+    if known.group_id is None:
+        raise OptionError(
+            f"{who} needs a group.id, the group whose progress a batch job commits; a read that commits nothing needs no "
+            "pinning: give it startingOffsets and endingOffsets as JSON"
+        )
+    return known
+
+
 async def bounds_of(lookup: Lookup, options: ReadOptions) -> tuple[dict[TP, int], dict[TP, int]]:
     bounds = await lookup.bounds(lookup.partitions_of(await lookup.topics()))
     starts = await lookup.positions(options.starting, bounds)
@@ -85,9 +96,7 @@ def commit_batch(options: Mapping[str, str]) -> dict[TP, int]:
     `options` are those of `pin_batch`, with the group.id. The group must have no members: they commit for themselves.
     Raises OptionError for offsets behind the end of a log, and for such as would take the group back.
     """
-    known = read_options(options, streaming=False)
-    if known.group_id is None:
-        raise OptionError("commit_batch needs a group.id: the group whose progress this is")
+    known = of_a_group("commit_batch", options)
     ends = {(topic, number): at for topic, row in known.ending.offsets.items() for number, at in row.items()}
     if not ends or min(ends.values()) < 0:
         raise OptionError(
@@ -269,7 +278,11 @@ async def commit_reported(calls: GroupCalls, offset: StreamOffset) -> bool:
     """Commit as the member that read it; when that is gone, as nobody, which a group without members allows."""
     committed = await calls.committed([TopicPartition(*tp) for tp in offset.partitions])
     known = {(tp.topic, tp.partition): entry.offset for tp, entry in committed.items() if entry is not None}
-    fresh = as_offsets(ahead(offset, known))
+    fresh = {
+        # What the drivers noted stays: see `coordinator.spark.beginnings`.
+        tp: entry._replace(metadata=before.metadata) if (before := committed.get(tp)) is not None else entry
+        for tp, entry in as_offsets(ahead(offset, known)).items()
+    }
     if not fresh:
         return True
     member = GroupMetadata(offset.group, offset.generation, offset.member, None)

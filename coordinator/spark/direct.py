@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from coordinator.spark.errors import NOT_READ_REMEDY, DataLoss
 from coordinator.spark.lookup import TP, Lookup
@@ -28,7 +29,8 @@ class Direct:
             self._lookup.partitions_of(view.topics)
             work = self._lookup.positions(self._options.starting, view.bounds)
             positions = self._lookup.run(work)
-            self._initial = self._offset({tp: Progress(at, at) for tp, at in positions.items()}, view)
+            begun = self._offset({tp: Progress(at, at) for tp, at in positions.items()}, view)
+            self._initial = replace(begun, initial=self._options.begins_with_the_moment)
         return self._initial
 
     def pending(self, start: StreamOffset, view: View) -> list[OffsetRange]:

@@ -13,6 +13,7 @@ from coordinator.client.errors import CommitFailed
 from coordinator.client.membership import Callback
 from coordinator.client.types import OffsetAndMetadata, TopicPartition
 from coordinator.client.working import Working
+from coordinator.spark.beginnings import begun_with, counts_of, note_of
 from coordinator.spark.direct import made_again
 from coordinator.spark.errors import DataLoss
 from coordinator.spark.leaving import leave_on_sigterm
@@ -50,19 +51,23 @@ class Grouped:
         """The end of the last batch that is known to be done."""
         self._told: dict[TP, int] = {}
         """What this member has committed."""
-        self._chosen: frozenset[TP] | None = None
-        """Where options say where to begin. Other partitions came later: all that is in them is new."""
+        self._left: dict[TP, int] = {}
+        """Where this driver had got to in partitions that were taken from it."""
+        self._begun: dict[str, int] | None = None
+        """How many partitions of each topic options speak of. Others came later: all that is in them is new."""
 
     def initial(self) -> StreamOffset:
         """Nothing yet: which partitions there will be is the group's decision."""
-        return StreamOffset({}, {}, self._servers, self._group_id)
+        # Without commits the checkpoint alone can know where `latest` was.
+        forgets = not self._options.commit_offsets and self._options.begins_with_the_moment
+        return StreamOffset({}, {}, self._servers, self._group_id, initial=forgets)
 
     def pending(self, start: StreamOffset, view: View) -> list[OffsetRange]:
         """For each partition that the group gave us, what is there to read."""
         restarted = self._working is None and bool(start.partitions)
         self._done = start
-        if self._chosen is None:
-            self._chosen = self._chosen_by_options(start, view)
+        if self._begun is None:
+            self._begun = self._begun_with(start, view)
         working = self._member(view)
         if working is None:
             return []
@@ -166,7 +171,8 @@ class Grouped:
             self._commit(working, mine(working, self._done))
         if callback.kind != "assigned":
             for topic, partition in callback.partitions:
-                self._positions.pop((topic, partition), None)
+                if (position := self._positions.pop((topic, partition), None)) is not None:
+                    self._left[topic, partition] = position
                 self._told.pop((topic, partition), None)
         self._lookup.run(told(working, callback))
         log.info("group %r: %s %s", self._group_id, callback.kind, shown(callback.partitions))
@@ -181,38 +187,54 @@ class Grouped:
         new = {tp: view.bounds[tp] for tp in sorted(owned - self._positions.keys()) if tp in view.bounds}
         if not new:
             return
-        positions = self._lookup.run(self._beginning(new))
-        self._positions.update(positions)
-        # Where the group begins is a fact from now on, whoever reads on: `latest` means another offset every time.
-        self._commit(working, positions)
+        positions = self._lookup.run(self._beginning(new, view))
+        # Where the group begins is a fact before anybody reads on from there: `latest` means another offset every time.
+        if self._commit(working, positions):
+            self._positions.update(positions)
 
-    def _chosen_by_options(self, start: StreamOffset, view: View) -> frozenset[TP]:
-        """What there was when the query began, in topics of which the group had read nothing.
-
-        A group settles all partitions of a topic at once, so one without an offset beside others came after that.
-        """
-        if start.partitions:
-            return frozenset(start.partitions)
+    def _begun_with(self, start: StreamOffset, view: View) -> dict[str, int]:
+        """What there was of each topic when the group began, or begins now."""
+        present = {name: topic.partitions for name, topic in view.topics.items()}
         refuses = self._options.starting.kind == "committed" and self._options.starting_offsets_fallback == "error"
         if refuses or not view.bounds:
-            return frozenset(view.bounds)
-        begun = {topic for topic, _ in self._lookup.run(self._lookup.committed(view.bounds))}
-        return frozenset(tp for tp in view.bounds if tp[0] not in begun)
+            return present
+        entries = self._lookup.run(self._lookup.committed_entries(view.bounds))
+        noted = counts_of((tp, entry.metadata) for tp, entry in entries.items())
+        return begun_with(noted, {*entries, *start.partitions}, present)
 
-    async def _beginning(self, new: Mapping[TP, Bounds]) -> dict[TP, int]:
+    async def _beginning(self, new: Mapping[TP, Bounds], view: View) -> dict[TP, int]:
         """Where the group stands. Only where it stands nowhere yet do options count, or a hand-over would undo work."""
         lookup, starting = self._lookup, self._options.starting
-        committed = await lookup.committed(new)
+        topics = {topic for topic, _ in new}
+        entries = await lookup.committed_entries([tp for tp in view.bounds if tp[0] in topics])
+        begun = self._begun_as_noted(counts_of((tp, entry.metadata) for tp, entry in entries.items()))
         what = f"the offset committed by {self._group_id!r}"
-        known = {tp: lookup.held(tp, at, new[tp], what) for tp, at in committed.items()}
-        chosen = self._chosen or frozenset()
+        known = {tp: lookup.held(tp, entries[tp].offset, new[tp], what) for tp in new if tp in entries}
+        if not self._options.commit_offsets:
+            known |= self._not_committed(known, new)
         for tp, bounds in new.items():
-            if tp not in known and tp not in chosen and not starting.names(tp):
+            if tp not in known and tp[1] >= begun.get(tp[0], 0) and not starting.names(tp):
                 known[tp] = bounds.start
         rest = {tp: bounds for tp, bounds in new.items() if tp not in known}
         if not rest:
             return known
         return known | await lookup.positions(starting.among(rest), rest)
+
+    def _begun_as_noted(self, noted: Mapping[str, int]) -> dict[str, int]:
+        """Who begins a group together with us may have seen fewer partitions: then the others came later for all."""
+        begun = self._begun or {}
+        for topic in begun.keys() & noted.keys():
+            begun[topic] = min(begun[topic], noted[topic])
+        return begun
+
+    def _not_committed(self, committed: Mapping[TP, int], new: Mapping[TP, Bounds]) -> dict[TP, int]:
+        """Where commits are left to others: how far this driver had got, where that is further than they have come."""
+        done = {tp: progress.end for tp, progress in self._done.partitions.items()} | self._left
+        return {
+            tp: self._lookup.held(tp, done[tp], bounds, "the next offset to read")
+            for tp, bounds in new.items()
+            if done.get(tp, -1) > committed.get(tp, -1)
+        }
 
     # Commits
 
@@ -221,12 +243,20 @@ class Grouped:
         committed = self._lookup.run(self._lookup.committed(start.partitions))
         self._commit(working, ahead(start, committed))
 
-    def _commit(self, working: Working, positions: dict[TP, int], patience_ms: int | None = None) -> None:
+    def _commit(self, working: Working, positions: dict[TP, int], patience_ms: int | None = None) -> bool:
+        """False when the group refused: it went on without this member."""
         fresh = {tp: offset for tp, offset in positions.items() if self._told.get(tp) != offset}
         if not fresh or not self._options.commit_offsets:
-            return
-        if self._lookup.run(committed_as_member(working, fresh, patience_ms)):
-            self._told.update(fresh)
+            return True
+        begun = self._begun or {}
+        offsets = {
+            TopicPartition(*tp): OffsetAndMetadata(offset, note_of(begun.get(tp[0]) or None))
+            for tp, offset in fresh.items()
+        }
+        if not self._lookup.run(committed_as_member(working, offsets, patience_ms)):
+            return False
+        self._told.update(fresh)
+        return True
 
 
 def mine(working: Working, offset: StreamOffset) -> dict[TP, int]:
@@ -243,10 +273,11 @@ async def told(working: Working, callback: Callback) -> None:
     working.done(callback)
 
 
-async def committed_as_member(working: Working, positions: dict[TP, int], patience_ms: int | None) -> bool:
+async def committed_as_member(
+    working: Working, offsets: Mapping[TopicPartition, OffsetAndMetadata], patience_ms: int | None
+) -> bool:
     """False when the group went on without this member: then the next owner reads from what is committed."""
     identity = working.identity()
-    offsets = {TopicPartition(*tp): OffsetAndMetadata(offset) for tp, offset in positions.items()}
     try:
         await working.calls.commit(offsets, identity, patience_ms)
     except CommitFailed as error:

@@ -14,7 +14,7 @@ from coordinator.client.log_calls import EARLIEST, LATEST, list_offsets
 from coordinator.client.loop import shared_loop
 from coordinator.client.methods import METADATA
 from coordinator.client.transport import Transport
-from coordinator.client.types import TopicPartition
+from coordinator.client.types import OffsetAndMetadata, TopicPartition
 from coordinator.spark.errors import DataLoss
 from coordinator.spark.options import OptionError, ReadOptions
 from coordinator.spark.starting import PartitionNumbers, Where
@@ -186,9 +186,13 @@ class Lookup:
 
     async def committed(self, partitions: Collection[TP]) -> dict[TP, int]:
         """What the group has committed, for those partitions where it has."""
+        return {tp: entry.offset for tp, entry in (await self.committed_entries(partitions)).items()}
+
+    async def committed_entries(self, partitions: Collection[TP]) -> dict[TP, OffsetAndMetadata]:
+        """The same with the notes beside them."""
         assert self.group is not None, "the options were checked: committed offsets need a group"
         found = await self.group.committed([TopicPartition(*tp) for tp in partitions])
-        return {tp: entry.offset for tp, entry in found.items() if entry is not None}
+        return {(tp.topic, tp.partition): entry for tp, entry in found.items() if entry is not None}
 
     async def _at_times(
         self, times: Mapping[TP, int], bounds: Mapping[TP, Bounds], strategy: str, option: str

@@ -42,6 +42,8 @@ class StreamOffset:
     group: str = ""
     member: str = ""
     generation: int = NO_GENERATION
+    initial: bool = False
+    """Where a query begins that would begin elsewhere the next time: Spark has to write down what follows at once."""
 
     def ranges(self) -> list[OffsetRange]:
         """What the batch that ends here reads, in order."""
@@ -54,6 +56,8 @@ class StreamOffset:
     def to_dict(self) -> dict[str, Any]:
         """In canonical order, for Spark to write down."""
         marker: dict[str, Any] = {"servers": self.servers, "version": VERSION}
+        if self.initial:
+            marker["initial"] = True
         if self.group:
             marker |= {"generation": self.generation, "group": self.group, "member": self.member}
         topics: dict[str, dict[str, Any]] = {}
@@ -91,6 +95,7 @@ def parse(offset: Mapping[str, Any] | str) -> StreamOffset:
             marker.get("group", ""),
             marker.get("member", ""),
             marker.get("generation", NO_GENERATION),
+            marker.get("initial", False),
         )
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
         raise OffsetError(

@@ -18,7 +18,7 @@ from coordinator.client.group_protocols import dotted
 from coordinator.spark.foreign import DEADLINE_MS, MAX_DEADLINE_MS
 from coordinator.spark.planning import ONE_TO_ONE, WAYS, check_assignor
 from coordinator.spark.schema import chosen_columns
-from coordinator.spark.starting import StartError, Where, parse_assign, parse_offsets, parse_times, read_json
+from coordinator.spark.starting import LATEST, StartError, Where, parse_assign, parse_offsets, parse_times, read_json
 from storage.wording import expected
 
 KAFKA_PREFIX = "kafka."
@@ -246,6 +246,16 @@ class ReadOptions(BaseModel):
         if where.kind == "latest" and not self.streaming:
             raise StartError("startingOffsets=latest leaves a batch query nothing to read; use earliest, or offsets")
         return where
+
+    @property
+    def begins_with_the_moment(self) -> bool:
+        """Whether a query that is started again without having read anything would begin further on."""
+        starting = self.starting
+        if starting.kind == "committed":
+            return self.starting_offsets_fallback == "latest"
+        if starting.kind in ("time", "times"):
+            return starting.strategy == "latest"
+        return starting.kind == "latest" or any(LATEST in row.values() for row in starting.offsets.values())
 
     @property
     def ending(self) -> Where:

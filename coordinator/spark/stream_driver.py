@@ -73,6 +73,9 @@ class StreamDriver:
         before = parse(start)
         pending = self._follower.pending(before, view)
         if not total(pending):
+            if before.initial and pending:
+                # A batch without records: from here on the checkpoint knows where the query began.
+                return self._follower.offset(pending, view).to_dict()
             self._remember_idle(view, start)
             return start
         admitted = self._admission.admitted(pending, limit, now_ms())

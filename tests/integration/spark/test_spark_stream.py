@@ -191,3 +191,15 @@ def test_partitions_without_membership_commit_to_their_group(spark: Any, node: N
         committed = admin.group_offsets("alone")
     assert {tp: at.offset for tp, at in committed.items()} == {("alone", 1): len(reading.rows)}
     assert {partition for _, partition, _ in reading.rows} == {1}
+
+
+def test_a_stream_that_saw_no_record_begins_where_it_began(spark: Any, node: NodeProcess, tmp_path: Path) -> None:
+    """Spark writes offsets down with a batch, so there is one, without rows."""
+    topic_of(node, "quiet", 2, 20)
+    reading = Reading(spark, node, tmp_path, subscribe="quiet").drain()
+    assert reading.batches == {0: []}
+    reading.drain()
+    assert reading.batches == {0: []}, "once is enough"
+    more(node, "quiet", 30)
+    reading.drain()
+    assert len(set(reading.rows)) == len(reading.rows) == 30

@@ -1,9 +1,11 @@
 """Options: Spark's names in any case, one clear error for what is wrong, a reason for what cannot apply."""
 
 import pickle
+from collections.abc import Callable
 
 import pytest
 
+from coordinator.spark.commit import commit_batch, pin_batch
 from coordinator.spark.options import KNOWN, REFUSED, OptionError, ReadOptions, either_kind, read_options
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9290"}
@@ -156,3 +158,11 @@ def test_options_travel_to_the_tasks() -> None:
 def test_every_option_is_documented() -> None:
     assert all(field.description for field in ReadOptions.model_fields.values())
     assert "kafkaconsumer.polltimeoutms" in KNOWN
+
+
+@pytest.mark.parametrize("step", [pin_batch, commit_batch])
+def test_a_batch_job_that_is_to_commit_names_its_group_before_it_begins(
+    step: Callable[[dict[str, str]], object],
+) -> None:
+    with pytest.raises(OptionError, match=f"{step.__name__} needs a group.id, the group whose progress"):
+        step({"bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"})

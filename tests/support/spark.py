@@ -1,11 +1,28 @@
 """One small Spark session for all tests that need one: its start costs more than most of them."""
 
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.java import JavaNotFound, find_java
+
+
+@contextmanager
+def without_pandas(place: Path) -> Iterator[None]:
+    """Only Spark Connect may need pandas, so nothing else finds it: neither here nor in what is started from here."""
+    assert "pandas" not in sys.modules, "something that a test imports has imported pandas"
+    folder = str(place)
+    hidden = "raise ModuleNotFoundError('pandas is hidden: data sources do without it', name='pandas')"
+    Path(folder, "pandas.py").write_text(hidden)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])]))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -15,10 +32,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         find_java()
     except JavaNotFound as error:
         pytest.skip(f"Spark needs a Java: {error}")
+    folder = tmp_path_factory.mktemp("spark")
+    with without_pandas(tmp_path_factory.mktemp("without-pandas")), started(folder) as spark:
+        yield spark
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Any]:
     from coordinator.spark.session import session
 
-    folder = tmp_path_factory.mktemp("spark")
-    started = session(
+    spark = session(
         "muster tests",
         master="local[2]",
         light=True,
@@ -28,6 +51,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.streaming.pollingDelay": "10ms",
         },
     )
-    started.sparkContext.setLogLevel("ERROR")
-    yield started
-    started.stop()
+    spark.sparkContext.setLogLevel("ERROR")
+    yield spark
+    spark.stop()

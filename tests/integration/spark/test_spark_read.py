@@ -57,6 +57,20 @@ def offsets(frame: Any) -> dict[int, tuple[int, int]]:
     return {partition: (row_offsets[0], row_offsets[-1]) for partition, row_offsets in found.items()}
 
 
+def test_neither_the_driver_nor_the_tasks_of_these_tests_find_pandas(spark: Any) -> None:
+    """So all of them show that pyspark and pyarrow are enough."""
+
+    def told(_: int) -> str:
+        try:
+            import pandas  # noqa: F401
+        except ModuleNotFoundError as error:
+            return str(error)
+        return "there it is"
+
+    in_tasks = spark.sparkContext.parallelize([0, 1], 2).map(told).collect()
+    assert {told(0), *in_tasks} == {"pandas is hidden: data sources do without it"}
+
+
 def test_rows_are_those_of_spark_s_kafka_source(spark: Any, node: NodeProcess) -> None:
     frame = read(spark, node, includeHeaders="true")
     assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]

@@ -78,8 +78,8 @@ def of_a_group(who: str, options: Mapping[str, str]) -> ReadOptions:
     known = read_options(options, streaming=False)
     if known.group_id is None:
         raise OptionError(
-            f"{who} needs a group.id, the group whose progress a batch job commits; a read that commits nothing needs no "
-            "pinning: give it startingOffsets and endingOffsets as JSON"
+            f"{who} needs a group.id, the group whose progress a batch job commits; a read that commits nothing needs "
+            "no pinning: give it startingOffsets and endingOffsets as JSON"
         )
     return known
 

@@ -57,6 +57,13 @@ def node_command(name: str, *arguments: str) -> list[str]:
     return [node, str(HERE / "js" / f"{name}.js"), *arguments]
 
 
+def kcat_command() -> str:
+    kcat = shutil.which("kcat")
+    if kcat is None:
+        pytest.skip("kcat is not installed (apt-get install kcat)")
+    return kcat
+
+
 def lines_of(command: list[str], directory: Path) -> list[str]:
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=STORY_S, check=False)
     assert done.returncode == 0, done.stderr[-4000:] or done.stdout[-4000:]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.peers import java_command, node_command
+from tests.interop.peers import java_command, kcat_command, node_command
 from tests.support.kafka_stage import NODE, Stage, Worker, generations, stage, until
 from tests.support.node import NodeProcess, running_node
 
@@ -24,9 +24,10 @@ def java(play: Stage, *instance: str) -> Worker:
     return play.run(name, java_command("GroupWorker", *told))
 
 
-def kafkajs(play: Stage) -> Worker:
+def kafkajs(play: Stage, *assignor: str) -> Worker:
     name = f"kafkajs-{len(play.workers)}"
-    return play.run(name, node_command("group_worker", play.node.kafka_address, play.group, play.topic, name))
+    told = (play.node.kafka_address, play.group, play.topic, name, *assignor)
+    return play.run(name, node_command("group_worker", *told))
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "consumer"])
@@ -78,3 +79,49 @@ def test_kafkajs_members_share_and_move(node: NodeProcess) -> None:
         play.until_all_read()
         first.leave()
         until(lambda: first.ended == "left", lambda: "it leaves")
+
+
+@pytest.mark.parametrize("leader", ["kcat", "java", "kafkajs"])
+def test_six_clients_share_one_group(node: NodeProcess, leader: str) -> None:
+    """Whoever leads makes the plan for all of them."""
+    with stage(node, "range") as play:
+        others = {
+            "kcat": lambda: play.start_kcat(kcat_command()),
+            "java": lambda: java(play),
+            "kafkajs": lambda: kafkajs(play, "range"),
+            "confluent": lambda: play.start("confluent"),
+            "kafka-python": lambda: play.start("kafka-python"),
+            "aiokafka": lambda: play.start("aiokafka"),
+        }
+        first = others.pop(leader)()
+        play.until_shared(first)
+        members = [first, *(start() for start in others.values())]
+        play.until_shared(*members)
+        play.send(100)
+        play.until_all_read()
+        killed, leaving, *rest = members[1:]
+        killed.kill()
+        play.until_shared(first, leaving, *rest)
+        node.kill()
+        node.start()
+        play.send(100)
+        play.until_all_read()
+        leaving.leave()
+        play.until_shared(first, *rest)
+        play.send(10)
+        play.until_all_read()
+        play.until_committed()
+
+
+def test_kcat_shares_a_cooperative_group(node: NodeProcess) -> None:
+    with stage(node, "cooperative-sticky") as play:
+        kcat, other = play.start_kcat(kcat_command()), play.start("kafka-python")
+        play.until_shared(kcat, other)
+        play.send(100)
+        third = java(play)
+        play.until_shared(kcat, other, third)
+        kcat.leave()
+        play.until_shared(other, third)
+        play.send(100)
+        play.until_all_read()
+        play.until_committed()

@@ -1,6 +1,7 @@
 """A topic, and a group of real clients on it: each member a process that says what it is assigned and has read."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -61,10 +62,36 @@ class Worker:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            said = json.loads(line)
-            self.assigned = said.get("assigned", self.assigned)
-            self.read |= {(partition, offset) for partition, offset in said.get("read", ())}
-            self.ended = self.ended or said.get("fatal", "left" if said.get("left") else "")
+            self.heard(line)
+
+    def heard(self, line: bytes) -> None:
+        said = json.loads(line)
+        self.assigned = said.get("assigned", self.assigned)
+        self.read |= {(partition, offset) for partition, offset in said.get("read", ())}
+        self.ended = self.ended or said.get("fatal", "left" if said.get("left") else "")
+
+
+class KcatWorker(Worker):
+    """kcat in a balanced group (-G): it says what it reads as it is told to, and of rebalances in its own words."""
+
+    def leave(self) -> None:
+        self.process.terminate()
+        self.process.wait(PATIENCE_S)
+        self.assigned, self.ended = [], "left"
+
+    def heard(self, line: bytes) -> None:
+        text = line.decode()
+        if text.startswith("read "):
+            _, partition, offset = text.split()
+            self.read.add((int(partition), int(offset)))
+        elif "rebalanced" in text:
+            partitions = {int(number) for number in re.findall(r" \[(\d+)\]", text)}
+            if "incremental" not in text:
+                self.assigned = sorted(partitions) if "assigned:" in text else []
+            elif "revoke" in text:
+                self.assigned = sorted(set(self.assigned) - partitions)
+            else:
+                self.assigned = sorted({*self.assigned, *partitions})
 
 
 class Stage:
@@ -89,7 +116,34 @@ class Stage:
 
     def run(self, name: str, command: Sequence[str]) -> Worker:
         """A member by any process that speaks as kafka_worker.py does."""
-        worker = Worker(name, command)
+        return self._on_stage(Worker(name, command))
+
+    def start_kcat(self, kcat: str) -> Worker:
+        settings = {
+            "client.id": "kcat",
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": "200",
+            "session.timeout.ms": "3000",
+            "heartbeat.interval.ms": "300",
+            "partition.assignment.strategy": self.assignor,
+        }
+        told = [word for key, value in settings.items() for word in ("-X", f"{key}={value}")]
+        command = [
+            kcat,
+            "-b",
+            self.node.kafka_address,
+            "-G",
+            self.group,
+            *told,
+            "-u",
+            "-f",
+            "read %p %o\\n",
+            self.topic,
+        ]
+        # What it says of rebalances goes to standard error.
+        return self._on_stage(KcatWorker("kcat", ["sh", "-c", 'exec "$@" 2>&1', "sh", *command]))
+
+    def _on_stage(self, worker: Worker) -> Worker:
         self.workers.append(worker)
         return worker
 

@@ -16,6 +16,7 @@ from typing import Any
 POLL_S = 0.2
 SESSION_MS, STATIC_SESSION_MS, HEARTBEAT_MS = 3_000, 30_000, 300
 """Static members are given time to come back."""
+RECONNECT_MS = 500
 
 stop = threading.Event()
 
@@ -100,6 +101,7 @@ def by_kafka_python(told: dict[str, Any]) -> None:
             enable_auto_commit=False,
             session_timeout_ms=session_ms(told),
             heartbeat_interval_ms=HEARTBEAT_MS,
+            reconnect_backoff_max_ms=RECONNECT_MS,  # else it stays away for up to 30 s after a restart of the node
         ),
         Teller(),
     )

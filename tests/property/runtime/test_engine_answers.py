@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from coordinator.core.effects import OffsetCommitReply, OffsetFetchReply, Reply
 from coordinator.core.events import Forget, JoinGroup, Request
+from coordinator.core.refusals import REPLY_TYPES
 from coordinator.core.types import Limits
 from coordinator.errors import ErrorCode
 from coordinator.runtime.engine import Engine, FlushJob
 from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.refusals import REPLY_TYPES
 from coordinator.runtime.slot import CALM_MS, ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, TinyShard, break_it, commit, fetch, heartbeat, join

@@ -13,12 +13,12 @@ from coordinator.core.central import events as central
 from coordinator.core.central.events import CentralRequest
 from coordinator.core.effects import HeartbeatReply, JoinReply, OffsetCommitReply, Reply
 from coordinator.core.events import Event, Forget, Heartbeat, Loaded, TimerFired, TopicsChanged, Unload
+from coordinator.core.refusals import REPLY_TYPES
 from coordinator.core.types import Cause, Limits
 from coordinator.errors import ErrorCode
 from coordinator.runtime import engine as engine_module
 from coordinator.runtime.engine import Engine, FlushJob
 from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.refusals import REPLY_TYPES
 from coordinator.runtime.slot import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, SESSION_MS, TinyShard, break_it, commit, fetch, heartbeat, join

@@ -1,0 +1,50 @@
+"""Every request and how it is answered; a refusal is an answer of the same kind with a code."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator.core import effects, events
+from coordinator.core.central import events as central
+from coordinator.core.effects import DescribeReply, Effects, JoinReply, Reply
+from coordinator.core.events import DescribeGroup, Event, JoinGroup, Request
+from coordinator.errors import CoordinatorError, ErrorCode
+
+REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
+    events.JoinGroup: effects.JoinReply,
+    events.SyncGroup: effects.SyncReply,
+    events.Heartbeat: effects.HeartbeatReply,
+    events.Listen: effects.PushReply,
+    events.SessionHeartbeat: effects.PushReply,
+    events.LeaveGroup: effects.LeaveReply,
+    events.OffsetCommit: effects.OffsetCommitReply,
+    events.OffsetFetch: effects.OffsetFetchReply,
+    events.OffsetDelete: effects.OffsetDeleteReply,
+    events.DescribeGroup: effects.DescribeReply,
+    events.ListGroups: effects.ListReply,
+    events.DeleteGroup: effects.DeleteReply,
+    events.ExplainGroup: effects.ExplainReply,
+    events.ConsumerHeartbeat: effects.ConsumerHeartbeatReply,
+    events.DescribeConsumerGroup: effects.DescribeConsumerReply,
+    central.RegisterConsumer: effects.CentralReply,
+    central.AwaitOrders: effects.CentralReply,
+    central.PingAnswered: effects.CentralReply,
+    central.FetcherStopped: effects.CentralReply,
+    central.FetcherStarted: effects.CentralReply,
+    central.Deregister: effects.CentralReply,
+}
+"""An event that is not in here is not a request."""
+
+
+def refused(request: Any, refusal: CoordinatorError) -> Effects:
+    out = Effects()
+    out.reply(request.request_id, refusal_reply(request, refusal.code, refusal.message))
+    return out
+
+
+def refusal_reply(request: Request, code: ErrorCode, message: str) -> Reply:
+    """The reply of the right kind that says no."""
+    if isinstance(request, JoinGroup):
+        return JoinReply(code, message, member_id=request.member_id)
+    if isinstance(request, DescribeGroup):
+        return DescribeReply(code, message, group_id=request.group_id)
+    return REPLY_TYPES[type(request)](code=code, message=message)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.peers import java_command, kcat_command, node_command
+from coordinator.client import Admin
+from tests.interop.peers import java_command, java_story, kcat_command, node_command
 from tests.support.kafka_stage import NODE, Stage, Worker, generations, stage, until
 from tests.support.node import NodeProcess, running_node
 
@@ -125,3 +126,49 @@ def test_kcat_shares_a_cooperative_group(node: NodeProcess) -> None:
         play.send(100)
         play.until_all_read()
         play.until_committed()
+
+
+@pytest.mark.parametrize(("assignor", "kind"), [("range", "Classic"), ("consumer", "Consumer")])
+def test_javas_admin_shows_resets_and_deletes_a_group(node: NodeProcess, assignor: str, kind: str) -> None:
+    with stage(node, assignor) as play:
+        static, other = play.start("confluent", instance="a"), play.start("confluent")
+        play.until_shared(static, other)
+        play.send(10)
+        play.until_committed()
+        told = (node.kafka_address, play.group, play.topic)
+        assert java_story("GroupTools", *told, "busy") == [
+            "stable true",
+            "empty false",
+            f"classic {kind == 'Classic'}".lower(),
+            f"group Stable {kind} {'range' if kind == 'Classic' else 'uniform'} 1",
+            "member confluent-0 a 3",
+            "member confluent-1 - 3",
+            "alter UnknownMemberIdException",
+            "delete offsets GroupSubscribedToTopicException",
+            "offsets {0=10, 1=10, 2=10, 3=10, 4=10, 5=10}",
+            "delete GroupNotEmptyException",
+            "remove done",
+        ]
+        static.kill()
+        other.leave()
+        until(lambda: "Empty" in states(node, play.group), lambda: f"{states(node, play.group)}")
+        assert java_story("GroupTools", *told, "idle") == [
+            "stable false",
+            "empty true",
+            f"classic {kind == 'Classic'}".lower(),
+            f"group Empty {kind} {'' if kind == 'Classic' else 'uniform'} 1",
+            "alter done",
+            "delete offsets done",
+            "offsets {0=3, 2=10, 3=10, 4=10, 5=10}",
+            "delete done",
+            "delete GroupIdNotFoundException",
+            "latest 10",
+            "cluster 1",
+            "log dirs UnsupportedVersionException",
+            "alter configs UnsupportedVersionException",
+        ]
+
+
+def states(node: NodeProcess, group: str) -> list[str]:
+    with Admin(bootstrap_servers=node.address) as admin:
+        return [one.state for one in admin.list_groups() if one.group_id == group]

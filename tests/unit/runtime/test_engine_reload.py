@@ -1,11 +1,124 @@
-"""Shards that come back, as the simulator found them not to."""
+"""Shards that come, go and come back: loading, leaving, and what is said to whoever asks meanwhile."""
 
-from coordinator.core.events import Unload
+import pytest
+
+from coordinator.core import events
+from coordinator.core.events import Heartbeat, Loaded, TopicsChanged, Unload
+from coordinator.core.refusals import REPLY_TYPES
 from coordinator.core.types import Limits
+from coordinator.errors import ErrorCode
 from coordinator.runtime.engine import Engine
+from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.slot import ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
-from tests.fakes.tiny_shard import TinyShard
+from tests.fakes.tiny_shard import TinyShard, break_it, commit, heartbeat, join
+from tests.support.engine_bench import GONE, NONE, Bench, codes, example
+
+
+@pytest.mark.parametrize("kind", REPLY_TYPES)
+def test_before_the_load_everything_but_a_heartbeat_is_told_to_wait(kind: type[events.Request]) -> None:
+    bench = Bench(loaded=False)
+    assert bench.engine.submit(0, example(kind))
+    ((request_id, reply),) = bench.told()
+    assert request_id == 1
+    assert type(reply) is REPLY_TYPES[kind]
+    assert reply.code == (NONE if kind is Heartbeat else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def test_a_shard_hears_of_the_topics_and_then_that_it_is_loaded() -> None:
+    bench = Bench(loaded=False)
+    bench.engine.submit_all(TopicsChanged({"t": 3}, deleted=("old",)))
+    bench.engine.load(0)
+    bench.engine.turn(0)
+    assert bench.core(1).lifecycle() == [TopicsChanged({"t": 3}), Loaded()]
+
+
+def test_topics_changed_reaches_every_active_shard() -> None:
+    bench = Bench()
+    bench.engine.submit_all(TopicsChanged({"t": 4}, deleted=("u",)))
+    bench.engine.turn(0)
+    for shard in range(bench.shards):
+        assert bench.core(shard).seen[-1] == TopicsChanged({"t": 4}, deleted=("u",))
+
+
+def test_an_active_shard_is_not_loaded_over() -> None:
+    bench = Bench()
+    with pytest.raises(ValueError, match="shard 1 is active; unload it"):
+        bench.engine.load_shard(1, 0)
+
+
+def test_the_load_report_is_told() -> None:
+    bench = Bench()
+    bench.turn(0, commit(1, 10))
+    bench.flush()
+    bench.crash()
+    assert bench.engine.report(0).groups == 1
+    assert (0, ShardStatus.ACTIVE, "replayed 1 group records and 0 ledger records") in bench.changes
+
+
+def test_an_unloaded_shard_keeps_its_promises_and_refuses_the_rest() -> None:
+    bench = Bench()
+    bench.turn(0, join(1), commit(2, 10))
+    bench.engine.submit(0, heartbeat(3))
+    bench.engine.submit_all(Unload())
+    bench.engine.submit(0, heartbeat(4))
+    assert codes(bench.turn(1)) == [(1, GONE), (4, GONE)]
+    assert bench.engine.submit(0, heartbeat(5))
+    assert codes(bench.told()) == [(5, GONE)]
+    assert codes(bench.flush()) == [(2, NONE), (3, NONE)]
+    assert bench.engine.next_deadline_ms is None
+    assert not bench.engine.pending
+
+
+def test_an_unloaded_shard_whose_last_flush_fails_is_not_reloaded() -> None:
+    bench = Bench()
+    bench.turn(0, commit(1, 10))
+    bench.turn(1, Unload())
+    bench.log.failing_flushes = {bench.log.flushes + 1}
+    assert codes(bench.flush()) == [(1, GONE)]
+    bench.turn(100_000)
+    assert bench.engine.status(0) is ShardStatus.UNLOADED
+
+
+def test_a_failed_shard_can_be_unloaded_and_loaded_again() -> None:
+    bench = Bench()
+    bench.log.failing_reads = {bench.log.reads + 1}
+    bench.turn(0, break_it(1))
+    bench.turn(1)
+    bench.turn(2, Unload())
+    assert bench.engine.status(0) is ShardStatus.UNLOADED
+    assert bench.engine.next_deadline_ms is None
+    bench.engine.load_shard(0, 3)
+    assert codes(bench.turn(4, heartbeat(2))) == [(2, NONE)]
+
+
+def test_an_unload_is_not_lost_when_its_shard_falls_first() -> None:
+    bench = Bench()
+    bench.turn(0, commit(1, 10))
+    job = bench.job()
+    bench.engine.submit_all(Unload())
+    bench.engine.flush_failed(job, LogFailed("the disk is gone"))
+    bench.turn(1)
+    bench.turn(100_000)
+    assert [bench.engine.status(shard) for shard in range(2)] == [ShardStatus.UNLOADED] * 2
+    assert not bench.engine.pending
+
+
+def test_an_unload_behind_a_bug_in_the_same_turn_still_counts() -> None:
+    bench = Bench()
+    bench.turn(0, break_it(1), Unload())
+    bench.turn(100_000)
+    assert bench.engine.status(0) is ShardStatus.UNLOADED
+
+
+def test_a_fallen_shard_that_is_loaded_by_hand_is_not_loaded_again_by_plan() -> None:
+    bench = Bench()
+    bench.turn(0, break_it(1))
+    bench.engine.load_shard(0, 0)
+    loads = bench.engine.metrics.loads
+    bench.turn(1)
+    assert bench.engine.status(0) is ShardStatus.ACTIVE
+    assert bench.engine.metrics.loads == loads
 
 
 def test_an_unloaded_shard_that_cannot_be_read_when_it_is_wanted_again_is_tried_again() -> None:

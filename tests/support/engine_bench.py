@@ -1,0 +1,113 @@
+"""An engine to be driven by hand, and an example of every request."""
+
+from dataclasses import dataclass, field
+
+from coordinator.core import events
+from coordinator.core.central import events as central
+from coordinator.core.effects import Reply
+from coordinator.core.events import Event
+from coordinator.core.types import Limits
+from coordinator.errors import ErrorCode
+from coordinator.runtime.engine import Engine, FlushJob
+from coordinator.runtime.ports import LogFailed
+from coordinator.runtime.slot import ShardStatus
+from tests.fakes.memory_group_log import MemoryGroupLog
+from tests.fakes.tiny_shard import TinyShard, commit, fetch, heartbeat, join
+
+NONE, GONE = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
+
+
+@dataclass
+class Bench:
+    """An engine over a memory log, and everything that it told."""
+
+    shards: int = 2
+    inbox_limit: int = 1_000
+    loaded: bool = True
+    bugs: list[str] = field(default_factory=list)
+    changes: list[tuple[int, ShardStatus, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.log = MemoryGroupLog(self.shards)
+        self.start()
+
+    def start(self) -> None:
+        self.engine = Engine(
+            self.log,
+            self.shards,
+            Limits(),
+            TinyShard,
+            on_bug=lambda script, error: self.bugs.append(f"{script} -> {error!r}"),
+            on_status=lambda *change: self.changes.append(change),
+            inbox_limit=self.inbox_limit,
+        )
+        if self.loaded:
+            self.engine.load(0)
+            self.flush()
+
+    def crash(self) -> None:
+        self.log.crash()
+        self.start()
+
+    def core(self, shard: int = 0) -> TinyShard:
+        core = self.engine.core(shard)
+        assert isinstance(core, TinyShard)
+        return core
+
+    def turn(self, now_ms: int, *asked: Event) -> list[tuple[int, Reply]]:
+        """Submit to shard 0, take a turn, return what was released."""
+        for event in asked:
+            assert self.engine.submit(0, event)
+        self.engine.turn(now_ms)
+        return self.told()
+
+    def told(self) -> list[tuple[int, Reply]]:
+        return self.engine.take_released().replies
+
+    def flush(self) -> list[tuple[int, Reply]]:
+        """Run one flush job to its end, whatever it is, and return what was released."""
+        job = self.engine.flush_job()
+        if job is not None:
+            try:
+                job.run()
+            except LogFailed as error:
+                self.engine.flush_failed(job, error)
+            else:
+                self.engine.flushed(job)
+        return self.told()
+
+    def job(self) -> FlushJob:
+        job = self.engine.flush_job()
+        assert job is not None
+        return job
+
+
+def codes(replies: list[tuple[int, Reply]]) -> list[tuple[int, ErrorCode]]:
+    return [(request_id, reply.code) for request_id, reply in replies]
+
+
+def example(kind: type[events.Request]) -> events.Request:
+    examples: dict[type[events.Request], events.Request] = {
+        events.JoinGroup: join(1),
+        events.SyncGroup: events.SyncGroup(1, "g", "m", None, 1, None, None, ()),
+        events.Heartbeat: heartbeat(1),
+        events.Listen: events.Listen(1, "g", "a", None, 1),
+        events.SessionHeartbeat: events.SessionHeartbeat(1, events.ConsumerHeartbeat(2, "g", "a", 1)),
+        events.LeaveGroup: events.LeaveGroup(1, "g", ()),
+        events.OffsetCommit: commit(1, 10),
+        events.OffsetFetch: fetch(1),
+        events.OffsetDelete: events.OffsetDelete(1, "g", ()),
+        events.DescribeGroup: events.DescribeGroup(1, "g"),
+        events.ListGroups: events.ListGroups(1),
+        events.DeleteGroup: events.DeleteGroup(1, "g"),
+        events.ExplainGroup: events.ExplainGroup(1, "g"),
+        events.ConsumerHeartbeat: events.ConsumerHeartbeat(1, "g", "m", 1),
+        events.DescribeConsumerGroup: events.DescribeConsumerGroup(1, "g"),
+        central.RegisterConsumer: central.RegisterConsumer(1, "g", "m", "c", "h", 6_000, ("t",), "", "range"),
+        central.AwaitOrders: central.AwaitOrders(1, "g", "m", 1),
+        central.PingAnswered: central.PingAnswered(1, "g", "m", 1, 1),
+        central.FetcherStopped: central.FetcherStopped(1, "g", "m", 1, 1),
+        central.FetcherStarted: central.FetcherStarted(1, "g", "m", 1, 1),
+        central.Deregister: central.Deregister(1, "g", "m", 1),
+    }
+    return examples[kind]

@@ -1,0 +1,282 @@
+"""The classic member in trouble, and its end: refusals, silence, an application that does not poll, closing."""
+
+import pytest
+
+from coordinator.core.types import Cause
+from coordinator.errors import ErrorCode
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.states import MOVES, State
+from coordinator.member.types import Leaving
+from tests.support.classic_story import COOPERATIVE, RANGE, Story, claims, t
+
+# Refusals
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+def test_a_join_sent_to_the_wrong_node_looks_for_the_right_one_after_a_back_off(code: ErrorCode) -> None:
+    story = Story()
+    join = story.start()
+    story.on(ev.JoinAnswered(join.token, code))
+    assert not story.has(act.FindCoordinator)
+    story.wait(100)
+    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
+    assert story.has(act.SendJoin)
+
+
+def test_a_loading_coordinator_is_asked_again_without_looking_for_another() -> None:
+    story = Story()
+    join = story.start()
+    story.on(ev.JoinAnswered(join.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    story.wait(100)
+    assert story.has(act.SendJoin)
+    assert not story.has(act.FindCoordinator)
+
+
+def test_the_wait_between_attempts_doubles_up_to_a_limit() -> None:
+    story = Story()
+    join = story.start()
+    waits = []
+    for _ in range(6):
+        story.on(ev.JoinAnswered(join.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        waits.append(story.the(act.WakeAt).at_ms - story.now_ms)
+        story.wait(waits[-1])
+        join = story.the(act.SendJoin)
+    assert waits == [100, 200, 400, 800, 1000, 1000]
+
+
+def test_a_lost_join_answer_is_asked_for_again_with_the_same_id() -> None:
+    story = Story().stable()
+    story.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    story.on(ev.RequestFailed(story.the(act.SendJoin).token, retriable=True))
+    story.wait(100)
+    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
+    assert story.the(act.SendJoin).member_id == "me"
+
+
+def test_a_lost_sync_answer_makes_a_cooperative_member_join_again_with_what_it_owns() -> None:
+    story = Story(COOPERATIVE).stable(0)
+    story.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    story.joined(generation=2)
+    story.on(ev.RequestFailed(story.the(act.SendSync).token, retriable=True))
+    story.wait(100)
+    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
+    assert claims(story.the(act.SendJoin)) == ({"t": [0]}, 2)
+
+
+def test_a_group_that_rebalances_under_the_sync_is_joined_again_at_once() -> None:
+    story = Story()
+    story.start()
+    story.joined()
+    story.on(ev.SyncAnswered(story.the(act.SendSync).token, ErrorCode.REBALANCE_IN_PROGRESS))
+    assert story.the(act.SendJoin).member_id == "me"
+
+
+def test_an_old_generation_loses_everything_and_joins_again_under_its_id() -> None:
+    story = Story(COOPERATIVE).stable(0)
+    story.heartbeat(ErrorCode.ILLEGAL_GENERATION)
+    lost = story.the(act.Lost)
+    assert (lost.partitions, lost.cause) == (t(0), Cause.MEMBER_FENCED)
+    story.on(ev.Revoked(lost.token))
+    assert story.the(act.SendJoin).member_id == "me"
+    assert claims(story.the(act.SendJoin)) == ({}, -1)
+
+
+def test_a_member_the_group_forgot_joins_as_a_new_one() -> None:
+    story = Story(RANGE).stable(0)
+    story.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    lost = story.the(act.Lost)
+    assert lost.cause is Cause.SESSION_EXPIRED
+    story.on(ev.Revoked(lost.token))
+    assert story.the(act.SendJoin).member_id == ""
+
+
+def test_a_member_forgotten_while_it_revokes_has_lost_the_rest() -> None:
+    story = Story(COOPERATIVE).stable(0, 1)
+    story.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    story.joined(generation=2)
+    story.synced(0)
+    revoke = story.the(act.Revoke)
+    story.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    story.on(ev.Revoked(revoke.token))
+    assert story.the(act.Lost).partitions == t(0)
+    assert not story.has(act.Assign)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED]
+)
+def test_some_refusals_end_the_membership(code: ErrorCode) -> None:
+    story = Story()
+    join = story.start()
+    story.on(ev.JoinAnswered(join.token, code, "no"))
+    assert story.the(act.Fail) == act.Fail(code, "no")
+    assert story.on(ev.Tick()) == []
+
+
+def test_a_fenced_static_member_loses_its_partitions_and_fails() -> None:
+    story = Story(instance="i").stable(3)
+    story.heartbeat(ErrorCode.FENCED_INSTANCE_ID)
+    assert story.the(act.Lost).partitions == t(3)
+    assert story.the(act.Fail).code is ErrorCode.FENCED_INSTANCE_ID
+    assert story.on(ev.Close()) == [act.Closed()]
+
+
+def test_stale_answers_change_nothing() -> None:
+    story = Story()
+    old = story.start()
+    story.on(ev.RequestFailed(old.token, retriable=True))
+    assert story.on(ev.JoinAnswered(old.token, generation=9, member_id="me", leader="x"))[:-1] == []
+    assert story.member.generation == -1
+
+
+def test_a_parked_sync_is_abandoned_when_the_group_forgot_the_member() -> None:
+    story = Story()
+    story.start()
+    story.joined()
+    sync = story.the(act.SendSync)
+    story.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert act.Abandon(sync.token) in story.asked
+    assert story.the(act.SendJoin).member_id == ""
+
+
+def test_a_refused_commit_says_as_much_as_a_refused_heartbeat() -> None:
+    story = Story().stable(0)
+    story.on(ev.CommitRefused(ErrorCode.UNKNOWN_MEMBER_ID, "", generation=1))
+    assert story.the(act.Lost).partitions == t(0)
+
+
+def test_a_refused_commit_of_an_older_generation_says_nothing() -> None:
+    story = Story().stable(0)
+    story.on(ev.CommitRefused(ErrorCode.UNKNOWN_MEMBER_ID, "", generation=0))
+    assert not story.has(act.Lost)
+
+
+def test_a_commit_that_crossed_the_end_of_a_join_phase_says_nothing() -> None:
+    story = Story(COOPERATIVE).stable(0)
+    story.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    join = story.the(act.SendJoin)
+    story.on(ev.CommitRefused(ErrorCode.ILLEGAL_GENERATION, "", generation=1))
+    story.asked = [join]
+    story.joined(generation=2)
+    story.synced(0)
+    assert story.member.owned == set(t(0))
+    assert not story.has(act.Lost)
+
+
+def test_a_commit_refused_for_its_own_sake_does_not_end_the_membership() -> None:
+    story = Story().stable(0)
+    story.on(ev.CommitRefused(ErrorCode.OFFSET_METADATA_TOO_LARGE, "", generation=1))
+    assert story.member.state is State.STABLE
+
+
+# Liveness
+
+
+def test_a_heartbeat_is_not_sent_while_one_is_unanswered() -> None:
+    story = Story().stable()
+    story.wait(3_000)
+    assert story.has(act.SendHeartbeat)
+    story.wait(3_000)
+    assert not story.has(act.SendHeartbeat)
+
+
+def test_a_silent_coordinator_is_looked_for_again_after_a_session() -> None:
+    story = Story().stable(0)
+    story.wait(3_000)
+    beat = story.the(act.SendHeartbeat)
+    story.wait(7_000)
+    assert act.Abandon(beat.token) in story.asked
+    story.wait(100)
+    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
+    assert story.the(act.SendHeartbeat).member_id == "me"
+    assert story.member.state is State.STABLE
+
+
+def test_a_coordinator_that_moved_is_followed_without_a_rebalance() -> None:
+    story = Story().stable(0)
+    story.heartbeat(ErrorCode.NOT_COORDINATOR)
+    story.wait(100)
+    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
+    assert story.has(act.SendHeartbeat)
+    assert story.member.owned == set(t(0))
+
+
+def test_an_application_that_stops_polling_leaves_and_comes_back_as_new() -> None:
+    story = Story().stable(0)
+    story.on(ev.PollExpired())
+    assert story.the(act.SendLeave).reason == "consumer poll timeout has expired."
+    lost = story.the(act.Lost)
+    assert lost.cause is Cause.POLL_TIMEOUT
+    assert story.wait(60_000) == []
+    story.on(ev.Polled())
+    assert not story.has(act.SendJoin)
+    story.on(ev.Revoked(lost.token))
+    assert story.the(act.SendJoin).member_id == ""
+
+
+def test_a_static_member_that_stops_polling_does_not_leave() -> None:
+    story = Story(instance="i").stable(0)
+    story.on(ev.PollExpired())
+    assert not story.has(act.SendLeave)
+    assert story.has(act.Lost)
+
+
+def test_a_parked_join_is_abandoned_when_the_application_stops_polling() -> None:
+    story = Story(COOPERATIVE).stable(0)
+    story.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    join = story.the(act.SendJoin)
+    story.on(ev.PollExpired())
+    assert act.Abandon(join.token) in story.asked
+
+
+# The end
+
+
+def test_closing_revokes_then_leaves() -> None:
+    story = Story().stable(0)
+    story.on(ev.Close())
+    revoke = story.the(act.Revoke)
+    assert not story.has(act.SendLeave)
+    story.on(ev.Revoked(revoke.token))
+    assert story.the(act.SendLeave) == act.SendLeave("me", "the consumer is being closed")
+    assert story.has(act.Closed)
+    assert story.on(ev.Tick()) == []
+
+
+def test_closing_during_a_rebalance_loses() -> None:
+    story = Story(COOPERATIVE).stable(0)
+    story.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    join = story.the(act.SendJoin)
+    story.on(ev.Close())
+    assert act.Abandon(join.token) in story.asked
+    assert story.the(act.Lost).partitions == t(0)
+
+
+def test_a_static_member_does_not_leave_when_it_closes() -> None:
+    story = Story(instance="i").stable()
+    story.on(ev.Close())
+    assert not story.has(act.SendLeave)
+    assert story.has(act.Closed)
+
+
+@pytest.mark.parametrize(("instance", "leaving", "leaves"), [("i", Leaving.LEAVE, True), (None, Leaving.REMAIN, False)])
+def test_closing_can_be_told_to_leave_or_to_remain(instance: str | None, leaving: Leaving, leaves: bool) -> None:
+    story = Story(instance=instance).stable()
+    story.on(ev.Close(leaving))
+    assert story.has(act.SendLeave) is leaves
+
+
+def test_a_member_that_never_started_closes_silently() -> None:
+    assert Story().on(ev.Close()) == [act.Closed()]
+
+
+def test_reasons_are_cut_to_255_characters() -> None:
+    story = Story().stable()
+    story.on(ev.SubscriptionChanged(tuple(f"topic-with-a-long-name-{n}" for n in range(40))))
+    assert len(story.the(act.SendJoin).reason) == 255
+
+
+def test_every_state_can_be_left_except_closed() -> None:
+    assert set(MOVES) == set(State)
+    assert [state for state, targets in MOVES.items() if not targets] == [State.CLOSED]

@@ -54,7 +54,7 @@ class OffsetHandlers:
         if call.api_version >= BATCHED:
             made = struct("OffsetFetchResponse.groups")
             groups = []
-            for asked in request.groups:
+            for asked in {each.group_id: each for each in request.groups}.values():
                 reply = await self._fetched(asked, request.require_stable, asked.member_id, asked.member_epoch)
                 topics = fetched_topics("OffsetFetchResponse.groups.topics", asked.topics, reply)
                 groups.append(made(group_id=asked.group_id, topics=topics, error_code=reply.code))

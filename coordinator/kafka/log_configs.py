@@ -34,7 +34,8 @@ class ConfigHandlers:
         self._node_id = node_id
 
     async def describe_configs(self, request: Any, call: KafkaCall) -> Any:
-        return struct("DescribeConfigsResponse")(results=[self._result(each, request) for each in request.resources])
+        once = {(each.resource_type, each.resource_name): each for each in request.resources}.values()
+        return struct("DescribeConfigsResponse")(results=[self._result(each, request) for each in once])
 
     def _result(self, resource: Any, request: Any) -> Any:
         made = struct("DescribeConfigsResponse.results")

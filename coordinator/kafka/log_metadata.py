@@ -43,7 +43,8 @@ class MetadataHandlers:
             topics = [self._described(topic, here) for topic in self._broker.topics().values()]
         else:
             may_create = self._auto_create and request.allow_auto_topic_creation
-            topics = [self._asked(each, may_create, here, call.api_version) for each in asked]
+            once = {(each.name, each.topic_id): each for each in asked}.values()
+            topics = [self._asked(each, may_create, here, call.api_version) for each in once]
         return struct("MetadataResponse")(
             brokers=[struct("MetadataResponse.brokers")(node_id=here.node_id, host=here.host, port=here.port)],
             cluster_id=self._broker.cluster_id,

@@ -75,6 +75,16 @@ def test_no_retention_is_too_long_for_the_log(run: Run, tmp_path: Path, retentio
     run(story)
 
 
+def test_a_group_that_is_asked_for_many_times_is_told_once(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with kafka_node(tmp_path / "d") as node, kafka(node) as client:
+            asked = [struct("OffsetFetchRequest.groups")(group_id=name, topics=None) for name in ("a", "b")]
+            answer = await client.ask("OffsetFetch", 8, groups=asked * 100)
+            assert [group.group_id for group in answer.groups] == ["a", "b"]
+
+    run(story)
+
+
 def test_partitions_that_cannot_be_are_refused_one_by_one(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with kafka_node(tmp_path / "d") as node, kafka(node) as client:

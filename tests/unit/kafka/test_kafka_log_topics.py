@@ -72,6 +72,19 @@ def test_a_topic_that_is_asked_for_is_made_where_node_and_client_allow_it(versio
     play(without, auto_create=False)
 
 
+def test_what_is_asked_for_many_times_is_told_once() -> None:
+    """A small request must not make a large answer, nor keep the node from everybody else while it is made."""
+
+    async def story(door: Door) -> None:
+        answer = await metadata(door, 12, *["t"] * 1000, "u")
+        assert [topic.name for topic in answer.topics] == ["t", "u"]
+        both = [made("DescribeConfigsRequest.resources", resource_type=2, resource_name=name) for name in ("t", "u")]
+        shown = await door.ask("DescribeConfigs", 4, resources=both * 1000)
+        assert [(result.resource_type, result.resource_name) for result in shown.results] == [(2, "t"), (2, "u")]
+
+    play(story)
+
+
 def test_a_topic_is_found_by_its_id() -> None:
     async def story(door: Door) -> None:
         ids = [door.broker.topic("t").id, b"?" * 16]

@@ -178,8 +178,9 @@ def test_what_the_client_is_comes_with_api_versions() -> None:
             assert (call.client_id, call.peer_host, call.api_version) == ("test", "127.0.0.1", 4)
             handlers.answer(0)
             await connection.receive()
-            bad = await connection.ask("ApiVersions", 3, client_software_name="a b", client_software_version="1")
-            assert bad.error_code == INVALID_REQUEST
+            for name in ("a b", "", "a" * 256):  # it stays as long as the connection, and goes into the ledger
+                bad = await connection.ask("ApiVersions", 3, client_software_name=name, client_software_version="1")
+                assert bad.error_code == INVALID_REQUEST
 
     run(story())
 

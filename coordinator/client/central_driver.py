@@ -8,9 +8,8 @@ from uuid import uuid4
 
 from coordinator.client.central_store import CentralStore
 from coordinator.client.central_stream import CentralStream, Offsets
-from coordinator.client.classic_calls import LEAVE_PATIENCE_MS
 from coordinator.client.errors import Refused, TransportRefused, Unreachable, refusal
-from coordinator.client.group_calls import GroupCalls
+from coordinator.client.group_calls import LEAVE_PATIENCE_MS, GroupCalls
 from coordinator.client.membership import Callback, Wake
 from coordinator.client.performing import Performing
 from coordinator.client.telling import callback_of

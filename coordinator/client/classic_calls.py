@@ -1,9 +1,7 @@
 """What a classic member says to its coordinator: requests from actions, events from answers."""
 
-import logging
 from typing import TypeAlias
 
-from coordinator.client.errors import ClientError
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.methods import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from coordinator.client.transport import Transport
@@ -14,11 +12,8 @@ from coordinator.member import events as ev
 from coordinator.member.types import GroupMember, MemberSettings
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
-log = logging.getLogger("muster.client")
-
 JOIN_MARGIN_MS = 5_000
 """A parked join is answered by the coordinator's own timers; the client waits a little longer than those."""
-LEAVE_PATIENCE_MS = 5_000
 KNOWN_CODES = frozenset(int(code) for code in ErrorCode)
 KNOWN_CAUSES = frozenset(int(cause) for cause in Cause)
 
@@ -48,17 +43,7 @@ class ClassicCalls:
         request.members.add(
             member_id=action.member_id, group_instance_id=self._settings.group_instance_id, reason=action.reason
         )
-        try:
-            await self._transport.call(
-                LEAVE_GROUP,
-                request,
-                doing=f"leaving group {self._settings.group_id!r}",
-                address=await self._calls.coordinator(),
-                timeout_ms=LEAVE_PATIENCE_MS,
-            )
-        except ClientError as error:
-            # The group notices after the session timeout; there is nothing better to do here.
-            log.warning("%s", error)
+        await self._calls.say_goodbye(LEAVE_GROUP, request)
 
     async def _join(self, action: act.SendJoin) -> ev.Event:
         answer = await self._transport.call(

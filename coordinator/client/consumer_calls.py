@@ -1,10 +1,8 @@
 """What a KIP-848 member says to its coordinator. Partitions go by topic id on the wire and by name everywhere else."""
 
-import logging
 from collections.abc import Iterable
 
-from coordinator.client.classic_calls import LEAVE_PATIENCE_MS, cause_of, code_of
-from coordinator.client.errors import ClientError
+from coordinator.client.classic_calls import cause_of, code_of
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.methods import CONSUMER_GROUP_HEARTBEAT
 from coordinator.client.transport import Transport
@@ -13,8 +11,6 @@ from coordinator.member import events as ev
 from coordinator.member.subscription import by_topic
 from coordinator.member.types import MemberSettings, Partitions, TopicPartition
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-
-log = logging.getLogger("muster.client")
 
 
 class ConsumerCalls:
@@ -45,17 +41,7 @@ class ConsumerCalls:
             member_epoch=action.epoch,
             group_instance_id=self._settings.group_instance_id,
         )
-        try:
-            await self._transport.call(
-                CONSUMER_GROUP_HEARTBEAT,
-                request,
-                doing=f"leaving group {self._settings.group_id!r}",
-                address=await self._calls.coordinator(),
-                timeout_ms=LEAVE_PATIENCE_MS,
-            )
-        except ClientError as error:
-            # The group notices when the session ends; there is nothing better to do here.
-            log.warning("%s", error)
+        await self._calls.say_goodbye(CONSUMER_GROUP_HEARTBEAT, request)
 
     def request(self, action: act.SendConsumerHeartbeat) -> pb.ConsumerGroupHeartbeatRequest:
         request = pb.ConsumerGroupHeartbeatRequest(

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from assignors.api import RebalanceProtocol
-from coordinator.client.classic_calls import LEAVE_PATIENCE_MS, ClassicCalls
+from coordinator.client.classic_calls import ClassicCalls
 from coordinator.client.config import GroupConfig
 from coordinator.client.consumer_calls import ConsumerCalls
 from coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
-from coordinator.client.group_calls import GroupCalls
+from coordinator.client.group_calls import LEAVE_PATIENCE_MS, GroupCalls
 from coordinator.client.membership import Callback
 from coordinator.client.performing import Performing
 from coordinator.client.planner import Plans

@@ -1,21 +1,25 @@
 """The calls about one group's offsets, sent to its coordinator, which is looked up again when it moved."""
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from coordinator.client.errors import ConfigError, Refused, Unreachable, refusal
-from coordinator.client.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
+from coordinator.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
+from coordinator.client.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, Method
 from coordinator.client.transport import Patience, Transport
 from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from coordinator.member.subscription import by_topic
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import errors_pb2
 
+log = logging.getLogger("muster.client")
+
 T = TypeVar("T")
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE = 14, 15, 16, 88
 TRY_AGAIN = frozenset({LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE})
 NO_OFFSET = -1
 REMEMBERED_REBALANCES = 50
+LEAVE_PATIENCE_MS = 5_000
 MAX_GROUP_ID_CHARS = 4_096
 """What a node accepts as a name."""
 
@@ -73,6 +77,16 @@ class GroupCalls:
 
     def forget_coordinator(self) -> None:
         self._address = None
+
+    async def say_goodbye(self, method: Method[Any, Any], request: Any) -> None:
+        """Tell the coordinator, once and not for long, that a member leaves."""
+        doing, patience_ms = f"leaving group {self.group_id!r}", LEAVE_PATIENCE_MS
+        try:
+            address = await self.coordinator()
+            await self._transport.call(method, request, doing=doing, address=address, timeout_ms=patience_ms)
+        except ClientError as error:
+            # The group notices when the session ends; there is nothing better to do here.
+            log.warning("%s", error)
 
     async def patiently(self, attempt: Callable[[str], Awaitable[T]], timeout_ms: int | None = None) -> T:
         """Repeat `attempt(address)` with back-off while the coordinator moves, loads or cannot be reached."""

@@ -160,7 +160,6 @@ class Settling:
     """Between the plan and the last member's SyncGroup: who has fetched its share, and when."""
 
     number: int
-    decided_at_ms: int
     gaps: tuple[Gap, ...]
     fetched: dict[str, int] = field(default_factory=dict)
 

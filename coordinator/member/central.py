@@ -334,14 +334,6 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         if self.owned:
             self._tell_why(act.Lost, Cause.POLL_TIMEOUT, POLL_TIMEOUT)
 
-    def _polled(self) -> None:
-        if self.state is not State.EXPIRED:
-            return
-        if RequestKind.RELEASE in self._requests:
-            self._become(State.RELEASING)
-        else:
-            self._join()
-
     def _request_failed(self, failure: ev.RequestFailed) -> None:
         if failure.retriable:
             self._link.lost(self._now_ms)

@@ -85,10 +85,10 @@ class ClassicMember(ClassicRounds):
     def _released(self) -> None:
         match self.state:
             case State.RELEASING:
-                self._try_to_join()
+                self._join()
             case State.ADOPTING:
                 if self.generation == NO_GENERATION:
-                    self._try_to_join()
+                    self._join()
                 else:
                     self._take_share(rejoin=True)
             case State.CLOSING:
@@ -140,13 +140,9 @@ class ClassicMember(ClassicRounds):
             self._tell(act.Lost, self.owned)
 
     def _polled(self) -> None:
-        if self.state is not State.EXPIRED:
-            return
-        self._reason = "polling again after max.poll.interval.ms"
-        if RequestKind.RELEASE in self._requests:
-            self._become(State.RELEASING)
-        else:
-            self._try_to_join()
+        if self.state is State.EXPIRED:
+            self._reason = "polling again after max.poll.interval.ms"
+        super()._polled()
 
     def _tick(self) -> None:
         if self._link.retry_due(self._now_ms):
@@ -162,7 +158,7 @@ class ClassicMember(ClassicRounds):
 
     def _retry(self) -> None:
         if self.state is State.JOINING:
-            self._try_to_join()
+            self._join()
             return
         if not self._link.known:
             self._find()
@@ -187,7 +183,7 @@ class ClassicMember(ClassicRounds):
     def _coordinator_found(self) -> None:
         self._link.found(self._now_ms)
         if self.state is State.JOINING and RequestKind.JOIN not in self._requests and self._link.retry_at_ms is None:
-            self._try_to_join()
+            self._join()
         elif self._may_heartbeat():
             self._heartbeat()
 

@@ -60,9 +60,9 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
             self._become(State.JOINING)
             self._link.back_off(self._now_ms)
         else:
-            self._try_to_join()
+            self._join()
 
-    def _try_to_join(self) -> None:
+    def _join(self) -> None:
         self._link.retry_at_ms = None
         if self._release_before_join():
             self._become(State.RELEASING)

@@ -281,14 +281,6 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self._forget_membership()
         self._give_up_all(State.EXPIRED)
 
-    def _polled(self) -> None:
-        if self.state is not State.EXPIRED:
-            return
-        if RequestKind.RELEASE in self._requests:
-            self._become(State.RELEASING)
-        else:
-            self._join()
-
     # The coordinator
 
     def _coordinator_lost(self) -> None:

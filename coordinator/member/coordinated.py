@@ -82,6 +82,19 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
             if token is not None and kind is not RequestKind.RELEASE:
                 self._out.append(act.Abandon(token))
 
+    # The application polls again
+
+    def _polled(self) -> None:
+        if self.state is not State.EXPIRED:
+            return
+        if RequestKind.RELEASE in self._requests:
+            self._become(State.RELEASING)
+        else:
+            self._join()
+
+    @abstractmethod
+    def _join(self) -> None: ...
+
     # Callbacks
 
     def _tell(self, kind: type[act.Revoke] | type[act.Lost], partitions: Collection[TopicPartition]) -> None:

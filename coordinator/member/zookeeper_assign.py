@@ -10,12 +10,11 @@ from functools import lru_cache
 import re2
 
 from assignors.roundrobin_legacy import java_hash
+from coordinator.core import patterns
 from coordinator.member.types import TopicPartition
 from coordinator.member.zookeeper_types import BLACK_LIST, STATIC, GroupView, Registration, Share, Strategy
 
 INTERNAL = "__"
-MAX_REGEX_CHARS = 4_096
-MAX_REGEX_MEMORY = 1 << 20
 
 Thread = tuple[str, int]
 """(consumer id, stream number)."""
@@ -119,14 +118,5 @@ def told(threads: list[Thread]) -> str:
 
 @lru_cache(maxsize=256)
 def compiled(regex: str) -> "re2._Regexp[str]":
-    """The expression, in linear time whoever wrote it. Raises ValueError saying what is wrong with it."""
-    if len(regex) > MAX_REGEX_CHARS:
-        raise ValueError(f"it has {len(regex)} characters; at most {MAX_REGEX_CHARS} are accepted")
-    options = re2.Options()
-    options.max_mem = MAX_REGEX_MEMORY
-    options.log_errors = False
-    try:
-        return re2.compile(regex, options)
-    except re2.error as error:
-        why = error.args[0] if error.args else "unreadable"
-        raise ValueError(why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)) from error
+    """The expression, ready to match; every read of the group asks for it again. Raises ValueError."""
+    return patterns.compiled(regex)

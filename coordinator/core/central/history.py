@@ -103,7 +103,7 @@ def decided(group: CentralGroup, step: Step) -> None:
     all_stopped(group, step)
     diff = difference(Before(group.owned, {}, {}), progress.plan, rebalance)
     write(group, rebalance, Outcome.COMPLETED, diff.moves, step)
-    progress.settling = Settling(rebalance.number, step.now_ms, diff.gaps)
+    progress.settling = Settling(rebalance.number, diff.gaps)
     progress.rebalance = None
 
 

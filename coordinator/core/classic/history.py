@@ -135,7 +135,7 @@ def decided(group: ClassicGroup, given: Given, step: Step) -> None:
     diff = difference(before, current_plan(group), rebalance)
     group.carried = diff.withheld
     entry = write(group, rebalance, Outcome.COMPLETED, group.protocol_name, diff, step, given)
-    group.settling = Settling(entry.number, step.now_ms, diff.gaps)
+    group.settling = Settling(entry.number, diff.gaps)
     group.rebalance = None
     group.restored = False
 

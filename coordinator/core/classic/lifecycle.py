@@ -71,17 +71,22 @@ def over_size(group: ClassicGroup, limit: int) -> Trigger:
 def unload(step: Step) -> None:
     """The shard goes away: answer whoever is parked, set no more timers. Nothing hard changes."""
     for group in step.state.groups.values():
-        for member in group.members.values():
-            join_request = group.members.unpark(member)
-            if join_request is not None:
-                step.reply(join_request, refused_join(ErrorCode.NOT_COORDINATOR, member.id))
-            if member.sync_request is not None:
-                step.reply(member.sync_request, refused_sync(ErrorCode.NOT_COORDINATOR))
-                member.sync_request = None
-        if group.state is not GroupState.DEAD:
-            group.become(GroupState.DEAD, step.now_ms)
+        dissolve(group, ErrorCode.NOT_COORDINATOR, step)
     for key in list(step.state.deadlines):
         step.disarm(key)
+
+
+def dissolve(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
+    """Nobody is of this group any more: whoever is parked is refused."""
+    for member in group.members.values():
+        join_request = group.members.unpark(member)
+        if join_request is not None:
+            step.reply(join_request, refused_join(code, member.id))
+        if member.sync_request is not None:
+            step.reply(member.sync_request, refused_sync(code))
+            member.sync_request = None
+    if group.state is not GroupState.DEAD:
+        group.become(GroupState.DEAD, step.now_ms)
 
 
 def delete_group(request: DeleteGroup, step: Step) -> None:

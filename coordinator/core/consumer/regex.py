@@ -1,37 +1,20 @@
 """Topics by regular expression (KIP-848 v1; coordinator.md 5.7). RE2 syntax: matching takes linear time, always."""
 
-import re2
-
 from coordinator.core.consumer import target
 from coordinator.core.consumer.group import ConsumerGroup
 from coordinator.core.consumer.records import RegexDeleted, RegexStored
 from coordinator.core.effects import ResolveRegex
 from coordinator.core.events import RegexResolved
 from coordinator.core.ledger import Trigger
+from coordinator.core.patterns import MAX_REGEX_CHARS, compiled
 from coordinator.core.state import Step
 from coordinator.core.types import Cause
 from coordinator.errors import CoordinatorError, ErrorCode
-
-MAX_REGEX_CHARS = 4_096
-MAX_REGEX_MEMORY = 1 << 20
-"""Bytes that one compiled expression and its matching may take."""
 
 INTERNAL = "__"
 
 REFRESH_FLOOR_MS = 10_000
 """A group's expressions are resolved at most this often."""
-
-
-def compiled(regex: str) -> "re2._Regexp[str]":
-    """The expression, ready to match. Raises ValueError saying what is wrong with it."""
-    options = re2.Options()
-    options.max_mem = MAX_REGEX_MEMORY
-    options.log_errors = False
-    try:
-        return re2.compile(regex, options)
-    except re2.error as error:
-        why = error.args[0] if error.args else "unreadable"
-        raise ValueError(why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)) from error
 
 
 def check_regex(regex: str) -> None:

@@ -7,6 +7,7 @@ from assignors.user_data import Subscription, parse_subscription
 from coordinator.core.classic import history as classic_history
 from coordinator.core.classic.checks import not_dead
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.classic.lifecycle import dissolve
 from coordinator.core.classic.members import Member
 from coordinator.core.consumer import target
 from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, MemberState, cells
@@ -21,12 +22,10 @@ from coordinator.core.consumer.records import (
     TargetStored,
     TopicId,
 )
-from coordinator.core.effects import refused_join, refused_sync
 from coordinator.core.events import ConsumerHeartbeat
 from coordinator.core.plan import CONSUMER, assignment_of
 from coordinator.core.records import GroupDeleted
 from coordinator.core.state import Step
-from coordinator.core.types import GroupState
 from coordinator.errors import CoordinatorError, ErrorCode
 
 UPGRADES = ("upgrade", "bidirectional")
@@ -107,15 +106,7 @@ def let_everyone_go(group: ClassicGroup, step: Step) -> None:
     step.disarm(group.sync_timer)
     for member_id in (*group.members, *group.pending_joins):
         step.disarm(group.session_timer(member_id))
-    for member in group.members.values():
-        join_request = group.members.unpark(member)
-        if join_request is not None:
-            step.reply(join_request, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
-        if member.sync_request is not None:
-            step.reply(member.sync_request, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
-            member.sync_request = None
-    if group.state is not GroupState.DEAD:
-        group.become(GroupState.DEAD, step.now_ms)
+    dissolve(group, ErrorCode.REBALANCE_IN_PROGRESS, step)
 
 
 def not_let_go(said: Subscription, given: set[tuple[TopicId, int]], step: Step) -> Shares:

@@ -88,7 +88,7 @@ def settled_case(case: Case) -> tuple[dict[TopicPartition, tuple[str, str]], dic
     diff = difference(Before(plan_of(case.source), held, carried), plan_of(case.target), rebalance)
     moves = {(move.topic, move.partition): (move.source, move.target) for move in diff.moves}
     assert len(moves) == len(diff.moves), "a partition moved twice"
-    return moves, diff.withheld, Settling(1, 2_000, diff.gaps, fetched=dict(case.fetched))
+    return moves, diff.withheld, Settling(1, diff.gaps, fetched=dict(case.fetched))
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)

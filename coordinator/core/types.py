@@ -84,6 +84,8 @@ class Limits:
     initial_rebalance_delay_ms: int = 3_000
     new_member_join_timeout_ms: int = 300_000
     max_group_size: int = 2**31 - 1
+    max_group_bytes: int = 25 << 20
+    """What members tell each other in one group (subscriptions, shares): the log has to take it as one record."""
     max_offset_metadata: int = 4096
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_ms: int = 600_000

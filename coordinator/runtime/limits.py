@@ -11,6 +11,8 @@ def limits_of(settings: Settings) -> Limits:
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         max_group_size=settings.group_max_size,
+        # A static member that comes back may bring as much again.
+        max_group_bytes=settings.offsets_topic_segment_bytes // 4,
         max_offset_metadata=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
         offsets_retention_check_ms=settings.offsets_retention_check_interval_ms,

@@ -3,7 +3,14 @@
 from typing import assert_never
 
 from coordinator.core.classic import history, remote, static
-from coordinator.core.classic.checks import group_id_given, known_member, not_dead, room_for, suitable_protocols
+from coordinator.core.classic.checks import (
+    fits_the_log,
+    group_id_given,
+    known_member,
+    not_dead,
+    room_for,
+    suitable_protocols,
+)
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import (
@@ -26,6 +33,7 @@ def join_group(request: JoinGroup, step: Step) -> None:
     """Take the member in, park it until the join phase is over, or say why not."""
     group_id_given(request.group_id)
     session_timeout_allowed(request, step.limits)
+    protocols_fit_the_log(request, step.limits)
     remote.allowed(request, step.limits)
     group = step.state.groups.get(request.group_id)
     if group is None:
@@ -63,6 +71,11 @@ def session_timeout_allowed(request: JoinGroup, limits: Limits) -> None:
             f"session_timeout_ms {request.session_timeout_ms} is outside {low}..{high} "
             f"(group.min.session.timeout.ms, group.max.session.timeout.ms)",
         )
+
+
+def protocols_fit_the_log(request: JoinGroup, limits: Limits) -> None:
+    told = sum(len(protocol.metadata) for protocol in request.protocols)
+    fits_the_log(request.group_id, "a member's protocols", told, limits.max_group_bytes)
 
 
 def join_checked(group: ClassicGroup, request: JoinGroup, step: Step) -> None:

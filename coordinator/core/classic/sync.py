@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from coordinator.core.classic import delay, history
-from coordinator.core.classic.checks import known_member, not_dead, same_generation
+from coordinator.core.classic.checks import fits_the_log, known_member, not_dead, same_generation
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import prepare_rebalance, remove_member
@@ -32,6 +32,8 @@ def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
             disarm_when_complete(group, step)
 
         case GroupState.COMPLETING_REBALANCE:
+            if member.id == group.acting_leader:
+                plan_fits_the_log(group, request, step)
             park_sync(member, request, step)
             group.pending_syncs.discard(member.id)
             if member.id == group.acting_leader:
@@ -60,6 +62,12 @@ def same_protocol(group: ClassicGroup, request: SyncGroup) -> None:
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"protocol_name {request.protocol_name!r} is not {group.protocol_name!r}, which group {group.id!r} chose",
         )
+
+
+def plan_fits_the_log(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
+    shares = sum(len(share) for _, share in request.assignments)
+    told = sum(len(member.metadata(group.protocol_name)) for member in group.members.values())
+    fits_the_log(group.id, "the plan and the subscriptions", shares + told, step.limits.max_group_bytes)
 
 
 def park_sync(member: Member, request: SyncGroup, step: Step) -> None:

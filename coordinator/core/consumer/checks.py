@@ -32,6 +32,9 @@ def well_formed(request: ConsumerHeartbeat, limits: Limits) -> None:
             return
         case epoch if epoch < AWAY:
             raise invalid(f"member_epoch is {epoch}; expected -2 or more")
+    size = sum(map(len, request.topic_names or ()))
+    if size > limits.max_group_bytes:
+        raise invalid(f"topic_names have {size} characters; at most {limits.max_group_bytes} are kept")
     if request.server_assignor is not None:
         known_assignor(request.server_assignor, limits)
     if request.topic_regex:

@@ -20,6 +20,7 @@ from tests.support.kafka_node import beat, create_topic, join, kafka, kafka_node
 
 pytestmark = pytest.mark.integration
 
+MIB = 1 << 20
 NO_TRANSACTIONS = 53
 """TRANSACTIONAL_ID_AUTHORIZATION_FAILED: final for every client, where others would be tried again for ever."""
 
@@ -185,6 +186,30 @@ def test_a_static_leader_that_returns_is_kept_from_assigning_anew(run: Run, tmp_
             assert parse_assignment(share.assignment).partitions == {"t": [0]}
             fenced = await client.ask("Heartbeat", 3, **beat(first), group_instance_id="i")
             assert fenced.error_code == ErrorCode.FENCED_INSTANCE_ID
+
+    run(story)
+
+
+def test_a_group_too_large_for_the_log_is_refused_and_hurts_no_other(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        small = {"offsets_topic_segment_bytes": str(4 * MIB), "offsets_topic_num_partitions": "1"}
+        async with kafka_node(tmp_path / "d", **small) as node, kafka(node) as client, kafka(node) as other:
+            neighbour = await lone_member(other)
+            large = struct("JoinGroupRequest.protocols")(name="range", metadata=bytes(2 * MIB))
+            refused = await join(client, group_id="large", protocols=[large])
+            assert refused.error_code == ErrorCode.INVALID_REQUEST
+            joined = await join(client, group_id="large")
+            plan = struct("SyncGroupRequest.assignments")(member_id=joined.member_id, assignment=bytes(5 * MIB))
+            fields = {"group_id": "large", "generation_id": 1, "member_id": joined.member_id}
+            synced = await client.ask("SyncGroup", 3, assignments=[plan], **fields)
+            assert synced.error_code == ErrorCode.INVALID_REQUEST
+            names = [f"{'x' * 4_000}{number}" for number in range(1_000)]
+            subscribed = {"group_id": "modern", "member_id": "m", "subscribed_topic_names": names}
+            beaten = await client.ask(
+                "ConsumerGroupHeartbeat", 1, rebalance_timeout_ms=9_000, topic_partitions=[], **subscribed
+            )
+            assert beaten.error_code == ErrorCode.INVALID_REQUEST
+            assert (await other.ask("Heartbeat", 4, **beat(neighbour))).error_code == 0
 
     run(story)
 

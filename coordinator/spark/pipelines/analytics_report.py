@@ -231,7 +231,9 @@ def draw_causes(figure: Any, causes: Rows) -> None:
                 short(end), (end, at), (4, 0), textcoords="offset points", va="center", fontsize=8.5, color="#57606a"
             )
         axis.set_title(title)
-        axis.margins(x=0.1)
+        # Not by a margin: a bar of no length at the end of others would hold the edge there.
+        axis.set_xlim(0, 1.14 * max(left, default=0.0) or 1)
+        axis.locator_params(axis="x", integer=scale == 1)
         axis.grid(visible=False, axis="y")
     axes[0].set_yticks(range(len(groups)), groups)
     axes[0].set_ylim(len(groups) - 0.5, -0.5)

@@ -119,15 +119,20 @@ def draw_places(figure: Any, standings: Sequence[Standing], weights: Mapping[str
 
 def draw_scatter(figure: Any, standings: Sequence[Standing]) -> None:
     axis = figure.subplots()
+    places = [(one.means["moves"] / (one.means["decisions"] or 1.0), one.means["mean_lag"]) for one in standings]
     for number, one in enumerate(standings):
-        decisions = one.means["decisions"] or 1.0
-        x, y = one.means["moves"] / decisions, one.means["mean_lag"]
-        axis.scatter([x], [y], s=70, color=colour(number), zorder=3, label=one.candidate)
+        # Who comes to the same as one that is drawn later would lie hidden beneath it.
+        size = 70 * (1 + places[number + 1 :].count(places[number]))
+        x, y = places[number]
+        axis.scatter([x], [y], s=size, color=colour(number), zorder=3, label=one.candidate)
     axis.set_xlabel("partitions moved per rebalance")
     axis.set_ylabel("records waiting, mean")
     axis.set_ylim(bottom=0)
+    axis.set_xlim(left=0)
     axis.yaxis.set_major_formatter(lambda value, _: short(float(value)))
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside right center", fontsize=8.5)
+    legend = figure.legend(*axis.get_legend_handles_labels(), loc="outside right center", fontsize=8.5)
+    for handle in legend.legend_handles:
+        handle.set_sizes([60])
 
 
 def draw_costs(figure: Any, standings: Sequence[Standing]) -> None:

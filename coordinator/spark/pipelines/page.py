@@ -181,14 +181,14 @@ def bars(axis: Any, names: Sequence[str], values: Sequence[float], shade: str | 
     axis.invert_yaxis()
     axis.grid(visible=False, axis="y")
     axis.bar_label(drawn, [short(value) for value in values], padding=3, fontsize=8.5, color="#57606a")
-    axis.margins(x=0.14)
+    axis.margins(x=0.22)
 
 
 def short(value: float) -> str:
     """A figure that fits beside a bar.
 
-    >>> short(1234567.0), short(45_600.0), short(3.14159), short(7.0)
-    ('1.2M', '46k', '3.14', '7')
+    >>> short(1234567.0), short(45_600.0), short(4454.8), short(3.14159), short(7.0)
+    ('1.2M', '46k', '4,455', '3.14', '7')
     """
     if value >= 1e6:
         return f"{value / 1e6:.1f}M"
@@ -196,4 +196,4 @@ def short(value: float) -> str:
         return f"{value / 1e3:.0f}k"
     if value == int(value):
         return f"{int(value):,}"
-    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"

@@ -203,3 +203,25 @@ def test_a_stream_that_saw_no_record_begins_where_it_began(spark: Any, node: Nod
     more(node, "quiet", 30)
     reading.drain()
     assert len(set(reading.rows)) == len(reading.rows) == 30
+
+
+@pytest.mark.parametrize(
+    ("plugin", "told"),
+    [
+        ("Hangs", r"assignor 'hangs': was not done after 300 ms; give it longer by assignorDeadlineMs"),
+        ("Raises", r"assignor 'raises': raised ZeroDivisionError: out of cheese; mend it, or .*assignor=split"),
+    ],
+)
+def test_an_assignor_that_hangs_or_raises_ends_the_query_and_is_named(
+    spark: Any, node: NodeProcess, tmp_path: Path, plugin: str, told: str
+) -> None:
+    topic_of(node, plugin, 2, 20)
+    word = f"tests.support.plugins:{plugin}"
+    options = {"subscribe": plugin, "assignor": word, "assignorDeadlineMs": "300"}
+    reading = Reading(spark, node, tmp_path, startingOffsets="earliest", **options)
+    with pytest.raises(Exception, match=told):
+        reading.drain()
+    with pytest.raises(Exception, match=told):
+        spark.read.format("muster").options(**reading.options | {"startingOffsets": "earliest"}).load().count()
+    reading.options["assignor"] = "range"
+    assert reading.drain().exactly(**{plugin: 20}), "it goes on from its checkpoint with another one"

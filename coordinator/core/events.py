@@ -14,7 +14,7 @@ from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, Re
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """`fresh_id` is a uuid drawn by the edge. Rebalance timeout -1 means: as the session timeout (JoinGroup v0)."""
+    """`fresh_id` is a uuid that the edge draws for a newcomer. Rebalance timeout -1 means: as the session timeout (JoinGroup v0)."""
 
     request_id: RequestId
     group_id: str

@@ -1,8 +1,7 @@
 """How handlers ask the groups: the driver they are given, and what becomes of those who cannot be asked."""
 
-import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.core import effects, events
 from coordinator.errors import CoordinatorError, Draining, ErrorCode, Overloaded
@@ -27,7 +26,9 @@ class GroupDriver(Protocol):
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]: ...
 
-    def begin(self, shard: int, event: events.Request) -> "asyncio.Future[effects.Reply]": ...
+    def begin(self, shard: int, event: events.Request, waiter: "Asked[Any]") -> None: ...
+
+    def forget(self, shard: int, event: events.Request) -> None: ...
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool: ...
 
@@ -55,21 +56,13 @@ class Groups:
     def begin(
         self, group_id: str, make: Callable[[], events.Request], wanted: type[Wanted], answer: Callable[[Wanted], Any]
     ) -> Any:
-        """What `answer` makes of the reply to a request that never parks: at once, or Later."""
+        """What `answer` makes of the reply to the event that `make` makes: at once, or Later."""
         try:
-            future = self.driver.begin(self.shard_of(group_id), make())
+            asked = Asked(self.driver, self.shard_of(group_id), make(), wanted, answer)
+            self.driver.begin(asked.shard, asked.event, asked)
         except (CoordinatorError, Overloaded, Draining) as refusal:
             return answer(refused(refusal, wanted))
-
-        def respond() -> Any:
-            try:
-                reply = future.result()
-            except Draining as refusal:
-                return answer(refused(refusal, wanted))
-            assert isinstance(reply, wanted), f"expected {wanted.__name__}, not {type(reply).__name__}"
-            return answer(reply)
-
-        return Later(future, respond)
+        return asked
 
     async def ask_each(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         """The replies to several events, asked in one turn."""
@@ -77,6 +70,69 @@ class Groups:
             return await self.driver.ask_all(questions, wanted)
         except (CoordinatorError, Overloaded, Draining) as refusal:
             return [refused(refusal, wanted)] * len(questions)
+
+
+class Asked(Later, Generic[Wanted]):
+    """One request under way: the driver's waiter, and what a connection waits for."""
+
+    __slots__ = ("_answer", "_came", "_done", "_driver", "_reply", "_wanted", "_why", "event", "shard")
+
+    def __init__(
+        self,
+        driver: GroupDriver,
+        shard: int,
+        event: events.Request,
+        wanted: type[Wanted],
+        answer: Callable[[Wanted], Any],
+    ) -> None:
+        self.shard = shard
+        self.event = event
+        self._driver = driver
+        self._wanted = wanted
+        self._answer = answer
+        self._done = False
+        self._reply: object = None
+        self._why: BaseException | None = None
+        self._came: Callable[[], None] | None = None
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, reply: effects.Reply) -> None:
+        self._reply = reply
+        self._settle()
+
+    def set_exception(self, why: BaseException) -> None:
+        self._why = why
+        self._settle()
+
+    def _settle(self) -> None:
+        self._done = True
+        # Let go of: whoever is called holds this, and the circle would live until the next garbage collection.
+        came, self._came = self._came, None
+        if came is not None:
+            came()
+
+    def then(self, came: Callable[[], None]) -> None:
+        self._came = came
+        if self._done:
+            came()
+
+    def respond(self) -> Any:
+        if isinstance(self._why, Draining):
+            return self._answer(refused(self._why, self._wanted))
+        if self._why is not None:
+            raise self._why
+        assert isinstance(self._reply, self._wanted), (
+            f"expected {self._wanted.__name__}, not {type(self._reply).__name__}"
+        )
+        return self._answer(self._reply)
+
+    def cancel(self) -> None:
+        """The client is gone: what its request did stands, and what it waits for is forgotten."""
+        if not self._done:
+            self._done = True
+            self._driver.forget(self.shard, self.event)
 
 
 def refused(why: CoordinatorError | Overloaded | Draining, wanted: type[Wanted]) -> Wanted:

@@ -5,6 +5,7 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from typing import Any, cast
 
@@ -62,7 +63,7 @@ class Slot:
         self.form = form
         self.done = False
         self.answer: list[Buffer] = []
-        self.task: asyncio.Future[Any] | None = None
+        self.task: asyncio.Task[None] | Later | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +225,10 @@ class Connection(asyncio.Protocol):
         if form.immediate is not None:
             response = form.immediate(request, caller.call)
             if isinstance(response, Later):
-                slot.task = response.future
-                response.future.add_done_callback(lambda future: self._came(slot, response))
+                slot.task = response
+                if form.api.parks:
+                    self._parked = slot
+                response.then(partial(self._came, slot, response))
                 return
             if response is not None or form.handler is None:
                 self._fill(slot, response)
@@ -261,23 +264,20 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self._failed(slot, error)
             return
-        if slot is self._parked:
-            self._parked = None
-        self._go_on()
+        self._answered(slot)
 
     def _came(self, slot: Slot, later: Later) -> None:
-        """What a future has brought."""
-        if later.future.cancelled():
-            return
         try:
             self._fill(slot, later.respond())
         except Exception as error:
             self._failed(slot, error)
             return
-        self._go_on()
+        self._answered(slot)
 
-    def _go_on(self) -> None:
-        """An answer is there. What one flush or one plan answers on this connection leaves together."""
+    def _answered(self, slot: Slot) -> None:
+        """Go on. What one flush or one plan answers on this connection leaves together."""
+        if slot is self._parked:
+            self._parked = None
         self._active_at = self._loop.time()
         if not self._advance_due:
             self._advance_due = True

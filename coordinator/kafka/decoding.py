@@ -143,7 +143,7 @@ class Structs:
         emit.line(one.path, "q = p + n")
         with emit.block(one.path, "if q > end:"):
             emit.line(one.path, "raise Broken('the frame ends too early')")
-        taken = {"string": "str(b[p:q], 'utf-8')", "bytes": "bytes(b[p:q])", "records": "memoryview(b)[p:q]"}
+        taken = {"string": "b[p:q].decode()", "bytes": "bytes(b[p:q])", "records": "memoryview(b)[p:q]"}
         emit.line(one.path, f"{target} = {taken[one.type]}")
         emit.line(one.path, "p = q")
 

@@ -33,15 +33,41 @@ class HangUp(Exception):
     """Raised by a handler: there is no answer that would tell the client of its failure, so the connection ends."""
 
 
-@dataclass(frozen=True, slots=True)
 class Later:
-    """What a handler's `..._now` may return instead of an answer: it comes with a future, and no task waits for it.
+    """What a handler's `..._now` may return instead of an answer: it comes by a call, and no task waits for it."""
 
-    `respond` makes the answer once the future is done; it may raise as a handler may.
-    """
+    __slots__ = ()
 
-    future: "asyncio.Future[Any]"
-    respond: Callable[[], Any]
+    def then(self, came: Callable[[], None]) -> None:
+        """Call `came` once there is an answer, unless it is cancelled before."""
+        raise NotImplementedError
+
+    def respond(self) -> Any:
+        """The answer, once it has come; raises as a handler may."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Nobody wants it any more."""
+        raise NotImplementedError
+
+
+class Promised(Later):
+    """An answer that `respond` makes once a future is done."""
+
+    __slots__ = ("_respond", "future")
+
+    def __init__(self, future: "asyncio.Future[Any]", respond: Callable[[], Any]) -> None:
+        self.future = future
+        self._respond = respond
+
+    def then(self, came: Callable[[], None]) -> None:
+        self.future.add_done_callback(lambda done: None if done.cancelled() else came())
+
+    def respond(self) -> Any:
+        return self._respond()
+
+    def cancel(self) -> None:
+        self.future.cancel()
 
 
 @dataclass(slots=True)

@@ -28,8 +28,8 @@ class GroupHandlers:
         groups = Groups(driver, shards)
         members = MembershipHandlers(groups, endpoint)
         self.find_coordinator = members.find_coordinator
-        self.join_group, self.sync_group, self.leave_group = members.join_group, members.sync_group, members.leave_group
-        self.heartbeat_now = members.heartbeat_now
+        self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now
+        self.leave_group_now, self.heartbeat_now = members.leave_group_now, members.heartbeat_now
         offsets = OffsetHandlers(groups, partitions)
         self.offset_commit_now = offsets.offset_commit_now
         self.offset_fetch, self.offset_delete = offsets.offset_fetch, offsets.offset_delete

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from coordinator.kafka.dispatch import HangUp, KafkaCall, Later
+from coordinator.kafka.dispatch import HangUp, KafkaCall, Promised
 from coordinator.kafka.log_errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
 from storage.errors import FencedLeaderEpoch, InvalidRecord, StorageError, UnsupportedCompressionType
 from storage.files import Buffer
@@ -94,7 +94,7 @@ class RecordHandlers:
         answer: ProduceAnswer | None = begun.respond()
         return answer
 
-    def produce_now(self, request: Any, call: KafkaCall) -> Later:
+    def produce_now(self, request: Any, call: KafkaCall) -> Promised:
         """The same without a task: what comes in on one connection is appended in its order."""
         parts: list[Batches] = []
         refused: dict[int, StorageError] = {}
@@ -112,7 +112,7 @@ class RecordHandlers:
                 results.insert(place, refusal)
             return produce_answer(request, results)
 
-        return Later(begun[0] if len(begun) == 1 else asyncio.gather(*begun, return_exceptions=True), respond)
+        return Promised(begun[0] if len(begun) == 1 else asyncio.gather(*begun, return_exceptions=True), respond)
 
     # -- fetch --------------------------------------------------------------------------------------------
 

@@ -48,21 +48,20 @@ class MembershipHandlers:
         keys = request.coordinator_keys
         return response(coordinators=[made(key=key, **self._coordinator(key, request.key_type)) for key in keys])
 
-    async def join_group(self, request: Any, call: KafkaCall) -> Any:
-        reply = await self._groups.ask(
-            request.group_id, lambda: join_event(request, call, self._groups.next_id()), effects.JoinReply
+    def join_group_now(self, request: Any, call: KafkaCall) -> Any:
+        return self._groups.begin(
+            request.group_id,
+            lambda: join_event(request, call, self._groups.next_id()),
+            effects.JoinReply,
+            lambda reply: join_response(reply, request.member_id, call.api_version),
         )
-        return join_response(reply, request.member_id, call.api_version)
 
-    async def sync_group(self, request: Any, call: KafkaCall) -> Any:
-        reply = await self._groups.ask(
-            request.group_id, lambda: sync_event(request, call, self._groups.next_id()), effects.SyncReply
-        )
-        return struct("SyncGroupResponse")(
-            error_code=reply.code,
-            protocol_type=reply.protocol_type,
-            protocol_name=reply.protocol_name,
-            assignment=reply.assignment,
+    def sync_group_now(self, request: Any, call: KafkaCall) -> Any:
+        return self._groups.begin(
+            request.group_id,
+            lambda: sync_event(request, call, self._groups.next_id()),
+            effects.SyncReply,
+            sync_response,
         )
 
     def heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
@@ -79,18 +78,13 @@ class MembershipHandlers:
             lambda reply: struct("HeartbeatResponse")(error_code=reply.code),
         )
 
-    async def leave_group(self, request: Any, call: KafkaCall) -> Any:
-        reply = await self._groups.ask(
-            request.group_id, lambda: leave_event(request, call, self._groups.next_id()), effects.LeaveReply
+    def leave_group_now(self, request: Any, call: KafkaCall) -> Any:
+        return self._groups.begin(
+            request.group_id,
+            lambda: leave_event(request, call, self._groups.next_id()),
+            effects.LeaveReply,
+            lambda reply: leave_response(reply, call.api_version),
         )
-        if call.api_version < MANY_LEAVE:
-            return struct("LeaveGroupResponse")(error_code=reply.members[0].code if reply.members else reply.code)
-        made = struct("LeaveGroupResponse.members")
-        rows = [
-            made(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=one.code)
-            for one in reply.members
-        ]
-        return struct("LeaveGroupResponse")(error_code=reply.code, members=rows)
 
     def _coordinator(self, key: str, key_type: int) -> dict[str, object]:
         if key_type == TRANSACTION_KEYS:
@@ -130,7 +124,7 @@ def join_event(request: Any, call: KafkaCall, request_id: int) -> events.JoinGro
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         protocol_type=short("protocol_type", request.protocol_type),
         protocols=tuple(Protocol(short("protocols.name", one.name), one.metadata) for one in request.protocols),
-        fresh_id=str(uuid4()),
+        fresh_id="" if request.member_id else str(uuid4()),
         reason=short("reason", request.reason or ""),
         require_known_member_id=call.api_version >= ID_FIRST,
         supports_skip_assignment=call.api_version >= SKIPS_ASSIGNMENT,
@@ -153,6 +147,15 @@ def join_response(reply: effects.JoinReply, asked_as: str, version: int) -> Any:
             made(member_id=one.member_id, group_instance_id=one.group_instance_id, metadata=one.metadata)
             for one in reply.members
         ],
+    )
+
+
+def sync_response(reply: effects.SyncReply) -> Any:
+    return struct("SyncGroupResponse")(
+        error_code=reply.code,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        assignment=reply.assignment,
     )
 
 
@@ -185,6 +188,17 @@ def leave_event(request: Any, call: KafkaCall, request_id: int) -> events.LeaveG
     if call.api_version < MANY_LEAVE:
         members = (MemberIdentity(short("member_id", request.member_id)),)
     return events.LeaveGroup(request_id, short("group_id", request.group_id), members)
+
+
+def leave_response(reply: effects.LeaveReply, version: int) -> Any:
+    if version < MANY_LEAVE:
+        return struct("LeaveGroupResponse")(error_code=reply.members[0].code if reply.members else reply.code)
+    made = struct("LeaveGroupResponse.members")
+    rows = [
+        made(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=one.code)
+        for one in reply.members
+    ]
+    return struct("LeaveGroupResponse")(error_code=reply.code, members=rows)
 
 
 def identity(member: Any) -> MemberIdentity:

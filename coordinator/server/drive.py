@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from coordinator.core import events
 from coordinator.core.central.events import StreamClosed
@@ -27,6 +27,18 @@ WORK_DEADLINE_MS = 10_000
 """The default of `group.assignor.deadline.ms`."""
 
 LONG_POLLS = (events.JoinGroup, events.SyncGroup)
+
+
+class Waiter(Protocol):
+    """Whoever waits for a reply: a future, or somebody who takes it in the same breath."""
+
+    def done(self) -> bool:
+        """Whether it waits no longer."""
+
+    def set_result(self, reply: Reply, /) -> None: ...
+
+    def set_exception(self, why: BaseException, /) -> None: ...
+
 
 Unanswered: TypeAlias = events.StreamLost | StreamClosed | GroupObserved | GroupUnseen
 """Events that are no requests."""
@@ -62,7 +74,7 @@ class Driver:
         self._complete = complete
         self._working: set[asyncio.Task[None]] = set()
         self._ids = count(1)
-        self._waiting: dict[RequestId, asyncio.Future[Reply]] = {}
+        self._waiting: dict[RequestId, Waiter] = {}
         self._parked: set[RequestId] = set()
         self._turn_due = False
         self._flushing = False
@@ -93,12 +105,31 @@ class Driver:
         """
         return await self._answered(shard, event, wanted, self._submit(shard, event))
 
-    def begin(self, shard: int, event: events.Request) -> "asyncio.Future[Reply]":
-        """The reply to a request that never parks, as a future. Raises Overloaded and Draining, as `ask` does.
+    def begin(self, shard: int, event: events.Request, waiter: Waiter) -> None:
+        """Ask without waiting: `waiter` gets the reply. Raises Overloaded and Draining, as `ask` does."""
+        if self._closed:
+            raise Draining
+        parks = isinstance(event, LONG_POLLS)
+        if parks and len(self._parked) >= self._max_parked:
+            raise Overloaded(
+                f"{len(self._parked)} JoinGroup and SyncGroup requests wait already, as many as this node keeps; "
+                "try again shortly, or raise the node's limit of parked requests"
+            )
+        if not self._engine.submit(shard, event):
+            raise Overloaded("the group's inbox is full; try again shortly")
+        self._waiting[event.request_id] = waiter
+        if parks:
+            self._parked.add(event.request_id)
+        self._wake()
 
-        Whoever does not want it any more cancels the future: the request has its effect all the same.
-        """
-        return self._submit(shard, event)
+    def forget(self, shard: int, event: events.Request) -> None:
+        """The client is gone: leave no trace of its request."""
+        if self._waiting.pop(event.request_id, None) is None:
+            return
+        self._parked.discard(event.request_id)
+        if not isinstance(event, events.ListGroups):
+            self._engine.submit(shard, events.Forget(event.group_id, event.request_id))
+            self._wake()
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool:
         """Take a dynamic member's heartbeat without a turn, if all is well; False: nothing was done, `ask`."""
@@ -126,7 +157,7 @@ class Driver:
             replies = [await future for future in futures]
         except (asyncio.CancelledError, Overloaded):
             for shard, event in asked:
-                self._forget(shard, event)
+                self.forget(shard, event)
             raise
         typed: list[Wanted] = [reply for reply in replies if isinstance(reply, wanted)]
         assert len(typed) == len(replies), f"a reply is no {wanted.__name__}"
@@ -169,37 +200,15 @@ class Driver:
         try:
             reply = await future
         except asyncio.CancelledError:
-            self._forget(shard, event)
+            self.forget(shard, event)
             raise
         assert isinstance(reply, wanted), f"{type(event).__name__} was answered by {type(reply).__name__}"
         return reply
 
     def _submit(self, shard: int, event: events.Request) -> asyncio.Future[Reply]:
-        if self._closed:
-            raise Draining
-        parks = isinstance(event, LONG_POLLS)
-        if parks and len(self._parked) >= self._max_parked:
-            raise Overloaded(
-                f"{len(self._parked)} JoinGroup and SyncGroup requests wait already, as many as this node keeps; "
-                "try again shortly, or raise the node's limit of parked requests"
-            )
-        if not self._engine.submit(shard, event):
-            raise Overloaded("the group's inbox is full; try again shortly")
-        future = self._loop.create_future()
-        self._waiting[event.request_id] = future
-        if parks:
-            self._parked.add(event.request_id)
-        self._wake()
+        future: asyncio.Future[Reply] = self._loop.create_future()
+        self.begin(shard, event, future)
         return future
-
-    def _forget(self, shard: int, event: events.Request) -> None:
-        """The client is gone: leave no trace of its request."""
-        if self._waiting.pop(event.request_id, None) is None:
-            return
-        self._parked.discard(event.request_id)
-        if not isinstance(event, events.ListGroups):
-            self._engine.submit(shard, events.Forget(event.group_id, event.request_id))
-            self._wake()
 
     def _wake(self) -> None:
         """See to it that a turn runs in the next iteration of the loop, after all that is ready now."""
@@ -228,10 +237,10 @@ class Driver:
     def _release(self) -> None:
         released = self._engine.take_released()
         for request_id, reply in released.replies:
-            future = self._waiting.pop(request_id, None)
+            waiter = self._waiting.pop(request_id, None)
             self._parked.discard(request_id)
-            if future is not None and not future.done():
-                future.set_result(reply)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(reply)
         for notice in released.notices:
             self._on_notice(notice)
         for work in released.work:
@@ -291,8 +300,8 @@ class Driver:
         self._on_fatal(bug)
 
     def _abandon(self, why: BaseException) -> None:
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(why)
+        for waiter in tuple(self._waiting.values()):
+            if not waiter.done():
+                waiter.set_exception(why)
         self._waiting.clear()
         self._parked.clear()

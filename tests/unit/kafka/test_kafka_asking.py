@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.core import effects, events
+from coordinator.core import events
 from coordinator.errors import Draining, ErrorCode, Overloaded
+from coordinator.kafka.asking import Asked
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall, Later, Peer
 from coordinator.kafka.group_handlers import GroupHandlers
@@ -19,7 +20,6 @@ class FullDriver:
 
     def __init__(self, why: Overloaded | Draining) -> None:
         self.why = why
-        self.begun: list[asyncio.Future[effects.Reply]] = []
 
     def next_id(self) -> int:
         return 1
@@ -30,8 +30,11 @@ class FullDriver:
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
         raise self.why
 
-    def begin(self, shard: int, event: events.Request) -> "asyncio.Future[effects.Reply]":
+    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
         raise self.why
+
+    def forget(self, shard: int, event: events.Request) -> None:
+        raise AssertionError("nothing was taken, so there is nothing to forget")
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool:
         return False
@@ -40,10 +43,8 @@ class FullDriver:
 class ClosingDriver(FullDriver):
     """Takes the request, and is closed before it is answered."""
 
-    def begin(self, shard: int, event: events.Request) -> "asyncio.Future[effects.Reply]":
-        future: asyncio.Future[effects.Reply] = asyncio.get_running_loop().create_future()
-        future.set_exception(self.why)
-        return future
+    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
+        waiter.set_exception(self.why)
 
 
 REQUESTS = {

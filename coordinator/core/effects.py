@@ -9,17 +9,18 @@ from coordinator.core.consumer.records import Epochs, Shares, TopicId
 from coordinator.core.plan import PlanRequest
 from coordinator.core.records import Record
 from coordinator.core.types import Cause, RebalanceEntry, RequestId, StoredOffset, TimerKey
+from coordinator.core.value import value
 from coordinator.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JoinedMember:
     member_id: str
     group_instance_id: str | None
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JoinReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -39,7 +40,7 @@ class JoinReply:
     """For the leader of a delayed group: how much of the delay is left; None when none runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SyncReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -48,7 +49,7 @@ class SyncReply:
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HeartbeatReply:
     """With REBALANCE_IN_PROGRESS: why, so that whoever has to let go can be told."""
 
@@ -58,7 +59,7 @@ class HeartbeatReply:
     cause_detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConsumerHeartbeatReply:
     """`assignment` None means: as before. An empty one takes everything away; the two differ.
 
@@ -77,7 +78,7 @@ class ConsumerHeartbeatReply:
     cause_detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConsumerMemberView:
     """One member of a KIP-848 group. `state` is Kafka's word; `classic`: it speaks the classic protocol."""
 
@@ -96,7 +97,7 @@ class ConsumerMemberView:
     classic: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeConsumerReply:
     """ConsumerGroupDescribe: epochs, and per member what it has and what it is to have. `names` names the topics."""
 
@@ -113,7 +114,7 @@ class DescribeConsumerReply:
     waiting_until_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PushReply:
     """What a heartbeat would hear. Code NONE without `consumer` means: nothing after all."""
 
@@ -126,7 +127,7 @@ class PushReply:
     cause_detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CentralReply:
     """To everything that a member of a central group says. `answered`: the highest order number heard back from it."""
 
@@ -136,7 +137,7 @@ class CentralReply:
     answered: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MemberReply:
     member_id: str
     group_instance_id: str | None
@@ -144,14 +145,14 @@ class MemberReply:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaveReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     members: tuple[MemberReply, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetCommitReply:
     """`code` stands for every partition that `partitions` does not name."""
 
@@ -160,7 +161,7 @@ class OffsetCommitReply:
     partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetFetchReply:
     """Asked partitions map to their offset, to None when nothing is committed, or are in `refused`."""
 
@@ -170,14 +171,14 @@ class OffsetFetchReply:
     refused: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetDeleteReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribedMember:
     member_id: str
     group_instance_id: str | None
@@ -187,7 +188,7 @@ class DescribedMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -202,7 +203,7 @@ class DescribeReply:
     waiting_until_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListedGroup:
     group_id: str
     protocol_type: str
@@ -210,20 +211,20 @@ class ListedGroup:
     group_type: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     groups: tuple[ListedGroup, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeleteReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ExplainReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -260,7 +261,7 @@ Reply: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupChanged:
     """A notice for watchers, released like a reply: once everything before it is durable.
 
@@ -273,7 +274,7 @@ class GroupChanged:
     entry: RebalanceEntry | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResolveRegex:
     """Find out, off the loop, which of `topics` the regular expression matches as a whole."""
 

@@ -1,7 +1,7 @@
 """What can happen to a shard. Requests carry the edge's token; ids and times come in, they are never made here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from assignors.api import Snapshot
@@ -10,11 +10,15 @@ from coordinator.core.consumer.records import Shares
 from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.plan import Plan
 from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
+from coordinator.core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JoinGroup:
-    """`fresh_id` is a uuid that the edge draws for a newcomer. Rebalance timeout -1 means: as the session timeout (JoinGroup v0)."""
+    """`fresh_id` is a uuid that the edge draws for a newcomer.
+
+    Rebalance timeout -1 means: as the session timeout (JoinGroup v0).
+    """
 
     request_id: RequestId
     group_id: str
@@ -36,7 +40,7 @@ class JoinGroup:
     """What the client runs, by its own words: name and version."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SyncGroup:
     """`protocol_type` and `protocol_name` None means: not checked (SyncGroup before v5)."""
 
@@ -55,7 +59,7 @@ class SyncGroup:
     """How long the group waits for lost workers from now on; 0: it does not."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Heartbeat:
     request_id: RequestId
     group_id: str
@@ -64,7 +68,7 @@ class Heartbeat:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat v1 (KIP-848). `member_epoch` 0 joins, -1 leaves, -2 leaves for a while (static members).
 
@@ -95,7 +99,7 @@ class ConsumerHeartbeat:
         return self.rebalance_timeout_ms != -1 and subscribed and self.owned is not None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Listen:
     """A member's session stream asks to be told, once, what a heartbeat of this generation (or epoch) would hear.
 
@@ -111,7 +115,7 @@ class Listen:
     """Whether the member speaks KIP-848: then `generation` is its member epoch."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionHeartbeat:
     """A KIP-848 heartbeat that came up a session stream on which the Listen `listening` is open, if any.
 
@@ -127,7 +131,7 @@ class SessionHeartbeat:
         return self.heartbeat.group_id
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StreamLost:
     """A member's session stream broke: unless it is heard of again, its session ends after `grace_ms` at the latest."""
 
@@ -136,7 +140,7 @@ class StreamLost:
     grace_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaveGroup:
     request_id: RequestId
     group_id: str
@@ -147,7 +151,7 @@ class LeaveGroup:
     """With `operator`: every member there is; `members` is empty then."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetCommit:
     """`generation` -1 and no member id: a simple consumer or an operator. Unknown topics were refused before."""
 
@@ -162,7 +166,7 @@ class OffsetCommit:
     """True for OffsetCommit before v9, which does not know GROUP_ID_NOT_FOUND."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetFetch:
     """`partitions` None asks for all committed offsets of the group."""
 
@@ -175,20 +179,20 @@ class OffsetFetch:
     """Who asks, and at which epoch, when it is a member that wants to be checked (OffsetFetch v9)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetDelete:
     request_id: RequestId
     group_id: str
     partitions: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeGroup:
     request_id: RequestId
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeConsumerGroup:
     """ConsumerGroupDescribe for one group."""
 
@@ -196,7 +200,7 @@ class DescribeConsumerGroup:
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListGroups:
     """One shard's groups; filters are compared without case, empty means all."""
 
@@ -205,7 +209,7 @@ class ListGroups:
     types: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeleteGroup:
     """`elsewhere`: whoever asks also deletes what ZooKeeper holds of the group, if it holds anything."""
 
@@ -214,7 +218,7 @@ class DeleteGroup:
     elsewhere: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ExplainGroup:
     """The group's ledger, newest first. `limit` 0 and `generation` 0 mean: all."""
 
@@ -224,7 +228,7 @@ class ExplainGroup:
     generation: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Forget:
     """The client of a parked request is gone: answer nobody, change nothing else."""
 
@@ -232,7 +236,7 @@ class Forget:
     request_id: RequestId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TimerFired:
     """`deadline_ms` is the one the timer was set to; a timer that has been set again since is stale and ignored."""
 
@@ -240,7 +244,7 @@ class TimerFired:
     deadline_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicsChanged:
     """The catalog's partition counts, after any change and once before the first event.
 
@@ -252,7 +256,7 @@ class TopicsChanged:
     ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Planned:
     """What came of a `PlanRequest` that the planner put off: the plan, or why there is none."""
 
@@ -264,7 +268,7 @@ class Planned:
     """What the assignor saw, where that is more than the request had: the lags of that moment."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RegexResolved:
     """What came of a `ResolveRegex`: the topics that match as a whole, or why that could not be found out."""
 
@@ -275,12 +279,12 @@ class RegexResolved:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Loaded:
     """The log has been replayed; the shard is active from here on."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unload:
     """The shard moves away or failed: park nothing, answer everyone NOT_COORDINATOR."""
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from coordinator.core.records import DelayStored
 from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
+from coordinator.core.value import value
 
 MAX_WAITED_FOR = 10
 MAX_ALSO = 20
@@ -22,7 +23,7 @@ Otherwise shares are fetched."""
 TopicPartition = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Trigger:
     """What set a rebalance off. `culprit` is a member id, or the operator's name for himself."""
 
@@ -63,7 +64,7 @@ def by_member(cause: Cause, member: Client, what: str, reason: str = "") -> Trig
     )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Departure:
     """Why a member went, and until when it may have worked on its partitions."""
 
@@ -71,7 +72,7 @@ class Departure:
     last_owned_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Change:
     """What a rebalance has made of its group, or would have."""
 
@@ -142,7 +143,7 @@ class RebalanceInProgress:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Gap:
     """`count` partitions of one new owner, unowned since `since_ms` (None: the old owner still holds them)."""
 

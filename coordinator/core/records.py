@@ -4,15 +4,15 @@
 `__consumer_offsets`, ledger records as JSON in `__rebalances`.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from coordinator.core.central.records import CentralRecord
 from coordinator.core.consumer.records import ConsumerRecord
 from coordinator.core.types import RebalanceEntry, Settlement, StoredOffset
+from coordinator.core.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MemberRecord:
     """A classic member as stored: only the selected protocol's subscription survives."""
 
@@ -26,7 +26,7 @@ class MemberRecord:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupStored:
     """A classic group after a completed generation (Kafka: GroupMetadataValue, key type 2)."""
 
@@ -39,7 +39,7 @@ class GroupStored:
     members: tuple[MemberRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupDeleted:
     """The tombstone of a group."""
 
@@ -55,7 +55,7 @@ class OffsetStored(NamedTuple):
     value: StoredOffset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetDeleted:
     """The tombstone of a committed offset."""
 
@@ -64,7 +64,7 @@ class OffsetDeleted:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RebalanceDecided:
     """A ledger entry, written in the turn that ends the rebalance."""
 
@@ -72,7 +72,7 @@ class RebalanceDecided:
     entry: RebalanceEntry
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RebalanceSettled:
     """The rest of a ledger entry, written when the last member has fetched its share."""
 
@@ -80,7 +80,7 @@ class RebalanceSettled:
     settlement: Settlement
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RebalanceForgotten:
     """The tombstone of a ledger entry: the ledger is bounded."""
 
@@ -88,7 +88,7 @@ class RebalanceForgotten:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DelayStored:
     """What the leader of a delayed group knows (KIP-415), and until when the group waits; None: for nobody."""
 
@@ -97,7 +97,7 @@ class DelayStored:
     until_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DelayForgotten:
     """The tombstone of what a leader knew."""
 

@@ -1,8 +1,9 @@
 """Small values that events, records and state share."""
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias
+
+from coordinator.core.value import value
 
 RequestId: TypeAlias = int
 """An opaque token of the edge for one request; the edge keeps the future that belongs to it."""
@@ -67,7 +68,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Protocol:
     """One assignor that a member offers, with its subscription blob."""
 
@@ -75,7 +76,7 @@ class Protocol:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Limits:
     """The settings that the rules depend on, handed in by the runtime. Times in milliseconds."""
 
@@ -109,7 +110,7 @@ class Limits:
     """Pings in a row that a member of a central group may leave unanswered."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MemberIdentity:
     """How a request names a member: by id, by group instance id, or by both."""
 
@@ -136,7 +137,7 @@ class StoredOffset(NamedTuple):
     expire_timestamp_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Phase:
     """One stretch of a rebalance: how long, and for whom it waited, last arrival last."""
 
@@ -145,7 +146,7 @@ class Phase:
     waited_for: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MemberPlan:
     """One member and its share."""
 
@@ -156,7 +157,7 @@ class MemberPlan:
     assigned: tuple[tuple[str, Partitions], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Move:
     """A partition that changed hands. `source` or `target` is empty when nobody had or has it.
 
@@ -171,7 +172,7 @@ class Move:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RebalanceEntry:
     """All that the ledger keeps of one rebalance (house rule: every decision is explainable)."""
 
@@ -204,7 +205,7 @@ class RebalanceEntry:
     """Groups of the ZooKeeper era: how many times a member was woken by a watch, all members together."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settlement:
     """What became known after the plan: when each moved partition was owned again. Completes a `RebalanceEntry`."""
 

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import KafkaAdminClient
 
-from tests.support.kafka_stage import NODE, generations, stage, until
+from tests.support.kafka_stage import NODE, PATIENCE_S, generations, stage, until
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -105,3 +107,31 @@ def test_a_static_member_returns_to_its_partitions_and_fences_its_double(node: N
                 lambda: f"the old holder is fenced, but keeps {again.assigned} {again.ended}",
             )
             assert double.assigned == had
+
+
+def test_a_pattern_follows_topics_that_come_grow_and_go(node: NodeProcess) -> None:
+    """KIP-848: the coordinator resolves the pattern, with the assignor that the members ask for."""
+    admin = AdminClient({"bootstrap.servers": node.kafka_address, "log_level": 0})
+    settings = {"bootstrap.servers": node.kafka_address, "group.id": "pattern", "log_level": 0}
+    settings |= {"group.protocol": "consumer", "group.remote.assignor": "range"}
+    both = [Consumer(settings | {"group.instance.id": "a"}), Consumer(settings)]
+
+    def shared(*wanted: tuple[str, int]) -> bool:
+        for consumer in both:
+            consumer.poll(0.05)
+        owned = [(place.topic, place.partition) for consumer in both for place in consumer.assignment()]
+        return sorted(owned) == sorted(wanted) and all(consumer.assignment() for consumer in both)
+
+    admin.create_topics([NewTopic("logs-a", 2, 1), NewTopic("other", 2, 1)])["logs-a"].result(PATIENCE_S)
+    for consumer in both:
+        consumer.subscribe(["^logs-.*"])
+    first = [("logs-a", 0), ("logs-a", 1)]
+    until(lambda: shared(*first), lambda: f"{[consumer.assignment() for consumer in both]}")
+    admin.create_topics([NewTopic("logs-b", 1, 1)])["logs-b"].result(PATIENCE_S)
+    until(lambda: shared(*first, ("logs-b", 0)), lambda: "a topic came")
+    admin.create_partitions([NewPartitions("logs-b", 2)])["logs-b"].result(PATIENCE_S)
+    until(lambda: shared(*first, ("logs-b", 0), ("logs-b", 1)), lambda: "a topic grew")
+    admin.delete_topics(["logs-b"])["logs-b"].result(PATIENCE_S)
+    until(lambda: shared(*first), lambda: "a topic went")
+    for consumer in both:
+        consumer.close()

@@ -11,6 +11,7 @@ import pytest
 from coordinator.kafka.apis import APIS
 from coordinator.kafka.codec import decode_frame, struct
 from coordinator.kafka.connection import KEEPALIVE
+from coordinator.kafka.dispatch import snake_case
 from tests.support.kafka_client import KafkaClient, frame
 from tests.support.kafka_listener import CONNECTION, LIMITS, HeldHandlers, client, listening
 from tests.support.kafka_memory_node import until
@@ -43,19 +44,20 @@ def test_answers_leave_in_the_order_of_the_requests_whichever_is_ready_first() -
     run(story())
 
 
-def test_a_parked_request_holds_those_behind_it_and_no_other_connection() -> None:
+@pytest.mark.parametrize(("api", "version"), [("JoinGroup", 7), ("SyncGroup", 3), ("Fetch", 11)])
+def test_a_parked_request_holds_those_behind_it_and_no_other_connection(api: str, version: int) -> None:
     async def story() -> None:
         handlers = HeldHandlers()
         async with listening(handlers) as (_, port), client(port) as connection, client(port) as another:
-            connection.send("JoinGroup", 7, **JOIN)
+            connection.send(api, version)
             heartbeat(connection, "behind")
             await handlers.until_begun(1)
             heartbeat(another, "beside")
             await handlers.until_begun(2)
-            assert [name for name, _, _ in handlers.begun] == ["join_group", "heartbeat"]
+            assert [name for name, _, _ in handlers.begun] == [snake_case(api), "heartbeat"]
             assert handlers.begun[1][1].member_id == "beside"
-            handlers.answer(0, generation_id=5)
-            assert (await connection.receive()).generation_id == 5
+            handlers.answer(0, error_code=5)
+            assert (await connection.receive()).error_code == 5
             await handlers.until_begun(3)
             assert handlers.begun[2][1].member_id == "behind"
 

@@ -40,10 +40,11 @@ def analytics(
     records' timestamps tell it. With --keep, what is new since the last run is added to DIR/kept, and the tables
     are made of all of it.
     """
-    from coordinator.spark.pipelines.analysis import analyse
-
     folder = folder_for(out)
     assert folder is not None, "--out is required"
+    # Reads Parquet files by itself, so only now, when it is known that there is something to read them with.
+    from coordinator.spark.pipelines.analysis import analyse
+
     options = {name: str(value) for name, value in properties(bootstrap, overrides).items()}
     every_ms = None if every is None else int(every * 1000)
     with admin_of(bootstrap, overrides) as admin:

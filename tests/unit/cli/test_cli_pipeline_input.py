@@ -1,5 +1,7 @@
 """Wrong words to `muster pipeline` get one line each, and leave nothing behind."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,14 @@ def test_work_that_wrote_nothing_leaves_no_folder(tmp_path: Path) -> None:
         assert main(["pipeline", "backtest", "--weight", "lag=x", "--out", str(folder)]) == Exit.USAGE
     assert before.is_dir()
     assert not new.exists()
+
+
+@pytest.mark.parametrize("command", ["backtest", "analytics"])
+def test_without_pyarrow_a_pipeline_says_what_to_install(command: str, tmp_path: Path) -> None:
+    program = (
+        "import sys\nsys.modules['pyarrow'] = None\nfrom coordinator.cli.main import main\n"
+        f"sys.exit(main(['pipeline', '{command}', '--out', 'out']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr == "error: Parquet files need pyarrow; install it with: pip install 'muster[spark]'\n"
+    assert done.returncode == Exit.FAILURE

@@ -109,7 +109,7 @@ def test_a_static_member_returns_to_its_partitions_and_fences_its_double(node: N
             assert double.assigned == had
 
 
-def test_a_pattern_follows_topics_that_come_grow_and_go(node: NodeProcess) -> None:
+def test_a_pattern_follows_topics_that_grow_and_go(node: NodeProcess) -> None:
     """KIP-848: the coordinator resolves the pattern, with the assignor that the members ask for."""
     admin = AdminClient({"bootstrap.servers": node.kafka_address, "log_level": 0})
     settings = {"bootstrap.servers": node.kafka_address, "group.id": "pattern", "log_level": 0}
@@ -122,13 +122,13 @@ def test_a_pattern_follows_topics_that_come_grow_and_go(node: NodeProcess) -> No
         owned = [(place.topic, place.partition) for consumer in both for place in consumer.assignment()]
         return sorted(owned) == sorted(wanted) and all(consumer.assignment() for consumer in both)
 
-    admin.create_topics([NewTopic("logs-a", 2, 1), NewTopic("other", 2, 1)])["logs-a"].result(PATIENCE_S)
+    wanted = [NewTopic("logs-a", 2, 1), NewTopic("logs-b", 1, 1), NewTopic("other", 2, 1)]
+    for made in admin.create_topics(wanted).values():
+        made.result(PATIENCE_S)
     for consumer in both:
         consumer.subscribe(["^logs-.*"])
     first = [("logs-a", 0), ("logs-a", 1)]
-    until(lambda: shared(*first), lambda: f"{[consumer.assignment() for consumer in both]}")
-    admin.create_topics([NewTopic("logs-b", 1, 1)])["logs-b"].result(PATIENCE_S)
-    until(lambda: shared(*first, ("logs-b", 0)), lambda: "a topic came")
+    until(lambda: shared(*first, ("logs-b", 0)), lambda: f"{[consumer.assignment() for consumer in both]}")
     admin.create_partitions([NewPartitions("logs-b", 2)])["logs-b"].result(PATIENCE_S)
     until(lambda: shared(*first, ("logs-b", 0), ("logs-b", 1)), lambda: "a topic grew")
     admin.delete_topics(["logs-b"])["logs-b"].result(PATIENCE_S)

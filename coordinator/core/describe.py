@@ -1,4 +1,4 @@
-"""Read-only views of groups (coordinator.md 1.11), and what the ledger knows of them."""
+"""Read-only views of groups, and what the ledger knows of them."""
 
 from coordinator.core.central import views as central_views
 from coordinator.core.classic.group import ClassicGroup

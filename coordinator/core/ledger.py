@@ -1,4 +1,4 @@
-"""The rebalance ledger: cause, culprit, phases, snapshot and moves of each rebalance (house rule 7).
+"""The rebalance ledger: cause, culprit, phases, snapshot and moves of each rebalance.
 
 `RebalanceInProgress` gathers while a rebalance runs and may die with the process; what it becomes, a `RebalanceEntry`,
 is a record. A partition's time without an owner runs from the moment its owner let go of it (rejoined without it, left,

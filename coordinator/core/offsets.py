@@ -1,4 +1,4 @@
-"""Committed offsets: commit, fetch, delete, expire (coordinator.md 4.1, 4.3, 4.4, 4.7)."""
+"""Committed offsets: commit, fetch, delete, expire."""
 
 from collections.abc import Mapping
 from typing import assert_never
@@ -152,7 +152,7 @@ def is_subscribed(group: ClassicGroup, topic: str) -> bool:
 
 
 def expire(step: Step) -> None:
-    """Drop offsets past their retention, and empty groups with none left (4.7)."""
+    """Drop offsets past their retention, and empty groups with none left."""
     for group in list(step.state.groups.values()):
         for topic, partition in [tp for tp, value in group.offsets.items() if expired(group, tp[0], value, step)]:
             step.keep(OffsetDeleted(group.id, topic, partition))

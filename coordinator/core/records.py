@@ -1,4 +1,4 @@
-"""The facts that hard state is made of. Replaying them gives the state that was live (house rule 2).
+"""The facts that hard state is made of. Replaying them gives the state that was live.
 
 `coordinator.runtime.codec` gives them their bytes: group and offset records as Kafka lays them out in
 `__consumer_offsets`, ledger records as JSON in `__rebalances`.

@@ -140,7 +140,7 @@ def apply(state: ShardState, record: Record) -> None:
             apply_central(state, record)
         case _:
             if not isinstance(record, TOMBSTONES):
-                # The group is of this kind from here on: a simple group that only had offsets makes room (4.8).
+                # The group is of this kind from here on: a simple group that only had offsets makes room.
                 state.groups.pop(record.group_id, None)
             apply_to(state.consumer_groups, record)
 

@@ -174,7 +174,7 @@ class Move:
 
 @value
 class RebalanceEntry:
-    """All that the ledger keeps of one rebalance (house rule: every decision is explainable)."""
+    """All that the ledger keeps of one rebalance: enough to make the decision again."""
 
     number: int
     previous_generation: int

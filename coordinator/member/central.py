@@ -1,4 +1,4 @@
-"""The member of a central group: it registers, and then does what it is told (zookeeper.md 4), as a state machine.
+"""The member of a central group (docs/protocol/central.md) as a state machine: it registers, and does what it is told.
 
 `step(event, now_ms)` answers with the actions to perform, in order. The lease: the member stops fetching by itself once
 a session timeout has passed since it sent the last answer that the coordinator showed to have heard. The coordinator

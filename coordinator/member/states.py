@@ -1,4 +1,4 @@
-"""Where a classic member can stand, which moves are legal, and what the coordinator's refusals mean for it."""
+"""Where a member can stand; for a classic one also which moves are legal, and what refusals mean."""
 
 from enum import Enum
 

@@ -1,4 +1,4 @@
-"""Replay: the log's records of one shard, applied in order, give back the hard state that was live (house rule 2)."""
+"""Replay: the log's records of one shard, applied in order, give back the hard state that was live."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

@@ -143,7 +143,7 @@ class Simulation:
         """A full group need not take everybody in.
 
         Nor need one in the middle of an upgrade: after a reload it is known by the protocol it chose alone, until its
-        members join again (coordinator.md 1.7), and whoever does not offer that one is refused.
+        members join again, and whoever does not offer that one is refused.
         """
         wanted = [place for place in self.workload.places if place.group_id == group_id and place.wanted]
         if len(wanted) > self.limits.max_group_size:

@@ -1,4 +1,4 @@
-"""The one task of a central group: plan, stop everybody, own, start everybody (zookeeper.md 4).
+"""The one task of a central group: plan, stop everybody, own, start everybody (docs/protocol/central.md).
 
 Whatever happens meanwhile sets one bit, and the group looks again when its task is done. Nothing is given away that a
 member may still be fetching: while a lost member's lease runs, everybody keeps what is stored.

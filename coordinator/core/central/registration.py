@@ -1,4 +1,4 @@
-"""RegisterConsumer: somebody comes, comes back, or wants to read something else (zookeeper.md 4). Checks come first."""
+"""RegisterConsumer: somebody comes, comes back, or wants to read something else. Checks come first."""
 
 from assignors.registry import BUILT_IN, known
 from coordinator.core.central import positions, rebalance, telling, topics

@@ -19,7 +19,7 @@ def not_dead(group: ClassicGroup) -> None:
 
 
 def known_member(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> Member:
-    """The member, if the identity holds (coordinator.md 2.2). The order of the checks is part of the protocol."""
+    """The member, if the identity holds. The order of the checks is part of the protocol."""
     if group_instance_id is not None:
         holder = group.static.get(group_instance_id)
         if holder is None:
@@ -95,7 +95,7 @@ def suitable_protocols(group: ClassicGroup, protocol_type: str, protocols: tuple
 
 
 def room_for(group: ClassicGroup, member_id: str, max_size: int) -> None:
-    """KIP-389; coordinator.md 1.4: while preparing, only those who have already rejoined hold a place."""
+    """KIP-389: while preparing, only those who have already rejoined hold a place."""
     match group.state:
         case GroupState.EMPTY | GroupState.DEAD:
             return

@@ -1,4 +1,4 @@
-"""A classic group: its members, its state, and the legal moves between states (coordinator.md 1.1).
+"""A classic group: its members, its state, and the legal moves between states.
 
 Hard state is `stored` (what the log says) and the offsets; everything else is soft and may die with the process.
 """

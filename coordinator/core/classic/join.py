@@ -1,4 +1,4 @@
-"""JoinGroup (coordinator.md 1.3 to 1.7)."""
+"""JoinGroup: who may join, under which id, and what their coming sets off (KIP-62, KIP-394)."""
 
 from typing import assert_never
 

@@ -1,4 +1,4 @@
-"""LeaveGroup, by a member for itself or by an operator for others (coordinator.md 1.10)."""
+"""LeaveGroup, by a member for itself or by an operator for others."""
 
 import dataclasses
 

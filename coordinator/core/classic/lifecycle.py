@@ -1,4 +1,4 @@
-"""Groups come from the log and go back to it: load, unload, delete (coordinator.md 1.11)."""
+"""Groups come from the log and go back to it: load, unload, delete."""
 
 from coordinator.core.classic import history, remote
 from coordinator.core.classic.group import ClassicGroup

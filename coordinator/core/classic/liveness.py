@@ -1,4 +1,4 @@
-"""Heartbeats and what their absence means (coordinator.md 1.9)."""
+"""Heartbeats and what their absence means."""
 
 from typing import TypeAlias, assert_never
 

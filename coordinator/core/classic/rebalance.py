@@ -207,7 +207,7 @@ def remove_member(group: ClassicGroup, member: Member, departure: Departure, ste
     if join_request is not None:
         step.reply(join_request, refused_join(ErrorCode.UNKNOWN_MEMBER_ID, member.id))
     if member.sync_request is not None:
-        # Kafka never answers this one (coordinator.md 1.10, our choice 6.2).
+        # Kafka never answers this one (ARCHITECTURE.md, differences).
         step.reply(member.sync_request, refused_sync(ErrorCode.UNKNOWN_MEMBER_ID))
     step.disarm(group.session_timer(member.id))
     group.members.remove(member)

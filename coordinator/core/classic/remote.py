@@ -1,4 +1,4 @@
-"""Assignment on the coordinator for classic members (`group.remote.assignor`; zookeeper.md 4, last paragraph).
+"""Assignment on the coordinator for classic members (`group.remote.assignor`, docs/protocol/remote.md).
 
 Once every member of a group asks for it, nobody leads: the coordinator runs the assignor on what the members told it,
 and the answers to SyncGroup carry the shares. What is slow, or not ours, runs off the loop; `Planned` brings the plan.

@@ -1,4 +1,4 @@
-"""Replacement of a static member by its next incarnation (KIP-345, KIP-814; coordinator.md 2.4)."""
+"""Replacement of a static member by its next incarnation (KIP-345, KIP-814)."""
 
 from collections import Counter
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the plan, everyone fetches its share (coordinator.md 1.8)."""
+"""SyncGroup: the leader hands in the plan, everyone fetches its share."""
 
 from typing import assert_never
 

@@ -1,4 +1,4 @@
-"""What a KIP-848 heartbeat must look like, and who may send it (coordinator.md 5.1, 5.2). Refuses by raising."""
+"""What a KIP-848 heartbeat must look like, and who may send it. Refuses by raising."""
 
 from coordinator.core.consumer.group import AWAY, JOINING, LEAVING, ConsumerGroup, ConsumerMember, MemberState
 from coordinator.core.consumer.records import Shares
@@ -60,7 +60,7 @@ def known_assignor(word: str, limits: Limits) -> None:
 
 
 def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The member, if the identity holds (coordinator.md 2.3)."""
+    """The member, if the identity holds."""
     if instance_id is not None:
         holder = group.static.get(instance_id)
         if holder is None:
@@ -83,7 +83,7 @@ def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) 
 
 
 def same_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
-    """Its own epoch, 0 to start over, or the one before when the answer to that was lost (5.2)."""
+    """Its own epoch, 0 to start over, or the one before when the answer to that was lost."""
     epoch = request.member_epoch
     if epoch in (JOINING, member.epoch):
         return
@@ -96,7 +96,7 @@ def same_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
 
 
 def known_state(member: ConsumerMember, owned: Shares | None) -> None:
-    """A newer coordinator may have left a member in a state that this one does not know (5.4)."""
+    """A newer coordinator may have left a member in a state that this one does not know."""
     if member.state is MemberState.UNKNOWN and (owned is None or any(owned.values())):
         raise CoordinatorError(
             ErrorCode.FENCED_MEMBER_EPOCH,

@@ -1,4 +1,4 @@
-"""Members that speak the classic protocol inside a KIP-848 group (coordinator.md 5.9).
+"""Members that speak the classic protocol inside a KIP-848 group.
 
 Nobody leads: each is a follower who learns its own share, gives up what it must by joining again, and takes what is
 free the same way.

@@ -49,7 +49,7 @@ def forget_group(group: ConsumerGroup, step: Step) -> None:
 
 
 def forget_member(group: ConsumerGroup, member_id: str, step: Step) -> None:
-    """Its timers and its records, in Kafka's order (4.8)."""
+    """Its timers and its records, in Kafka's order."""
     for key in group.timers_of(member_id):
         step.disarm(key)
     step.keep(CurrentDeleted(group.id, member_id))

@@ -1,4 +1,4 @@
-"""A KIP-848 group becomes classic again when its last member of that protocol is gone (coordinator.md 5.10)."""
+"""A KIP-848 group becomes classic again when its last member of that protocol is gone."""
 
 from assignors.user_data import encode_assignment
 from coordinator.core.classic.lifecycle import restore

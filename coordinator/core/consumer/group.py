@@ -1,4 +1,4 @@
-"""A KIP-848 group and its members (coordinator.md 5.3, 5.4)."""
+"""A KIP-848 group and its members."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

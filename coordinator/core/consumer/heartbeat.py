@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: join, stay, leave (coordinator.md 5.1 to 5.6)."""
+"""ConsumerGroupHeartbeat: join, stay, leave."""
 
 import dataclasses
 
@@ -135,7 +135,7 @@ def as_told(before: ConsumerMember | None, request: ConsumerHeartbeat) -> Consum
 def subscription_triggers(
     group: ConsumerGroup, member: ConsumerMember, before: ConsumerMember | None, replaced: bool
 ) -> list[Trigger]:
-    """A regular expression that nobody has resolved yet changes nothing so far: its result will (5.7)."""
+    """A regular expression that nobody has resolved yet changes nothing so far: its result will."""
     unresolved = member.topic_regex is not None and member.topic_regex not in group.regexes
     if before is None:
         if unresolved and not member.topic_names:

@@ -1,4 +1,4 @@
-"""LeaveGroup and RemoveMembers on a KIP-848 group: one epoch for the whole batch (coordinator.md 1.10, 5.9)."""
+"""LeaveGroup and RemoveMembers on a KIP-848 group: one epoch for the whole batch."""
 
 import dataclasses
 

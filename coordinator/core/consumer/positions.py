@@ -1,4 +1,4 @@
-"""Committed offsets of KIP-848 groups: who may commit and fetch, and what expires (coordinator.md 4.2, 4.7)."""
+"""Committed offsets of KIP-848 groups: who may commit and fetch, and what expires."""
 
 from coordinator.core.consumer.cleanup import delete_records
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember

@@ -1,4 +1,4 @@
-"""One member's way to its target: give up first, then take what is free (KIP-848; coordinator.md 5.4)."""
+"""One member's way to its target: give up first, then take what is free (KIP-848)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

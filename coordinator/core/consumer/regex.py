@@ -1,4 +1,4 @@
-"""Topics by regular expression (KIP-848 v1; coordinator.md 5.7). RE2 syntax: matching takes linear time, always."""
+"""Topics by regular expression (KIP-848 v1). RE2 syntax: matching takes linear time, always."""
 
 from coordinator.core.consumer import target
 from coordinator.core.consumer.group import ConsumerGroup

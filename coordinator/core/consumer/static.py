@@ -1,4 +1,4 @@
-"""Static members of KIP-848 groups: one identity, one process after the other (coordinator.md 5.6)."""
+"""Static members of KIP-848 groups: one identity, one process after the other."""
 
 from coordinator.core.consumer import history
 from coordinator.core.consumer.cleanup import forget_member

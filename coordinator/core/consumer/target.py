@@ -1,4 +1,4 @@
-"""The group epoch and the target that follows it (coordinator.md 5.3)."""
+"""The group epoch and the target that follows it."""
 
 from zlib import crc32
 

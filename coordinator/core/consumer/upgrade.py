@@ -1,4 +1,4 @@
-"""A classic group becomes a KIP-848 group when the first member of that protocol joins (coordinator.md 5.8)."""
+"""A classic group becomes a KIP-848 group when the first member of that protocol joins."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Read-only views of KIP-848 groups (coordinator.md 5.11)."""
+"""Read-only views of KIP-848 groups."""
 
 from assignors.user_data import encode_assignment
 from coordinator.core.consumer import history, target

@@ -1,4 +1,4 @@
-"""The real rules on the real engine: replaying the log gives the hard state that was live (house rule 2)."""
+"""The real rules on the real engine: replaying the log gives the hard state that was live."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Groups go where Kafka would put them (coordinator.md 4.6)."""
+"""Groups go where Kafka would put them."""
 
 import pytest
 

@@ -6,7 +6,6 @@ methods belong to the loop's thread.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -18,6 +17,7 @@ from coordinator.core.types import RequestId
 from coordinator.errors import Draining, Overloaded
 from coordinator.runtime.engine import Engine, FlushJob, Work
 from coordinator.server.clock import Clock
+from coordinator.server.flusher import Flusher
 from coordinator.server.workers import Workers
 
 Wanted = TypeVar("Wanted")
@@ -69,7 +69,7 @@ class Driver:
         self._on_notice = on_notice
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
-        self._flusher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="muster-flush")
+        self._flusher = Flusher(self._loop, self._flushed)
         self._workers = Workers(work_deadline_ms)
         self._complete = complete
         self._working: set[asyncio.Task[None]] = set()
@@ -192,7 +192,7 @@ class Driver:
             self._abandon(Draining())
             if self._wake_up is not None:
                 self._wake_up.cancel()
-            self._flusher.shutdown(wait=False)
+            self._flusher.close()
 
     async def _answered(
         self, shard: int, event: events.Request, wanted: type[Wanted], future: asyncio.Future[Reply]
@@ -261,13 +261,11 @@ class Driver:
         job = self._engine.flush_job()
         if job is not None:
             self._flushing = True
-            flush = self._loop.run_in_executor(self._flusher, job.run)
-            flush.add_done_callback(lambda done: self._flushed(job, done))
+            self._flusher.submit(job)
 
-    def _flushed(self, job: FlushJob, done: asyncio.Future[None]) -> None:
+    def _flushed(self, job: FlushJob, error: BaseException | None) -> None:
         self._flushing = False
         try:
-            error = done.exception()
             if error is None:
                 self._engine.flushed(job)
             elif isinstance(error, Exception):

@@ -21,6 +21,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs.heartbeat, "MEMBERS", 2)
     monkeypatch.setattr(costs.heartbeat, "WARM_UP_S", 0.1)
     monkeypatch.setattr(rebalances, "ROUNDS", 2)
+    monkeypatch.setattr(rebalances, "REJOINS", 6)
     monkeypatch.setattr(rebalances, "LIMITS_MS", {3: 60_000.0})
     monkeypatch.setattr(records, "ROUNDS", 1)
     monkeypatch.setattr(records, "PER_PARTITION", 500)

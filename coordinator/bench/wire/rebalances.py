@@ -14,7 +14,8 @@ from coordinator.bench.wire.records import kafka_address
 LIMITS_MS = {10: 2.0, 100: 20.0, 500: 120.0}
 """Members that stay, and what the server may take of its processor for all of them."""
 
-ROUNDS = 7
+ROUNDS, REJOINS = 7, 400
+"""At least so many rounds, and of a small group as many more as it takes for so many members to have joined anew."""
 SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "kafka.listeners": "127.0.0.1:0"}
 
 
@@ -27,11 +28,11 @@ def measure(name: str, home: str) -> Iterator[Row]:
 
 
 async def one_leaves(ours: Server, size: int) -> float:
-    """The median of several rounds; in between the one that left comes back."""
+    """The median of several rounds behind one that warms up; in between the one that left comes back."""
     address = kafka_address(ours)
     members = await together(address, ["bench"] * (size + 1))
     costs = []
-    for _ in range(ROUNDS):
+    for _ in range(1 + max(ROUNDS, REJOINS // size)):
         *stay, leaver = members
         before = ours.cpu_ns()
         await leaver.leave()
@@ -43,4 +44,4 @@ async def one_leaves(ours: Server, size: int) -> float:
         coming = asyncio.create_task(back.join())
         await stay[0].called()
         await asyncio.gather(coming, *(member.join() for member in stay))
-    return statistics.median(costs)
+    return statistics.median(costs[1:])

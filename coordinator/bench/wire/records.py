@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, pinned, server
 from coordinator.bench.rows import Row
 
-ROUNDS = 7
+ROUNDS = 8
 TOPICS, PARTITIONS = 4, 4
 PER_PARTITION = 4_000
 MESSAGE_BYTES, BATCH_BYTES = 1 << 10, 16 << 10
@@ -23,14 +23,15 @@ PEER = "librdkafka's mock cluster"
 
 
 def measure(name: str, home: str) -> Iterator[Row]:
-    """Both servers take turns; each has a core of its own, and the client the other one."""
+    """Both servers take turns, and who begins changes; both are on one core, and the client on the other."""
     node = ["-m", "coordinator.cli", "serve", "--announce", "--until-eof", "--data", f"{home}/data"]
     node += ["--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0", "--set", f"num.partitions={PARTITIONS}"]
     ours: dict[str, list[float]] = {"produce": [], "fetch": []}
     theirs: dict[str, list[float]] = {"produce": [], "fetch": []}
     with server(node) as muster, server(["-m", "coordinator.bench.wire.mock"]) as mock, pinned(LOAD_CORE):
         for turn in range(ROUNDS):
-            for rates, address in ((theirs, mock.address), (ours, kafka_address(muster))):
+            both = ((theirs, mock.address), (ours, kafka_address(muster)))
+            for rates, address in both if turn % 2 else reversed(both):
                 places = [(f"records-{turn}-{topic}", p) for topic in range(TOPICS) for p in range(PARTITIONS)]
                 rates["produce"].append(produced(address, places))
                 rates["fetch"].append(fetched(address, places))

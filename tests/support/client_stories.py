@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.client import Consumer, RebalanceEvent, TopicPartition
+from coordinator.client import Consumer, Producer, RebalanceEvent, TopicPartition, Worker
+from tests.support.node import NodeProcess
 
 PATIENCE_S = 45.0
 
@@ -42,3 +43,22 @@ def read(consumer: Consumer, count: int) -> list[Any]:
         assert time.monotonic() < deadline, f"only {len(messages)} of {count} records within {PATIENCE_S} s"
         messages += consumer.consume(count - len(messages), 0.2)
     return messages
+
+
+def member(node: NodeProcess, group: str, **more: object) -> Consumer:
+    properties = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 100, "session_timeout_ms": 6_000}
+    return Consumer(bootstrap_servers=node.address, group_id=group, **(properties | more))
+
+
+def fill(node: NodeProcess, topic: str, records: int, partition: int = 0) -> None:
+    with Producer(bootstrap_servers=node.address) as producer:
+        for number in range(records):
+            producer.produce(topic, b"%d" % number, partition=partition)
+
+
+def until(condition: Callable[[], bool], *workers: Worker, what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        for worker in workers:
+            worker.poll(0.02)

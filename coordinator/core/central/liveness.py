@@ -5,13 +5,7 @@ showed to have heard. The coordinator counts from when it heard that answer, or 
 """
 
 from coordinator.core.central import history, positions, rebalance, telling, topics
-from coordinator.core.central.events import (
-    Deregister,
-    FetcherStarted,
-    FetcherStopped,
-    PingAnswered,
-    StreamClosed,
-)
+from coordinator.core.central.events import Deregister, FetcherStarted, FetcherStopped, PingAnswered, StreamClosed
 from coordinator.core.central.group import CentralGroup, CentralMember, CentralState
 from coordinator.core.effects import CentralReply
 from coordinator.core.ledger import Departure, Trigger, by_member

@@ -10,13 +10,7 @@ from typing import assert_never
 from assignors.api import AssignorError, Snapshot
 from assignors.api import Member as AssignorMember
 from coordinator.core.central import history, telling
-from coordinator.core.central.group import (
-    NOT_FETCHING,
-    CentralGroup,
-    CentralMember,
-    CentralState,
-    Want,
-)
+from coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, Want
 from coordinator.core.central.records import CentralOwner, CentralStored
 from coordinator.core.events import Planned
 from coordinator.core.ledger import Trigger, by_member

@@ -2,14 +2,7 @@
 
 from coordinator.core.central.events import AwaitOrders
 from coordinator.core.central.group import CentralGroup, CentralMember, Demand, Want
-from coordinator.core.central.orders import (
-    NOTHING_COMMITTED,
-    Order,
-    Ping,
-    RebalanceFailed,
-    StartFetcher,
-    StopFetcher,
-)
+from coordinator.core.central.orders import NOTHING_COMMITTED, Order, Ping, RebalanceFailed, StartFetcher, StopFetcher
 from coordinator.core.effects import CentralReply
 from coordinator.core.state import Step
 from coordinator.core.types import Cause

@@ -4,14 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
-from coordinator.core.consumer.records import (
-    ClassicSide,
-    ConsumerMemberStored,
-    Epochs,
-    RegexStored,
-    Shares,
-    TopicId,
-)
+from coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Epochs, RegexStored, Shares, TopicId
 from coordinator.core.ledger import RebalanceInProgress
 from coordinator.core.types import TimerKey
 

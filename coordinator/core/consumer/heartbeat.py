@@ -3,14 +3,7 @@
 import dataclasses
 
 from coordinator.core.consumer import history, regex, removal, static, target, upgrade
-from coordinator.core.consumer.checks import (
-    known_member,
-    known_state,
-    leaves,
-    room_for,
-    same_epoch,
-    well_formed,
-)
+from coordinator.core.consumer.checks import known_member, known_state, leaves, room_for, same_epoch, well_formed
 from coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, MemberState, shares
 from coordinator.core.consumer.reconcile import Wish, reconciled
 from coordinator.core.consumer.records import ConsumerMemberStored, Shares

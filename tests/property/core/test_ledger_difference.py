@@ -5,14 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.core.ledger import (
-    MAX_ALSO,
-    MAX_WAITED_FOR,
-    RebalanceInProgress,
-    Settling,
-    Trigger,
-    last_few,
-)
+from coordinator.core.ledger import MAX_ALSO, MAX_WAITED_FOR, RebalanceInProgress, Settling, Trigger, last_few
 from coordinator.core.moves import Before, Withheld, difference
 from coordinator.core.plan import Plan
 from coordinator.core.types import Cause

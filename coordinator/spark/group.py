@@ -29,6 +29,9 @@ log = logging.getLogger("muster.spark")
 FIRST_SHARE_S = 1.0
 """With KIP-848 a share may be empty without a word; then this is how long the first batch waits for one."""
 
+SETTLING_TURNS = 5
+"""How often a batch waits for another plan, when the group goes on to the next one each time."""
+
 CLOSE_PATIENCE_MS = 5_000
 """How long the last commit may take; a node that is away must not keep a stopped query's process."""
 
@@ -53,6 +56,8 @@ class Grouped:
         """What this member has committed."""
         self._left: dict[TP, int] = {}
         """Where this driver had got to in partitions that were taken from it."""
+        self._between_shares = True
+        """Whether the group has taken everything back and not said yet what it gives."""
         self._begun: dict[str, int] | None = None
         """How many partitions of each topic options speak of. Others came later: all that is in them is new."""
 
@@ -71,11 +76,17 @@ class Grouped:
         working = self._member(view)
         if working is None:
             return []
+        if self._between_shares:
+            self._wait_for_share(working)
         if restarted:
             self._catch_up(working, start)
         self._follow(working)
         self._commit(working, mine(working, start))
-        self._settle(working, view)
+        for _ in range(SETTLING_TURNS):
+            if self._between_shares:
+                self._wait_for_share(working)
+            if self._settle(working, view):
+                break
         return self._ranges(start, view)
 
     def offset(self, ranges: list[OffsetRange], view: View) -> StreamOffset:
@@ -136,14 +147,13 @@ class Grouped:
             self._lookup.run(working.join(names, ()))
             self._working = working
             leave_on_sigterm()
-            self._wait_for_share(working)
         elif names != self._names:
             self._lookup.run(self._working.join(names, ()))
         self._names = names
         return self._working
 
     def _wait_for_share(self, working: Working) -> None:
-        """The first time, until the group has decided: Trigger.AvailableNow would take an empty share for the end.
+        """Until the group has decided: Trigger.AvailableNow would take an empty share for the end.
 
         Other members may be busy with a batch; the group knows whom it waits for, and for how long at most.
         """
@@ -156,6 +166,7 @@ class Grouped:
             if callback is not None:
                 self._take(working, callback)
             if silent or (callback is not None and callback.kind == "assigned"):
+                self._between_shares = False
                 return
             if callback is None:
                 run(patience.turn())
@@ -164,6 +175,13 @@ class Grouped:
         """Whatever the group decided meanwhile, in order."""
         while (callback := self._lookup.run(working.next_callback(0))) is not None:
             self._take(working, callback)
+
+    def _hear(self, working: Working) -> None:
+        """The group's next word, waited for, and whatever comes with it."""
+        callback = self._lookup.run(working.next_callback(working.config.default_api_timeout_ms / 1000))
+        if callback is not None:
+            self._take(working, callback)
+            self._follow(working)
 
     def _take(self, working: Working, callback: Callback) -> None:
         if callback.kind == "revoked":
@@ -175,10 +193,14 @@ class Grouped:
                     self._left[topic, partition] = position
                 self._told.pop((topic, partition), None)
         self._lookup.run(told(working, callback))
+        self._between_shares = callback.kind != "assigned" and not working.owned
         log.info("group %r: %s %s", self._group_id, callback.kind, shown(callback.partitions))
 
-    def _settle(self, working: Working, view: View) -> None:
-        """Read on where the last batch ended; in partitions that are new to us, where the group stands."""
+    def _settle(self, working: Working, view: View) -> bool:
+        """Read on where the last batch ended; in partitions that are new to us, where the group stands.
+
+        False when the group went on to another plan meanwhile: some of them are nobody's now.
+        """
         for (topic, partition), generation in working.owned.items():
             progress = self._done.partitions.get((topic, partition))
             if progress is not None and progress.generation == generation:
@@ -186,11 +208,14 @@ class Grouped:
         owned = {(topic, partition) for topic, partition in working.owned}
         new = {tp: view.bounds[tp] for tp in sorted(owned - self._positions.keys()) if tp in view.bounds}
         if not new:
-            return
+            return True
         positions = self._lookup.run(self._beginning(new, view))
         # Where the group begins is a fact before anybody reads on from there: `latest` means another offset every time.
-        if self._commit(working, positions):
-            self._positions.update(positions)
+        if not self._commit(working, positions):
+            self._hear(working)
+            return False
+        self._positions.update(positions)
+        return True
 
     def _begun_with(self, start: StreamOffset, view: View) -> dict[str, int]:
         """What there was of each topic when the group began, or begins now."""

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from coordinator.client import Admin, Consumer
+from coordinator.spark.admission import default_limit
 from coordinator.spark.offsets import parse
 from coordinator.spark.options import read_options
 from coordinator.spark.stream_driver import StreamDriver
@@ -21,7 +21,6 @@ from tests.support.topics import eventually, fill, make_topics
 pytestmark = pytest.mark.integration
 
 KEYS = [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
-EVERYTHING = ReadAllAvailable()
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,9 @@ class Query:
         given = {"bootstrap.servers": node.address, "offsetsRefreshMs": "10"} | options
         if "assign" not in options:
             given["subscribe"] = topic
-        self.driver = StreamDriver(read_options(given, streaming=True))
+        known = read_options(given, streaming=True)
+        self.driver = StreamDriver(known)
+        self.limit = default_limit(known)
         self.start = start or self.driver.initial()
         self.batches = 0
         self.read: list[tuple[int, int]] = []
@@ -48,7 +49,7 @@ class Query:
 
     def turn(self) -> "Query":
         """Spark's question for a batch; what it reads is done at once."""
-        end = self.driver.latest(self.start, EVERYTHING)
+        end = self.driver.latest(self.start, self.limit)
         if end != self.start:
             self.batches += 1
             for _, partition, first, after in parse(end).ranges():
@@ -173,3 +174,39 @@ def test_a_rebalance_of_those_who_commit_nothing_skips_nothing(node: NodeProcess
     finally:
         query.driver.close()
     assert len(query.read) == 20, "what the other one had a share of, too"
+
+
+def test_a_rebalance_is_not_the_end_of_what_is_there(node: NodeProcess) -> None:
+    """Trigger.AvailableNow ends with the first answer that has nothing new; an eager group takes all shares away."""
+    make_topics(node.address, drained=2)
+    more(node, "drained", 200)
+    shared = {"group.id": "drained", "partition.assignment.strategy": "range"}
+    query = Query(node, "drained", startingOffsets="earliest", maxOffsetsPerTrigger="10", **shared)
+    query.driver.drain()
+    over = threading.Event()
+    try:
+        query.turn()
+        other = threading.Thread(target=polling, args=(node, "drained", shared, over))
+        other.start()
+        with Admin({"bootstrap.servers": node.address}) as admin:
+            eventually(lambda: admin.describe_group("drained").state == "PreparingRebalance", "the other one to join")
+        before = None
+        while query.start != before:
+            before = query.start
+            query.turn()
+    finally:
+        over.set()
+        other.join()
+        query.driver.close()
+    left = {number: progress.end for (_, number), progress in parse(query.start).partitions.items()}
+    assert len(left) == 1, "a share of two"
+    assert left.items() <= ends(node, "drained").items()
+
+
+def polling(node: NodeProcess, topic: str, shared: dict[str, str], over: threading.Event) -> None:
+    """A member that reads and commits nothing."""
+    properties = {"bootstrap.servers": node.address, "enable.auto.commit": "false", "auto.offset.reset": "latest"}
+    with Consumer(properties | shared) as other:
+        other.subscribe([topic])
+        while not over.is_set():
+            other.poll(0.05)

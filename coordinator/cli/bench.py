@@ -1,6 +1,7 @@
 """`muster bench`: every figure a ratio against a peer or a limit measured in the same run."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -103,12 +104,17 @@ def bench(suite: str, as_json: bool, only: str, jar: str | None) -> int:
         for row in assignor_rows(only, java) if suite == "assignors" else SUITES[suite](only):
             rows.append(row)
             if as_json:
-                click.echo(json.dumps(row))
+                click.echo(json.dumps({key: known_to_json(value) for key, value in row.items()}))
     if not rows:
         raise CommandError(f"no case of {suite} contains {only!r}", "leave --only out to see all", code=Exit.NOT_FOUND)
     if not as_json:
         show([{key: rounded(value) for key, value in row.items()} for row in rows], COLUMNS, "table")
     return Exit.OK if all(row["ok"] for row in rows) else Exit.UNHEALTHY
+
+
+def known_to_json(value: Any) -> Any:
+    """What is never reached is null: JSON has no infinity, whatever Python writes."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def rounded(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """The benchmarks run, at a size that proves nothing about speed and everything about the reports."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from coordinator.bench import crowd, growth, handover, heartbeat, loading, suite
 from coordinator.bench.processes import BenchFailed, server
 from coordinator.bench.rows import less_is_better
+from coordinator.cli import bench
 from coordinator.cli.main import main
 
 
@@ -32,6 +34,16 @@ def test_an_unknown_case_is_not_found(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_server_that_does_not_start_is_named() -> None:
     with pytest.raises(BenchFailed, match="import sys"), server(["-c", "import sys"]):
         raise AssertionError("nothing answers here")
+
+
+def test_what_is_never_reached_is_null_in_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = less_is_better("c", 0.0, "s", "peer", 5.0, 0.6)._asdict()
+    monkeypatch.setitem(bench.SUITES, "coordinator", lambda only: iter([row]))
+    assert main(["bench", "coordinator", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert (told["ratio"], told["value"]) == (None, 0.0)
 
 
 def test_a_failed_benchmark_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

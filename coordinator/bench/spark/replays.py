@@ -75,6 +75,11 @@ def paying(name: str, count: int, few: int, started_s: float, few_s: float, spar
 
     >>> paying("x", 1000, 20, started_s=8.1, few_s=0.2, spark_s=5.1, alone_s=10.0)[1:6]
     ('x: Spark pays from, start included (8.0 s)', 1600.0, 'replays', 'replays measured', 1000)
+
+    Infinity where a replay takes as long on Spark: then it never pays.
+
+    >>> paying("x", 1000, 20, started_s=8.1, few_s=0.2, spark_s=11.0, alone_s=10.0)[2:7]
+    (inf, 'replays', 'replays measured', 1000, 0.0)
     """
     each_s = (spark_s - few_s) / (count - few)
     fixed_s = started_s - each_s * few

@@ -27,7 +27,7 @@ from coordinator.spark.watch import View, Watch
 log = logging.getLogger("muster.spark")
 
 FIRST_SHARE_S = 1.0
-"""With KIP-848 a share may be empty without a word; then this is how long the first batch waits for one."""
+"""With KIP-848 a share may be empty without a word; then this is how long a batch waits for one."""
 
 SETTLING_TURNS = 5
 """How often a batch waits for another plan, when the group goes on to the next one each time."""
@@ -160,9 +160,8 @@ class Grouped:
         run = self._lookup.run
         patience = SharePatience(working.config)
         while True:
-            silent = working.config.group_protocol == "consumer" and working.identity().generation >= 0
-            wait_s = FIRST_SHARE_S if silent else working.config.default_api_timeout_ms / 1000
-            callback = run(working.next_callback(wait_s))
+            silent = is_silent(working)
+            callback = run(working.next_callback(word_within_s(working)))
             if callback is not None:
                 self._take(working, callback)
             if silent or (callback is not None and callback.kind == "assigned"):
@@ -178,7 +177,7 @@ class Grouped:
 
     def _hear(self, working: Working) -> None:
         """The group's next word, waited for, and whatever comes with it."""
-        callback = self._lookup.run(working.next_callback(working.config.default_api_timeout_ms / 1000))
+        callback = self._lookup.run(working.next_callback(word_within_s(working)))
         if callback is not None:
             self._take(working, callback)
             self._follow(working)
@@ -291,6 +290,15 @@ def mine(working: Working, offset: StreamOffset) -> dict[TP, int]:
         for tp, progress in sorted(offset.partitions.items())
         if working.owned.get(TopicPartition(*tp)) == progress.generation
     }
+
+
+def is_silent(working: Working) -> bool:
+    """Whether a group may go on to another plan and say nothing, for nothing changes for this member."""
+    return working.config.group_protocol == "consumer" and working.identity().generation >= 0
+
+
+def word_within_s(working: Working) -> float:
+    return FIRST_SHARE_S if is_silent(working) else working.config.default_api_timeout_ms / 1000
 
 
 async def told(working: Working, callback: Callback) -> None:

@@ -14,7 +14,7 @@ class GroupHandlers:
     """Members of both protocols, committed offsets and tools, over the same groups as the node's other door.
 
     `endpoint` is asked each time: the port is known only once the node listens. `partitions` gives the catalog's
-    partition counts.
+    partition counts, `log_span` the first offset and the end of one partition.
     """
 
     def __init__(
@@ -24,13 +24,14 @@ class GroupHandlers:
         shards: int,
         endpoint: Callable[[], Endpoint],
         partitions: Callable[[], Mapping[str, int]],
+        log_span: Callable[[str, int], tuple[int, int]],
     ) -> None:
         groups = Groups(driver, shards)
         members = MembershipHandlers(groups, endpoint)
         self.find_coordinator = members.find_coordinator
         self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now
         self.leave_group_now, self.heartbeat_now = members.leave_group_now, members.heartbeat_now
-        offsets = OffsetHandlers(groups, partitions)
+        offsets = OffsetHandlers(groups, partitions, log_span)
         self.offset_commit_now = offsets.offset_commit_now
         self.offset_fetch, self.offset_delete = offsets.offset_fetch, offsets.offset_delete
         tools = GroupToolHandlers(groups)

@@ -9,6 +9,7 @@ from coordinator.errors import ErrorCode
 from coordinator.kafka.asking import Groups, short, short_or_none
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
+from storage.errors import StorageError
 
 KNOWS_GROUP_ID_NOT_FOUND: Final = 9
 """OffsetCommit may be refused with that code from this version on."""
@@ -26,16 +27,29 @@ LONGEST_RETENTION_MS: Final = 1 << 62
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""The protocol's words for a log's beginning and end: kafkajs resets a group by committing them."""
+
 made = tuple.__new__
 """What a NamedTuple's own constructor does, without its argument names: a commit makes many of them."""
 
 
 class OffsetHandlers:
-    """`partitions` gives the catalog's partition counts: positions in a log that does not exist are refused."""
+    """`partitions` gives the catalog's partition counts: positions in a log that does not exist are refused.
 
-    def __init__(self, groups: Groups, partitions: Callable[[], Mapping[str, int]]) -> None:
+    `log_span` gives a partition's first offset and its end.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        partitions: Callable[[], Mapping[str, int]],
+        log_span: Callable[[str, int], tuple[int, int]],
+    ) -> None:
         self._groups = groups
         self._partitions = partitions
+        self._log_span = log_span
 
     def offset_commit_now(self, request: Any, call: KafkaCall) -> Any:
         """Partitions that cannot be are refused one by one; the core judges the rest."""
@@ -124,9 +138,15 @@ class OffsetHandlers:
                 offset, leader_epoch = one.committed_offset, one.committed_leader_epoch
                 if not 0 <= number < count:
                     refused[name, number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif offset < 0:
+                elif offset < EARLIEST:
                     refused[name, number] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
                 else:
+                    if offset < 0:
+                        try:
+                            offset = self._log_span(name, number)[offset == LATEST]
+                        except StorageError:  # its directory is gone
+                            refused[name, number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                            continue
                     if leader_epoch < NO_EPOCH:
                         leader_epoch = NO_EPOCH
                     position = made(CommittedOffset, (offset, leader_epoch, one.committed_metadata or ""))

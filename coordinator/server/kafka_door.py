@@ -60,7 +60,10 @@ class KafkaDoor:
         def endpoint() -> Endpoint:
             return Endpoint(settings.node_id, *self.advertised)
 
-        groups = GroupHandlers(driver, shards=shards, endpoint=endpoint, partitions=partitions)
+        def log_span(topic: str, partition: int) -> tuple[int, int]:
+            return requests.broker.start_offset(topic, partition), requests.broker.high_watermark(topic, partition)
+
+        groups = GroupHandlers(driver, shards=shards, endpoint=endpoint, partitions=partitions, log_span=log_span)
         records = LogHandlers(
             requests, endpoint, node_id=settings.node_id, auto_create=settings.auto_create_topics_enable
         )

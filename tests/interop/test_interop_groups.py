@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.client import Admin
-from tests.interop.peers import java_command, java_story, kcat_command, node_command
+from tests.interop.peers import java_command, java_story, kcat_command, node_command, node_story
 from tests.support.kafka_stage import NODE, Stage, Worker, generations, stage, until
 from tests.support.node import NodeProcess, running_node
 
@@ -166,6 +166,32 @@ def test_javas_admin_shows_resets_and_deletes_a_group(node: NodeProcess, assigno
             "cluster 1",
             "log dirs UnsupportedVersionException",
             "alter configs UnsupportedVersionException",
+        ]
+
+
+def test_kafkajs_admin_shows_resets_and_deletes_a_group(node: NodeProcess) -> None:
+    with stage(node, "range") as play:
+        member = play.start("confluent")
+        play.until_shared(member)
+        play.send(10)
+        play.until_committed()
+        told = (node.kafka_address, play.group, play.topic)
+        assert node_story("group_tools", *told, "busy") == [
+            "listed true",
+            "group Stable range confluent-0",
+            "set The consumer group must have no running instances, current state: Stable",
+            "offsets 10,10,10,10,10,10",
+            "delete NON_EMPTY_GROUP",
+        ]
+        member.leave()
+        until(lambda: "Empty" in states(node, play.group), lambda: f"{states(node, play.group)}")
+        assert node_story("group_tools", *told, "idle") == [
+            "listed true",
+            "group Empty  ",
+            "set done",
+            "reset done",
+            "offsets 0,0,0,0,0,0",
+            "delete done",
         ]
 
 

@@ -60,7 +60,11 @@ class MemoryNode:
         self.requests = LogRequests(self.broker)
         endpoint = Endpoint(1, "127.0.0.1", 9092)
         groups = GroupHandlers(
-            self.driver, shards=SHARDS, endpoint=lambda: endpoint, partitions=lambda: partition_counts(self.broker)
+            self.driver,
+            shards=SHARDS,
+            endpoint=lambda: endpoint,
+            partitions=lambda: partition_counts(self.broker),
+            log_span=lambda *place: (self.broker.start_offset(*place), self.broker.high_watermark(*place)),
         )
         self.dispatch = Dispatch((groups, LogHandlers(self.requests, lambda: endpoint, node_id=1, auto_create=True)))
         return self

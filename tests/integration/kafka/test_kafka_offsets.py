@@ -11,6 +11,7 @@ from coordinator.errors import ErrorCode
 from coordinator.kafka.codec import struct
 from tests.support.kafka_client import KafkaClient
 from tests.support.kafka_node import beat, create_topic, kafka, kafka_node, lone_member
+from tests.unit.storage.logs import batch
 
 pytestmark = pytest.mark.integration
 
@@ -75,6 +76,25 @@ def test_no_retention_is_too_long_for_the_log(run: Run, tmp_path: Path, retentio
     run(story)
 
 
+def test_the_protocols_words_for_begin_and_end_are_looked_up(run: Run, tmp_path: Path) -> None:
+    """kafkajs resets a group to -2 and -1; what is kept is what they stand for at that moment."""
+
+    async def story() -> None:
+        async with kafka_node(tmp_path / "d") as node, kafka(node) as client:
+            await create_topic(client, "t", 2)
+            row = struct("ProduceRequest.topic_data.partition_data")
+            data = [row(index=partition, records=batch(b"a", b"b", b"c")) for partition in range(2)]
+            produced = [struct("ProduceRequest.topic_data")(name="t", partition_data=data)]
+            await client.ask("Produce", 9, acks=-1, timeout_ms=30_000, topic_data=produced)
+            for partition in range(2):
+                node.broker.delete_records("t", partition, 1)
+            assert await commit(client, 5, positions({0: -2, 1: -1})) == {("t", 0): 0, ("t", 1): 0}
+            rows = await fetch(client, 8, None)
+            assert [row.committed_offset for row in rows.values()] == [1, 3]
+
+    run(story)
+
+
 def test_a_group_that_is_asked_for_many_times_is_told_once(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with kafka_node(tmp_path / "d") as node, kafka(node) as client:
@@ -89,7 +109,7 @@ def test_partitions_that_cannot_be_are_refused_one_by_one(run: Run, tmp_path: Pa
     async def story() -> None:
         async with kafka_node(tmp_path / "d") as node, kafka(node) as client:
             await create_topic(client, "t", 2)
-            topics = positions({0: 5, 1: -1, 2: 5, -1: 5}) + positions({0: 1}, topic="u")
+            topics = positions({0: 5, 1: -3, 2: 5, -1: 5}) + positions({0: 1}, topic="u")
             assert await commit(client, 7, topics) == {
                 ("t", 0): 0,
                 ("t", 1): ErrorCode.INVALID_COMMIT_OFFSET_SIZE,

@@ -13,6 +13,7 @@ from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall, Later, Peer
 from coordinator.kafka.group_handlers import GroupHandlers
 from coordinator.kafka.log_metadata import Endpoint
+from storage.errors import UnknownTopicOrPartition
 
 
 class FullDriver:
@@ -58,12 +59,23 @@ REQUESTS = {
 }
 
 
-def answered(driver: FullDriver, name: str) -> Any:
+def gone(topic: str, partition: int) -> tuple[int, int]:
+    """The span of a log whose directory somebody took away."""
+    raise UnknownTopicOrPartition(f"{topic}-{partition} is not there.")
+
+
+def answered(driver: FullDriver, name: str, **fields: object) -> Any:
     async def story() -> Any:
-        handlers = GroupHandlers(driver, shards=4, endpoint=lambda: Endpoint(1, "h", 1), partitions=lambda: {"t": 1})
+        handlers = GroupHandlers(
+            driver,
+            shards=4,
+            endpoint=lambda: Endpoint(1, "h", 1),
+            partitions=lambda: {"t": 1},
+            log_span=gone,
+        )
         call = KafkaCall(0, "c", Peer("h", asyncio.get_running_loop().create_future()))
         method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
-        request = struct(f"{name}Request")(**REQUESTS.get(name, {}))
+        request = struct(f"{name}Request")(**REQUESTS.get(name, fields))
         if hasattr(handlers, f"{method}_now"):
             answer = getattr(handlers, f"{method}_now")(request, call)
             return answer.respond() if isinstance(answer, Later) else answer
@@ -85,3 +97,10 @@ def test_a_node_that_stops_sends_clients_to_look_for_another(name: str) -> None:
 
 def test_a_node_that_stops_meanwhile_says_the_same() -> None:
     assert answered(ClosingDriver(Draining()), "Heartbeat").error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_reset_to_the_beginning_of_a_log_that_cannot_be_read_is_refused() -> None:
+    row = struct("OffsetCommitRequest.topics.partitions")(partition_index=0, committed_offset=-2)
+    asked = [struct("OffsetCommitRequest.topics")(name="t", partitions=[row])]
+    (topic,) = answered(FullDriver(Draining()), "OffsetCommit", group_id="g", topics=asked).topics
+    assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

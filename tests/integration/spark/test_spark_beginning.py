@@ -26,9 +26,12 @@ KEYS = [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     # Long enough for drivers that come at once to be in the group's first generation together.
-    with running_node(
-        tmp_path_factory.mktemp("beginning") / "data", {"group.initial.rebalance.delay.ms": "1000"}
-    ) as node:
+    settings = {
+        "group.initial.rebalance.delay.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "200",
+    }
+    with running_node(tmp_path_factory.mktemp("beginning") / "data", settings) as node:
         yield node
 
 
@@ -76,12 +79,14 @@ def committed(node: NodeProcess, group: str) -> dict[int, int]:
         return {tp.partition: at.offset for tp, at in admin.group_offsets(group).items()}
 
 
-def test_drivers_that_begin_a_group_together_begin_at_one_place(node: NodeProcess) -> None:
-    make_topics(node.address, together=3)
-    more(node, "together", 60)
-    before = ends(node, "together")
-    options = {"group.id": "together", "startingOffsets": "latest"}
-    queries = [Query(node, "together", **options) for _ in range(3)]
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_drivers_that_begin_a_group_together_begin_at_one_place(node: NodeProcess, protocol: str) -> None:
+    topic = f"together-{protocol}"
+    make_topics(node.address, **{topic: 3})
+    more(node, topic, 60)
+    before = ends(node, topic)
+    options = {"group.id": topic, "startingOffsets": "latest", "group.protocol": protocol}
+    queries = [Query(node, topic, **options) for _ in range(3)]
     with ExitStack() as stack:
         for query in queries:
             stack.callback(query.driver.close)
@@ -91,11 +96,11 @@ def test_drivers_that_begin_a_group_together_begin_at_one_place(node: NodeProces
         for thread in threads:
             thread.join()
         # A share may come in a later generation than the first.
-        eventually(lambda: all(query.turn() for query in queries) and len(committed(node, "together")) == 3, "begun")
-        assert committed(node, "together") == before
-        more(node, "together", 60)
+        eventually(lambda: all(query.turn() for query in queries) and len(committed(node, topic)) == 3, "all begun")
+        assert committed(node, topic) == before
+        more(node, topic, 60)
         eventually(lambda: sum(len(query.turn().read) for query in queries) >= 60, "what came since")
-    after = ends(node, "together")
+    after = ends(node, topic)
     wanted = [(number, offset) for number in range(3) for offset in range(before[number], after[number])]
     assert sorted(one for query in queries for one in query.read) == wanted
 

@@ -25,7 +25,6 @@ from coordinator.core.events import (
     Unload,
 )
 from coordinator.core.plan import PlanRequest
-from coordinator.core.records import RebalanceDecided
 from coordinator.core.shard import Shard
 from coordinator.core.types import Limits, RequestId, TimerKey
 from coordinator.errors import ErrorCode
@@ -316,9 +315,6 @@ class Engine:
         if effects.records:
             slot.records += effects.records
             self._written[slot.index] = slot
-            for record in effects.records:
-                if isinstance(record, RebalanceDecided):
-                    self.metrics.rebalances[record.entry.cause] += 1
         for key, at_ms in effects.timers.items():
             if at_ms is None:
                 self._timers.cancel((slot.index, key))
@@ -357,6 +353,8 @@ class Engine:
             else:
                 self.metrics.appends += 1
                 self.metrics.records += len(records)
+                if encoded.ledger:
+                    self.metrics.decided(records)
                 self._wrote(slot)
 
     def _wrote(self, slot: Slot) -> None:

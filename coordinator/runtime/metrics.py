@@ -1,8 +1,10 @@
 """Counters that the engine feeds and an edge may show. Plain numbers, no I/O, never reset."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from coordinator.core.records import RebalanceDecided, Record
 from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
 
@@ -29,6 +31,12 @@ class Metrics:
     """Times that a shard was dropped: a log failure or a bug."""
     held: int = 0
     """Replies that wait, right now, for their records to be durable."""
+
+    def decided(self, records: Iterable[Record]) -> None:
+        """Count the rebalances among what was written."""
+        for record in records:
+            if isinstance(record, RebalanceDecided):
+                self.rebalances[record.entry.cause] += 1
 
     def turned(self, events: int) -> None:
         if events:

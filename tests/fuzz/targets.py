@@ -24,7 +24,7 @@ BY_KEY: Final = {api.key: api for api in APIS}
 PRODUCE: Final = 0
 
 LIMITS: Final = ConnectionLimits(
-    max_frame=1 << 16, max_in_flight=10, max_in_flight_bytes=1 << 17, max_unsent_bytes=1 << 16, max_idle_ms=60_000
+    max_frame=1 << 16, max_in_flight=5, max_in_flight_bytes=1 << 14, max_unsent_bytes=1 << 16, max_idle_ms=60_000
 )
 SENSIBLE: Final = {
     "group_id": "a",
@@ -86,8 +86,10 @@ async def converse(data: bytes) -> None:
         async with MemoryNode({"a": 1, "group-1": 3}) as node:
             talk = Conversation(node)
             for step in steps(Bytes(data)):
-                step(talk)
-                await node.quiet()
+                if step is None:
+                    await node.quiet()
+                else:
+                    step(talk)
             await talk.end()
         failed = [line for line in logged if line["log_level"] == "error"]
     assert not failed, failed
@@ -181,7 +183,8 @@ class Conversation:
         self._waiting.clear()
         self._arrived += data
         self._connection.data_received(data)
-        held = self._connection.in_flight_bytes
+        held, count = self._connection.in_flight_bytes, self._connection.in_flight
+        assert count <= LIMITS.max_in_flight + len(list(frames(data))) + 1, f"{count} requests are kept"
         assert held <= LIMITS.max_in_flight_bytes + LIMITS.max_frame + len(data), f"{held} bytes are kept"
 
     def choke(self) -> None:
@@ -241,10 +244,12 @@ def frames(stream: bytes) -> Iterator[bytes]:
 Step = Callable[[Conversation], None]
 
 
-def steps(given: Bytes) -> Iterator[Step]:
-    """The input as what a client does, one after the other."""
+def steps(given: Bytes) -> Iterator[Step | None]:
+    """The input as what a client does, one after the other; None: it waits until the node has done what it can."""
     while given:
-        match given.number() % 8:
+        match given.number() % 10:
+            case 8 | 9:
+                yield None
             case 0:
                 yield sending(given.piece(given.number()))
             case 1:

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.support.client_node import admin, nobody, node, producer, topic
 from tests.support.spark import spark
 from tests.support.zookeeper import zookeeper, zookeeper_ensemble, zookeeper_server
 
@@ -14,7 +15,19 @@ Run: TypeAlias = Callable[[Story], None]
 
 PATIENCE_S = 60
 
-__all__ = ["run", "runner", "spark", "zookeeper", "zookeeper_ensemble", "zookeeper_server"]
+__all__ = [
+    "admin",
+    "nobody",
+    "node",
+    "producer",
+    "run",
+    "runner",
+    "spark",
+    "topic",
+    "zookeeper",
+    "zookeeper_ensemble",
+    "zookeeper_server",
+]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A node for each file of client tests, and topics that no other test uses."""
+"""A node for each file of tests that brings none of its own, and topics that no other test uses."""
 
 import socket
 from collections.abc import Iterator

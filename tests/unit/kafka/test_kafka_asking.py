@@ -1,14 +1,16 @@
 """What clients hear when the node itself takes no more: codes after which every one of them comes again."""
 
 import asyncio
+import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
-from coordinator.core import events
+from coordinator.core import effects, events
 from coordinator.errors import Draining, ErrorCode, Overloaded
-from coordinator.kafka.asking import Asked
+from coordinator.kafka.asking import Asked, Groups
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall, Later, Peer
 from coordinator.kafka.group_handlers import GroupHandlers
@@ -104,3 +106,64 @@ def test_a_reset_to_the_beginning_of_a_log_that_cannot_be_read_is_refused() -> N
     asked = [struct("OffsetCommitRequest.topics")(name="t", partitions=[row])]
     (topic,) = answered(FullDriver(Draining()), "OffsetCommit", group_id="g", topics=asked).topics
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class PatientDriver(FullDriver):
+    """Takes every request and answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(Draining())
+        self.waiting: list[Asked[Any]] = []
+        self.forgotten: list[events.Request] = []
+
+    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
+        self.waiting.append(waiter)
+
+    def forget(self, shard: int, event: events.Request) -> None:
+        self.forgotten.append(event)
+
+
+def asked(driver: PatientDriver) -> Later:
+    groups = Groups(driver, 4)
+    later = groups.begin("g", lambda: events.Heartbeat(1, "g", "m", None, 1), effects.HeartbeatReply, lambda r: r.code)
+    assert isinstance(later, Later)
+    return later
+
+
+def test_a_client_that_is_gone_is_forgotten_once_and_hears_nothing() -> None:
+    driver = PatientDriver()
+    heard: list[object] = []
+    later = asked(driver)
+    later.then(lambda: heard.append(later.respond()))
+    later.cancel()
+    later.cancel()
+    assert [event.request_id for event in driver.forgotten] == [1]
+    assert driver.waiting[0].done()
+    assert heard == []
+
+
+def test_what_is_answered_is_heard_once_and_not_forgotten_any_more() -> None:
+    driver = PatientDriver()
+    heard: list[object] = []
+    later = asked(driver)
+    later.then(lambda: heard.append(later.respond()))
+    driver.waiting[0].set_result(effects.HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS))
+    later.cancel()
+    assert heard == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert driver.forgotten == []
+
+
+class Mark:
+    """Something that a callback holds."""
+
+
+def test_an_answered_request_lets_go_of_whom_it_told() -> None:
+    """Its connection and it know each other while it waits; a circle that stayed would cost more than the request."""
+    driver, mark = PatientDriver(), Mark()
+    later = asked(driver)
+    later.then(partial(id, mark))
+    held = weakref.ref(mark)
+    del mark
+    assert held() is not None
+    driver.waiting[0].set_result(effects.HeartbeatReply())
+    assert held() is None

@@ -39,5 +39,5 @@ class OffsetsSettings(BaseModel):
         alias="offsets.topic.segment.bytes",
         ge=1 << 20,
         le=MAX_INT,
-        description="Segment size of the internal topics, small so that compaction and loading stay quick.",
+        description="Segment size of the internal topics, small for quick compaction; one group may keep a quarter.",
     )

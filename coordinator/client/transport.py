@@ -33,6 +33,8 @@ TRANSIENT = frozenset(
     }
 )
 MAX_CHANNELS = 256
+CONNECT_PATIENCE_MS = 1_000
+"""A node that is busy or far away needs a while to greet; one that is not there refuses at once."""
 QUIET_MS = 1_000
 """A call that goes on trying says so after this much silence; a node that restarts is often back before."""
 NEVER_CONNECTED = ("failed to connect", "DNS resolution failed", "errors resolving")
@@ -48,7 +50,8 @@ def channel_options(config: ClientConfig) -> list[tuple[str, Any]]:
         ("grpc.http2.ping_timeout_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", config.reconnect_backoff_ms),
-        ("grpc.min_reconnect_backoff_ms", config.reconnect_backoff_ms),
+        # By its name a pause, by its effect how long the first attempt to connect may take.
+        ("grpc.min_reconnect_backoff_ms", max(CONNECT_PATIENCE_MS, config.reconnect_backoff_ms)),
         ("grpc.max_reconnect_backoff_ms", max(config.reconnect_backoff_max_ms, config.reconnect_backoff_ms)),
         ("grpc.max_receive_message_length", config.receive_message_max_bytes),
         ("grpc.max_send_message_length", config.receive_message_max_bytes),

@@ -1,13 +1,15 @@
 """Nodes that are not there, and trouble that an application is told of."""
 
+import asyncio
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from coordinator.client import Admin, Consumer, Worker
+from coordinator.client import Admin, Consumer, Worker, aio
 from coordinator.client.errors import FencedInstance, IllegalState, Unreachable
+from coordinator.client.loop import shared_loop
 from tests.support.client_stories import member, poll_until
 from tests.support.node import NodeProcess
 
@@ -25,6 +27,28 @@ def test_an_unreachable_node_is_named_with_how_long_it_was_tried(nobody: str) ->
 def test_a_second_bootstrap_server_is_tried_when_the_first_is_gone(node: NodeProcess, nobody: str) -> None:
     with Admin(bootstrap_servers=[nobody, node.address]) as admin:
         assert isinstance(admin.list_topics(), dict)
+
+
+def test_a_node_far_away_is_reached_at_the_first_attempt(node: NodeProcess) -> None:
+    far_ms = 300
+
+    async def pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(1 << 16):
+            sink.write(data)
+        sink.close()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(far_ms / 1000)
+        there, back = await asyncio.open_connection(*node.address.split(":"))
+        await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
+
+    async def story() -> str:
+        async with await asyncio.start_server(carry, "127.0.0.1", 0) as relay:
+            port = relay.sockets[0].getsockname()[1]
+            async with aio.Admin(bootstrap_servers=f"127.0.0.1:{port}") as admin:
+                return (await admin.create_topic("far-away")).name
+
+    assert shared_loop().run(story()) == "far-away"
 
 
 def test_polling_needs_something_to_poll_and_no_callback_around_it(node: NodeProcess, topic: str) -> None:

@@ -5,6 +5,7 @@ A blob that cannot be read is never an error of the group: what it would have to
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from assignors.api import AssignorError, Snapshot
@@ -104,13 +105,23 @@ def topics_of(blob: bytes) -> frozenset[str] | None:
         return None
 
 
-def owned_of(blob: bytes) -> dict[str, frozenset[int]]:
+def owned_of(blob: bytes) -> Mapping[str, frozenset[int]]:
     """What the member says it still holds. Eager members have let go of everything before they join."""
+    return _remembered_owned(blob) if len(blob) <= REMEMBERED_BYTES else _owned(blob)
+
+
+def _owned(blob: bytes) -> Mapping[str, frozenset[int]]:
     try:
         owned = parse_subscription(blob).owned
     except ValueError:
         return {}
     return {topic: frozenset(partitions) for topic, partitions in (owned or {}).items()}
+
+
+REMEMBERED_BYTES = 1_024
+"""Members of one kind mostly say the same, and again in every rebalance: so much of it is not read anew."""
+
+_remembered_owned = lru_cache(maxsize=1_024)(_owned)
 
 
 def rebuilt_snapshot(

@@ -5,8 +5,8 @@ number 0: there is one of each).
 Value: {"version": 1, "entry": {...}}, {"version": 1, "settlement": {...}}, {"version": 1, "leader_state": "...",
 "until_ms": ...} or {"version": 1, "central": {...}}, with the field names of `RebalanceEntry`, `Settlement`,
 `DelayStored` and `CentralStored`. The ownership of central groups is kept here because Kafka has no record for it: its
-tools, which read `__consumer_offsets`, meet nothing there that they do not know. Keys are sorted and nothing is spaced
-out, so equal records have equal bytes: compaction compares keys by their bytes.
+tools, which read `__consumer_offsets`, meet nothing there that they do not know. The fields of keys are sorted and
+nothing is spaced out, so equal keys have equal bytes: compaction compares them by these.
 """
 
 import json
@@ -66,22 +66,22 @@ class CentralValue(BaseModel):
 def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
     match record:
         case RebalanceDecided(group_id, entry):
-            value = {"version": VERSION, "entry": ENTRY.dump_python(entry, mode="json")}
-            return [KeyValue(ledger_key(group_id, entry.number, "decided"), compact_json(value))]
+            value = b'{"version":%d,"entry":%b}' % (VERSION, ENTRY.dump_json(entry))
+            return [KeyValue(ledger_key(group_id, entry.number, "decided"), value)]
         case RebalanceSettled(group_id, settlement):
-            value = {"version": VERSION, "settlement": SETTLEMENT.dump_python(settlement, mode="json")}
-            return [KeyValue(ledger_key(group_id, settlement.number, "settled"), compact_json(value))]
+            value = b'{"version":%d,"settlement":%b}' % (VERSION, SETTLEMENT.dump_json(settlement))
+            return [KeyValue(ledger_key(group_id, settlement.number, "settled"), value)]
         case RebalanceForgotten(group_id, number):
             # The settlement goes first: it means nothing without its entry.
             return [KeyValue(ledger_key(group_id, number, kind), None) for kind in ("settled", "decided")]
         case DelayStored(group_id, leader_state, until_ms):
-            value = {"version": VERSION, "leader_state": leader_state, "until_ms": until_ms}
-            return [KeyValue(ledger_key(group_id, 0, "delay"), compact_json(value))]
+            delay = {"version": VERSION, "leader_state": leader_state, "until_ms": until_ms}
+            return [KeyValue(ledger_key(group_id, 0, "delay"), compact_json(delay))]
         case DelayForgotten(group_id):
             return [KeyValue(ledger_key(group_id, 0, "delay"), None)]
         case CentralStored(group_id):
-            value = {"version": VERSION, "central": CENTRAL.dump_python(record, mode="json")}
-            return [KeyValue(ledger_key(group_id, 0, "central"), compact_json(value))]
+            value = b'{"version":%d,"central":%b}' % (VERSION, CENTRAL.dump_json(record))
+            return [KeyValue(ledger_key(group_id, 0, "central"), value)]
         case CentralDeleted(group_id):
             return [KeyValue(ledger_key(group_id, 0, "central"), None)]
 

@@ -62,10 +62,13 @@ def encode(records: Iterable[Record]) -> Encoded:
     """Raises ValueError for a string that Kafka's format cannot hold."""
     out = Encoded()
     heads = OffsetHeads()
+    head, of_group, of_topic = b"", None, None
     for record in records:
         if isinstance(record, OffsetStored):  # most records are, and a match takes its time
-            key = heads[record.group_id, record.topic] + INT32.pack(record.partition)
-            out.groups.append(made(KeyValue, (key, offset_value(record.value), -1)))
+            group_id, topic, partition, value = record
+            if topic is not of_topic or group_id is not of_group:  # the same two strings all along a commit
+                head, of_group, of_topic = heads[group_id, topic], group_id, topic
+            out.groups.append(made(KeyValue, (head + INT32.pack(partition), offset_value(value), -1)))
             continue
         match record:
             case OffsetDeleted():
@@ -115,15 +118,15 @@ def group_key(group_id: str) -> bytes:
 
 
 def offset_value(value: StoredOffset) -> bytes:
-    if value.expire_timestamp_ms is not None:
+    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = value
+    if expire_timestamp_ms is not None:
         # Only version 1 can hold the expiry; it has no place for the leader epoch.
-        times = INT64.pack(value.commit_timestamp_ms) + INT64.pack(value.expire_timestamp_ms)
-        return INT16.pack(1) + INT64.pack(value.offset) + plain_string(value.metadata) + times
-    if not value.metadata:
-        return UNANNOTATED.pack(NEWEST_VALUE, value.offset, value.leader_epoch, 1, value.commit_timestamp_ms, 0)
-    position = INT64.pack(value.offset) + INT32.pack(value.leader_epoch)
-    rest = compact_string(value.metadata) + INT64.pack(value.commit_timestamp_ms) + NO_TAGS
-    return INT16.pack(NEWEST_VALUE) + position + rest
+        times = INT64.pack(commit_timestamp_ms) + INT64.pack(expire_timestamp_ms)
+        return INT16.pack(1) + INT64.pack(offset) + plain_string(metadata) + times
+    if not metadata:
+        return UNANNOTATED.pack(NEWEST_VALUE, offset, leader_epoch, 1, commit_timestamp_ms, 0)
+    rest = compact_string(metadata) + INT64.pack(commit_timestamp_ms) + NO_TAGS
+    return INT16.pack(NEWEST_VALUE) + INT64.pack(offset) + INT32.pack(leader_epoch) + rest
 
 
 def group_value(group: GroupStored) -> bytes:

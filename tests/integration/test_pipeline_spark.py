@@ -44,10 +44,10 @@ def live_through(address: str) -> None:
             read += len(first.consume(100, 0.05)) if read < FIRST else 0
         assert read == FIRST
         first.commit()
-        # Before the second comes, so that there is a backlog in any history, however soon it is looked at.
-        send(address, LATER)
         with member(address, "second") as second:
             until(lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second)
+            # Before the second leaves, so that any history has a backlog in it, however soon it is looked at.
+            send(address, LATER)
         until(lambda: len(first.assignment()) == 4, first)
 
 

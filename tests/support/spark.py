@@ -19,8 +19,8 @@ def without_pandas(place: Path) -> Iterator[None]:
     hidden = "raise ModuleNotFoundError('pandas is hidden: data sources do without it', name='pandas')"
     Path(folder, "pandas.py").write_text(hidden)
     with pytest.MonkeyPatch.context() as patch:
-        # pyarrow imports it where it finds it; from here on nobody in this process does.
-        patch.setitem(sys.modules, "pandas", None)
+        # pyarrow imports it where it finds it, so that some test before may have brought it in.
+        patch.delitem(sys.modules, "pandas", raising=False)
         patch.syspath_prepend(folder)
         patch.setenv("PYTHONPATH", os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])]))
         yield

@@ -69,8 +69,9 @@ def spark_rows(only: str) -> Rows:
 def wire_rows(only: str) -> Rows:
     try:
         import confluent_kafka  # noqa: F401
-    except ImportError:
-        raise CommandError("confluent-kafka, the peer, is not installed", "pip install 'muster[bench]'") from None
+        import kafka  # noqa: F401
+    except ImportError as missing:
+        raise CommandError(f"{missing.name}, a peer, is not installed", "pip install 'muster[bench]'") from None
     from coordinator.bench.processes import BenchFailed
     from coordinator.bench.wire import suite
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="the peer is librdkafka's mock cluster: pip install 'muster[bench]'")
 
-from coordinator.bench.wire import costs, rebalances, records, suite
+from coordinator.bench.wire import costs, rebalances, records, suite, yardstick
 from coordinator.cli.main import main
 
 pytestmark = pytest.mark.integration
@@ -23,6 +23,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rebalances, "ROUNDS", 2)
     monkeypatch.setattr(rebalances, "REJOINS", 6)
     monkeypatch.setattr(rebalances, "LIMITS_MS", {3: 60_000.0})
+    monkeypatch.setattr(yardstick, "CALLS", 20)
     monkeypatch.setattr(records, "ROUNDS", 1)
     monkeypatch.setattr(records, "PER_PARTITION", 500)
 
@@ -42,3 +43,13 @@ def test_every_case_is_measured(tmp_path: Path, case: str) -> None:
 def test_an_unknown_case_is_not_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "wire", "--only", "no such case"]) == 3
     assert "no case of wire contains 'no such case'" in capsys.readouterr().err
+
+
+def test_a_limit_is_read_for_the_machine_and_never_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert yardstick.coded_us() > 0
+    monkeypatch.setattr(yardstick, "coded_us", lambda: yardstick.CODED_US * 3)
+    slow = yardstick.within("commits", 90.0, "us", 45.0, yardstick.slowness())
+    assert (slow.peer_value, slow.ratio, slow.ok) == (135.0, 1.5, True)
+    monkeypatch.setattr(yardstick, "coded_us", lambda: yardstick.CODED_US / 2)
+    fast = yardstick.within("commits", 50.0, "us", 45.0, yardstick.slowness())
+    assert (fast.peer_value, fast.ratio, fast.ok) == (45.0, 0.9, False)

@@ -11,14 +11,12 @@ from coordinator.bench.rows import Row, less_is_better
 from coordinator.bench.wire.line import Line
 from coordinator.bench.wire.members import WireMember, together
 from coordinator.bench.wire.records import kafka_address
+from coordinator.bench.wire.yardstick import slowness, within
 from coordinator.kafka.codec import struct
 
 CONNECTIONS = 16
 WARM_UP_S, ROUND_S, ROUNDS = 0.5, 1.5, 5
 PEER = "librdkafka's mock cluster"
-YARDSTICK = "where the limits in us and ms were set"
-MOCK_US = 4.5
-"""The mock's heartbeat there. The limits hold on any machine; this tells how fast the one is on which they are held."""
 AT_MOST_MOCKS = 5
 AT_LEAST_GRPCS = 6
 COMMIT_US = 45.0
@@ -34,9 +32,6 @@ def heartbeats(name: str, home: str) -> Iterator[Row]:
     with pinned(LOAD_CORE), node(home, SETTINGS) as ours, server(["-m", "coordinator.bench.wire.mock"]) as mock:
         value, peer = asyncio.run(beaten(ours, mock))
     yield as_wire(less_is_better(name, value, "us CPU/request", PEER, peer, 1 / AT_MOST_MOCKS))
-    yield as_wire(
-        less_is_better(f"{name}: this machine, by the mock's", peer, "us CPU/request", YARDSTICK, MOCK_US, 0.0)
-    )
 
 
 def against_grpc(name: str, home: str) -> Iterator[Row]:
@@ -50,8 +45,9 @@ def against_grpc(name: str, home: str) -> Iterator[Row]:
 def commits(name: str, home: str) -> Iterator[Row]:
     """Durable before it is answered; a group's members commit at the same time, each a few in a row."""
     with pinned(LOAD_CORE), node(home, SETTINGS) as ours:
+        slower = slowness()
         value = asyncio.run(committed(ours))
-    yield as_wire(less_is_better(name, value, "us CPU/request", "what it may cost", COMMIT_US, 1.0))
+    yield as_wire(within(name, value, "us CPU/request", COMMIT_US, slower))
 
 
 def as_wire(row: Row) -> Row:

@@ -5,11 +5,12 @@ import statistics
 from collections.abc import Iterator
 
 from coordinator.bench.processes import LOAD_CORE, Server, node, pinned
-from coordinator.bench.rows import Row, less_is_better
+from coordinator.bench.rows import Row
 from coordinator.bench.wire.costs import as_wire
 from coordinator.bench.wire.line import Line
 from coordinator.bench.wire.members import WireMember, together
 from coordinator.bench.wire.records import kafka_address
+from coordinator.bench.wire.yardstick import slowness, within
 
 LIMITS_MS = {10: 2.0, 100: 20.0, 500: 120.0}
 """Members that stay, and what the server may take of its processor for all of them."""
@@ -22,9 +23,9 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "kafka.listeners": "127.
 def measure(name: str, home: str) -> Iterator[Row]:
     for size, limit_ms in LIMITS_MS.items():
         with pinned(LOAD_CORE), node(f"{home}/{size}", SETTINGS) as ours:
+            slower = slowness()
             cost_ms = asyncio.run(one_leaves(ours, size))
-        case = f"{name}: {size} members"
-        yield as_wire(less_is_better(case, cost_ms, "ms CPU", "what it may cost", limit_ms, 1.0))
+        yield as_wire(within(f"{name}: {size} members", cost_ms, "ms CPU", limit_ms, slower))
 
 
 async def one_leaves(ours: Server, size: int) -> float:

@@ -1,0 +1,42 @@
+"""How fast this machine is beside the one on which the limits in microseconds and milliseconds were set.
+
+A limit in microseconds says something about a program only where the machine is known. There a library of others,
+written in Python as a node is, coded one message in a known time: what the same takes here tells how to read the limit.
+"""
+
+import statistics
+import time
+
+from coordinator.bench.rows import Row, less_is_better
+
+CODED_US = 5.5
+"""What kafka-python 3.0.12 took there to encode and decode a Heartbeat request of version 4."""
+
+ROUNDS, CALLS = 9, 2_000
+
+
+def slowness() -> float:
+    """By how much a limit is longer here than where it was set; at least 1, so that a fast machine shortens none."""
+    return max(1.0, coded_us() / CODED_US)
+
+
+def coded_us() -> float:
+    """Microseconds of processor time to encode and decode one Heartbeat; the median of some rounds."""
+    from kafka.protocol.consumer import HeartbeatRequest
+
+    beat = HeartbeatRequest(
+        version=4, group_id="bench", generation_id=3, member_id="bench-" + "0" * 36, group_instance_id=None
+    )
+    costs = []
+    for _ in range(ROUNDS):
+        before = time.thread_time_ns()
+        for _ in range(CALLS):
+            HeartbeatRequest.decode(beat.encode(), version=4)
+        costs.append((time.thread_time_ns() - before) / CALLS / 1e3)
+    return statistics.median(costs)
+
+
+def within(case: str, value: float, unit: str, limit: float, slower: float) -> Row:
+    """A cost against a limit in the same unit, read for this machine."""
+    peer = f"the limit of {limit:g}, on a machine {slower:.2f} times as slow"
+    return less_is_better(case, value, unit, peer, limit * slower, 1.0)

@@ -7,6 +7,7 @@ PROTOS := $(wildcard proto/*/rpc/v1/*.proto)
 SERVICES := $(wildcard proto/*/rpc/v1/*_service.proto)
 SEEDS ?= 500
 ROUNDS ?= 1000
+PROCESSES ?= 2
 FUZZ_SECONDS ?= 120
 
 .PHONY: demo test check fmt proto proto-check properties search fuzz sim torture interop bench clean
@@ -14,8 +15,9 @@ FUZZ_SECONDS ?= 120
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
 
+# Two processes share the tests out, file by file: make test PROCESSES=4
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadgroup
 
 # The one door: format, lint, types, import contracts, generated code, fast tests.
 check: $(VENV)/.installed-dev proto-check

@@ -1,6 +1,7 @@
 """Options shared by every test."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -12,5 +13,16 @@ settings.register_profile("search", derandomize=False, deadline=None, max_exampl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 
+SPARK = Path(__file__).parent / "integration" / "spark"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the real traces back into tests/scripts")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What stays together when processes share the tests out: each file, and all that needs a Spark session."""
+    for item in items:
+        needs_spark = SPARK in item.path.parents or "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else item.path.stem))

@@ -17,7 +17,7 @@ demo: $(VENV)/.installed
 
 # Two processes share the tests out, file by file: make test PROCESSES=4
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES)
 
 # The one door: format, lint, types, import contracts, generated code, fast tests.
 check: $(VENV)/.installed-dev proto-check

@@ -6,7 +6,6 @@ about a thousand records a batch; below that `BatchView.records` is quicker.
 """
 
 import importlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from storage.compression import decompress
 from storage.errors import CorruptMessage
 from storage.files import Buffer
 from storage.headers import decode_headers
-from storage.record_bounds import Bytes, Numbers, record_bounds, varints
+from storage.record_bounds import Bytes, Numbers, varints
 from storage.types import Headers
 from storage.varint import read_unsigned
 
@@ -78,7 +77,7 @@ def _gather(batch: BatchView, data: bytes) -> Columns:
     value_lengths, value_starts = varints(raw, key_starts + np.maximum(key_lengths, 0))
     counts_at = value_starts + np.maximum(value_lengths, 0)
     counts, at = varints(raw, counts_at)
-    headers = _headers(data, counts, counts_at, ends)
+    headers = read_headers(data, counts, counts_at, ends)
     bare = counts == 0
     if (at[bare] != ends[bare]).any() or (key_lengths < -1).any() or (value_lengths < -1).any() or (counts < 0).any():
         raise CorruptMessage(f"The batch at offset {batch.base_offset} has a record whose lengths do not add up.")
@@ -113,7 +112,8 @@ def _record_bounds(data: bytes, count: int) -> tuple[Numbers, Numbers]:
     return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
-def _headers(data: Buffer, counts: Numbers, at: Numbers, ends: Numbers) -> dict[int, Headers]:
+def read_headers(data: Buffer, counts: Numbers, at: Numbers, ends: Numbers) -> dict[int, Headers]:
+    """The headers of the records that have any, by place; their counts and where those stand are known."""
     found: dict[int, Headers] = {}
     for place in np.flatnonzero(counts > 0).tolist():
         field = bytes(data[int(at[place]) : int(ends[place])])
@@ -122,58 +122,6 @@ def _headers(data: Buffer, counts: Numbers, at: Numbers, ends: Numbers) -> dict[
             raise CorruptMessage(f"Record {place} of a batch has headers whose lengths do not add up.")
         found[place] = headers
     return found
-
-
-def decode_run(data: Buffer, batches: Sequence[BatchView]) -> Columns:
-    """The records of several batches of `data` as one, so that small batches cost no more than large ones.
-
-    `batches` are what `read_batches(data)` gave, or some of them. Raises CorruptMessage as `decode_columns` does.
-    """
-    full = [batch for batch in batches if batch.count]
-    if any(batch.count < 0 for batch in full):
-        raise CorruptMessage("A batch claims fewer than no records.")
-    if any(batch.codec != "none" for batch in full):
-        parts = [bytes(view) if codec == "none" else decompress(codec, view) for codec, view in map(_body, full)]
-        data = b"".join(parts)
-        ends = np.cumsum([len(part) for part in parts]).tolist()
-        bodies = list(zip([0, *ends], ends, strict=False))
-    else:
-        bodies = [(batch.position + HEADER_SIZE, batch.position + batch.size) for batch in full]
-    raw = np.frombuffer(data, np.uint8)
-    try:
-        return _gather_run(data, raw, full, *record_bounds(data, raw, full, bodies))
-    except IndexError:
-        raise CorruptMessage("A batch ends in the middle of a record.") from None
-
-
-def _body(batch: BatchView) -> tuple[str, memoryview]:
-    return batch.codec, batch.data[HEADER_SIZE:]
-
-
-def _gather_run(data: Buffer, raw: Bytes, batches: Sequence[BatchView], starts: Numbers, ends: Numbers) -> Columns:
-    counts_of = np.array([batch.count for batch in batches], np.int64)
-
-    def by_record(numbers: list[int]) -> Numbers:
-        return np.repeat(np.array(numbers, np.int64), counts_of)
-
-    stamps, at = varints(raw, starts + 1)  # Behind the attributes, which are unused.
-    deltas, at = varints(raw, at)
-    key_lengths, key_starts = varints(raw, at)
-    value_lengths, value_starts = varints(raw, key_starts + np.maximum(key_lengths, 0))
-    counts_at = value_starts + np.maximum(value_lengths, 0)
-    counts, at = varints(raw, counts_at)
-    bare = counts == 0
-    if (at[bare] != ends[bare]).any() or (key_lengths < -1).any() or (value_lengths < -1).any() or (counts < 0).any():
-        raise CorruptMessage("A batch has a record whose lengths do not add up.")
-    headers = _headers(data, counts, counts_at, ends)
-    if any(batch.log_append_time for batch in batches):
-        stamped = np.repeat([batch.log_append_time for batch in batches], counts_of)
-        stamps[stamped] = 0
-    base = [batch.max_timestamp if batch.log_append_time else batch.base_timestamp for batch in batches]
-    offsets = deltas + by_record([batch.base_offset for batch in batches])
-    return Columns(
-        data, offsets, stamps + by_record(base), key_starts, key_lengths, value_starts, value_lengths, headers
-    )
 
 
 def to_arrow(columns: Columns) -> Any:

@@ -37,7 +37,7 @@ def record_bounds(
     Raises CorruptMessage where records do not end with their batch, IndexError where the data ends before they do.
     """
     bounds = _Bounds()
-    for run, alike in _runs(batches, bodies):
+    for run, alike in neighbours(batches, bodies):
         of_run = batches[run.start : run.stop], bodies[run.start : run.stop]
         if not (alike and _walk_alike(data, raw, *of_run, bounds)):
             _walk_each(data, raw, *of_run, bounds)
@@ -74,7 +74,7 @@ def varints(raw: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
     return (value >> 1) & 0x7FFFFFFFFFFFFFFF ^ -(value & 1), at
 
 
-def _runs(batches: Sequence[BatchView], bodies: Sequence[Body]) -> Iterator[tuple[range, bool]]:
+def neighbours(batches: Sequence[BatchView], bodies: Sequence[Body]) -> Iterator[tuple[range, bool]]:
     """Neighbours with as many records in as many bytes (where values are of one length, so are all records), or
     neighbours none of which is like the next; and which of both they are."""
     sizes = [(batch.count, end - start) for batch, (start, end) in zip(batches, bodies, strict=True)]

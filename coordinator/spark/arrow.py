@@ -10,7 +10,8 @@ import pyarrow as pa
 from coordinator.spark.planning import OffsetRange
 from coordinator.spark.schema import CREATE_TIME, HEADERS, LOG_APPEND_TIME
 from storage.batch import BatchView
-from storage.columns import Columns, decode_run
+from storage.column_runs import decode_run
+from storage.columns import Columns
 from storage.files import Buffer
 from storage.types import Headers, Record
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.batch import HEADER_SIZE, encode_batch, read_batches
-from storage.columns import decode_run
+from storage.column_runs import decode_run
 from storage.errors import StorageError
 from storage.types import Record
 from tests.unit.storage.test_columns import MODERN, as_records

@@ -18,7 +18,7 @@ _M = TypeVar("_M", bound=BaseModel)
 class UniformOptions(BaseModel):
     """Weights and limits. Members are named by group.instance.id or by member id."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     capacity: dict[str, float] = Field(
         default_factory=dict,
@@ -44,7 +44,7 @@ class UniformOptions(BaseModel):
 
     def model_post_init(self, context: object) -> None:
         for member, capacity in self.capacity.items():
-            if not 0 < capacity < float("inf"):
+            if capacity <= 0:
                 raise ValueError(f"member.capacity of {member!r} must be above 0, got {capacity}")
         for member, priority in self.priority.items():
             if abs(priority) > MAX_PRIORITY:

@@ -9,12 +9,16 @@ import structlog
 
 from coordinator.kafka.connection import Connection, ConnectionLimits
 from coordinator.kafka.dispatch import Dispatch
+from coordinator.kafka.seldom import Seldom
 
 BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
 
 SWEEP_S = 1.0
 """How often idle connections are looked for."""
+
+TELL_EVERY_S = 10.0
+"""Of connections that one limit refuses, one in so many seconds is told."""
 
 log = structlog.get_logger("muster.kafka")
 
@@ -38,6 +42,7 @@ class KafkaListener:
         self._sweeping: asyncio.Task[None] | None = None
         self._connections: set[Connection] = set()
         self._hosts: Counter[str] = Counter()
+        self._refusals = Seldom(TELL_EVERY_S)
         self._all_gone = asyncio.Event()
         self._all_gone.set()
 
@@ -122,17 +127,20 @@ class KafkaListener:
     def _let_in(self, connection: Connection) -> bool:
         host = connection.peer.host
         if len(self._connections) >= self._limits.max_connections:
-            log.warning("connection refused", peer=host, why=f"{len(self._connections)} are open (max.connections)")
+            self._tell_refused("all", host, f"{len(self._connections)} are open (max.connections)")
             return False
         if self._hosts[host] >= self._limits.max_connections_per_host:
-            log.warning(
-                "connection refused", peer=host, why=f"{self._hosts[host]} are open from it (max.connections.per.ip)"
-            )
+            self._tell_refused(host, host, f"{self._hosts[host]} are open from it (max.connections.per.ip)")
             return False
         self._hosts[host] += 1
         self._connections.add(connection)
         self._all_gone.clear()
         return True
+
+    def _tell_refused(self, limit: str, host: str, why: str) -> None:
+        untold = self._refusals.due(limit, asyncio.get_running_loop().time())
+        if untold is not None:
+            log.warning("connection refused", peer=host, why=why, untold=untold)
 
     def _gone(self, connection: Connection) -> None:
         self._connections.discard(connection)

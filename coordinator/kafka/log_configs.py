@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.in_turns import in_turns
 from storage.broker import Broker
 from storage.config import LogSettings, TopicSettings, node_setting
 from storage.errors import InvalidRequest, StorageError
@@ -35,7 +36,8 @@ class ConfigHandlers:
 
     async def describe_configs(self, request: Any, call: KafkaCall) -> Any:
         once = {(each.resource_type, each.resource_name): each for each in request.resources}.values()
-        return struct("DescribeConfigsResponse")(results=[self._result(each, request) for each in once])
+        results = await in_turns(lambda each: self._result(each, request), once)
+        return struct("DescribeConfigsResponse")(results=results)
 
     def _result(self, resource: Any, request: Any) -> Any:
         made = struct("DescribeConfigsResponse.results")

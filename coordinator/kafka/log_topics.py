@@ -1,10 +1,12 @@
 """CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords: what admin clients change."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.in_turns import in_turns
 from coordinator.kafka.log_configs import described
 from coordinator.kafka.log_errors import InvalidReplicaAssignment, InvalidReplicationFactor, UnknownTopicId
 from coordinator.kafka.log_metadata import NO_ID
@@ -32,17 +34,18 @@ class TopicHandlers:
     async def create_topics(self, request: Any, call: KafkaCall) -> Any:
         """Make topics, or only say whether that would go well."""
         times = Counter(topic.name for topic in request.topics)
-        results = []
-        for topic in request.topics:
+
+        def created(topic: Any) -> Any:
             try:
                 if times[topic.name] > 1:
                     raise InvalidRequest(f"The request names topic '{topic.name}' twice; expected each once.")
-                results.append(self._created(topic, request.validate_only))
+                return self._created(topic, request.validate_only)
             except StorageError as error:
                 made = struct("CreateTopicsResponse.topics")
                 # Java's client cannot bear null here.
-                results.append(made(name=topic.name, error_code=error.code, error_message=str(error), configs=[]))
-        return struct("CreateTopicsResponse")(topics=results)
+                return made(name=topic.name, error_code=error.code, error_message=str(error), configs=[])
+
+        return struct("CreateTopicsResponse")(topics=await in_turns(created, request.topics))
 
     def _created(self, wanted: Any, validate_only: bool) -> Any:
         count, configs = self._count(wanted), self._configs(wanted)
@@ -95,8 +98,8 @@ class TopicHandlers:
     async def create_partitions(self, request: Any, call: KafkaCall) -> Any:
         """Raise partition counts."""
         times = Counter(topic.name for topic in request.topics)
-        results = []
-        for wanted in request.topics:
+
+        def grown(wanted: Any) -> Any:
             code, message = 0, None
             try:
                 if times[wanted.name] > 1:
@@ -104,10 +107,10 @@ class TopicHandlers:
                 self._grow(wanted, request.validate_only)
             except StorageError as error:
                 code, message = error.code, str(error)
-            results.append(
-                struct("CreatePartitionsResponse.results")(name=wanted.name, error_code=code, error_message=message)
-            )
-        return struct("CreatePartitionsResponse")(results=results)
+            made = struct("CreatePartitionsResponse.results")
+            return made(name=wanted.name, error_code=code, error_message=message)
+
+        return struct("CreatePartitionsResponse")(results=await in_turns(grown, request.topics))
 
     def _grow(self, wanted: Any, validate_only: bool) -> None:
         self._broker.check_writable(wanted.name)
@@ -131,7 +134,7 @@ class TopicHandlers:
             asked = [(topic.name, topic.topic_id) for topic in request.topics]
         else:
             asked = [(name, NO_ID) for name in request.topic_names]
-        responses = [self._deleted(name, topic_id) for name, topic_id in asked]
+        responses = await in_turns(lambda one: self._deleted(*one), asked)
         self._requests.parking.wake_all()
         return struct("DeleteTopicsResponse")(responses=responses)
 
@@ -151,20 +154,22 @@ class TopicHandlers:
 
     async def delete_records(self, request: Any, call: KafkaCall) -> Any:
         """Give up the records before an offset; -1 stands for all that can be read."""
-        made = struct("DeleteRecordsResponse.topics.partitions")
-        topics = []
-        for topic in request.topics:
-            results = []
-            for part in topic.partitions:
-                code, low = 0, -1
-                try:
-                    self._broker.check_writable(topic.name)
-                    low = self._broker.delete_records(topic.name, part.partition_index, part.offset)
-                except StorageError as error:
-                    code = error.code
-                results.append(made(partition_index=part.partition_index, low_watermark=low, error_code=code))
-            topics.append(struct("DeleteRecordsResponse.topics")(name=topic.name, partitions=results))
+        made = struct("DeleteRecordsResponse.topics")
+        topics = [
+            made(name=topic.name, partitions=await in_turns(partial(self._given_up, topic.name), topic.partitions))
+            for topic in request.topics
+        ]
         return struct("DeleteRecordsResponse")(topics=topics)
+
+    def _given_up(self, name: str, part: Any) -> Any:
+        code, low = 0, -1
+        try:
+            self._broker.check_writable(name)
+            low = self._broker.delete_records(name, part.partition_index, part.offset)
+        except StorageError as error:
+            code = error.code
+        made = struct("DeleteRecordsResponse.topics.partitions")
+        return made(partition_index=part.partition_index, low_watermark=low, error_code=code)
 
     def _name_of(self, topic_id: bytes) -> str:
         for topic in self._broker.topics().values():

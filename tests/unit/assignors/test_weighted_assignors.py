@@ -121,7 +121,9 @@ def test_without_lag_partitions_still_spread():
     [
         ("uniform", {"max_partitions_per_member": 0}, "'max.partitions.per.member' is 0: .*greater than or equal to 1"),
         ("uniform", {"member_capacity": {"a": 0.0}}, "must be above 0"),
-        ("uniform", {"member_capacity": {"a": float("nan")}}, "must be above 0"),
+        ("uniform", {"member_capacity": {"a": float("nan")}}, "'member.capacity.a' is nan: .*finite number"),
+        ("uniform", {"member_capacity": {"a": float("inf")}}, "'member.capacity.a' is inf: .*finite number"),
+        ("lag-sticky", {"imbalance_tolerance": float("inf")}, "'imbalance.tolerance' is inf: .*finite number"),
         ("uniform", {"typo": 1}, "'typo' is 1: .*Its options are member.capacity"),
         ("uniform", {"member_priority": {"a": 5000}}, "within"),
         ("lag-sticky", {"dampening": 2.0}, "'dampening' is 2.0"),

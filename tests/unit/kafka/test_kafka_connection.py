@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import structlog.testing
 
 from coordinator.kafka.apis import APIS
 from coordinator.kafka.codec import decode_frame, struct
@@ -243,6 +244,20 @@ def test_more_connections_than_allowed_are_turned_away() -> None:
                 async with client(port) as another:
                     assert await another.closed_by_node()
                 await connection.ask("ApiVersions", 0)
+
+    run(story())
+
+
+def test_of_many_connections_that_are_turned_away_few_are_told_of() -> None:
+    async def story() -> None:
+        limits = replace(LIMITS, max_connections=1)
+        async with listening(HeldHandlers(), limits) as (_, port), client(port) as connection:
+            await connection.ask("ApiVersions", 0)
+            with structlog.testing.capture_logs() as lines:
+                for _ in range(20):
+                    async with client(port) as another:
+                        assert await another.closed_by_node()
+            assert [line["event"] for line in lines] == ["connection refused"]
 
     run(story())
 

@@ -1,9 +1,12 @@
 """Metadata, topics and settings by Kafka's door, in every version that is served."""
 
+import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
+from coordinator.kafka.in_turns import TURN
 from storage.catalog import format_id
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka_door import NODE_ID, Door, made, play
@@ -270,3 +273,34 @@ def test_settings_say_where_they_come_from(version: int) -> None:
             assert "segment file" in entries["segment.bytes"].documentation
 
     play(story, log__segment__bytes=12345)
+
+
+async def turns_of_others(request: Awaitable[Any]) -> int:
+    """How often somebody else had a turn while the request was worked on."""
+    turns = 0
+
+    async def somebody_else() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    other = asyncio.create_task(somebody_else())
+    await request
+    other.cancel()
+    return turns
+
+
+def test_requests_for_many_topics_let_others_have_their_turn() -> None:
+    async def story(door: Door) -> None:
+        many = [f"many-{number}" for number in range(5 * TURN)]
+        creating = create(door, 5, *({"name": name} for name in many))
+        assert await turns_of_others(creating) >= 4
+        growing = [made("CreatePartitionsRequest.topics", name=name, count=4, assignments=None) for name in many]
+        assert await turns_of_others(door.ask("CreatePartitions", 1, topics=growing)) >= 4
+        asked = [made("DescribeConfigsRequest.resources", resource_type=2, resource_name=name) for name in many]
+        assert await turns_of_others(door.ask("DescribeConfigs", 1, resources=asked)) >= 4
+        assert await turns_of_others(door.ask("DeleteTopics", 5, topic_names=many)) >= 4
+        assert not set(many) & door.broker.topics().keys()
+
+    play(story)

@@ -1,0 +1,21 @@
+"""Long requests of admin clients, a piece at a time: whoever else the node serves has turns in between."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+TURN = 10
+"""What is done of one request before others have their turn: each may be a file that is made or removed."""
+
+
+async def in_turns(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """What `each` makes of every item, in order."""
+    results = []
+    for number, item in enumerate(items, 1):
+        results.append(each(item))
+        if number % TURN == 0:
+            await asyncio.sleep(0)
+    return results

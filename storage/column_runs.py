@@ -184,10 +184,12 @@ def _taken(raw: Bytes, bodies_at: Numbers, places: Numbers, size: int) -> Bytes:
     taken: Bytes
     strides = np.diff(bodies_at)
     stride = int(strides[0])
-    if (strides == stride).all() and stride >= size:
-        # One behind the other at equal distances, as rows of a table: taken more quickly than place by place.
-        before = stride - size
-        table = raw[int(bodies_at[0]) - before :][: stride * len(bodies_at)].reshape(len(bodies_at), stride)
+    # What lies between two bodies counts as the begin of the second; there has to be as much before the first.
+    before = stride - size
+    begin = int(bodies_at[0]) - before
+    if (strides == stride).all() and before >= 0 and begin >= 0:
+        # At equal distances, as rows of a table: taken more quickly than place by place.
+        table = raw[begin : begin + stride * len(bodies_at)].reshape(len(bodies_at), stride)
         taken = table.take(places + before, axis=1)
     else:
         taken = raw[bodies_at[:, None] + places]

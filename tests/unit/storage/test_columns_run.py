@@ -124,3 +124,34 @@ def test_a_record_that_claims_a_negative_length_is_told_from_any_of_many_batches
     data[views[17].position + HEADER_SIZE] = 1
     with pytest.raises(StorageError, match=f"byte {views[17].position + HEADER_SIZE} claims a negative length"):
         decode_run(bytes(data), views)
+
+
+FRAMING = st.tuples(st.sampled_from([None, 0, 1, 3]), st.integers(0, 4), st.sampled_from([0, 5, 63, 64, 9_000]))
+
+
+@given(st.lists(st.tuples(FRAMING, FRAMING), min_size=2, max_size=6), st.integers(1, 2), st.booleans())
+def test_batches_alike_but_for_the_bytes_between_keys_and_values(
+    batches: list[tuple[tuple[int | None, int, int], ...]], step: int, appended: bool
+) -> None:
+    """As many bytes in each batch, however they are dealt to keys, values and time stamps."""
+    data = b"".join(
+        encode_batch(
+            [
+                (stamp, None if key is None else bytes([n + 65]) * key, bytes([n]) * (9 - (key or 0) + value), ())
+                for key, value, stamp in [(None, 0, 0), *row]
+            ],
+            base_offset=10 * n,
+            log_append_time_ms=77 if appended and n % 2 else None,
+        )
+        for n, row in enumerate(batches)
+    )
+    views = list(read_batches(data))[::step]
+    assert as_records(decode_run(data, views)) == [record for view in views for record in view.records()]
+
+
+def test_a_batch_whose_key_reaches_into_its_value_is_no_copy_of_the_one_before() -> None:
+    """Records of one length each: only what the key's length says differs."""
+    rows = [(b"k", b"value"), (b"k", b"other"), (b"kk", b"less"), (None, b"longer")]
+    data = b"".join(encode_batch([(5, key, value, ())] * 3, base_offset=3 * n) for n, (key, value) in enumerate(rows))
+    assert len({view.size for view in read_batches(data)}) == 1
+    assert [(record.key, record.value) for record in run_of(data)[::3]] == rows

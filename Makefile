@@ -75,6 +75,7 @@ bench: $(VENV)/.installed-dev
 	-$(BIN)/muster bench log
 	-$(BIN)/muster bench assignors
 	-$(BIN)/muster bench coordinator
+	-$(BIN)/muster bench wire
 	-$(BIN)/muster bench spark
 
 clean:

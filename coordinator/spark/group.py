@@ -188,12 +188,18 @@ class Grouped:
             self._commit(working, mine(working, self._done))
         if callback.kind != "assigned":
             for topic, partition in callback.partitions:
-                if (position := self._positions.pop((topic, partition), None)) is not None:
-                    self._left[topic, partition] = position
-                self._told.pop((topic, partition), None)
+                self._let_go((topic, partition))
         self._lookup.run(told(working, callback))
         self._between_shares = callback.kind != "assigned" and not working.owned
         log.info("group %r: %s %s", self._group_id, callback.kind, shown(callback.partitions))
+
+    def _let_go(self, tp: TP) -> None:
+        self._told.pop(tp, None)
+        position = self._positions.pop(tp, None)
+        if position is not None:
+            # The group may take it back between a batch that is done and the question for the next one.
+            done = self._done.partitions.get(tp)
+            self._left[tp] = position if done is None else max(position, done.end)
 
     def _settle(self, working: Working, view: View) -> bool:
         """Read on where the last batch ended; in partitions that are new to us, where the group stands.

@@ -181,6 +181,31 @@ def test_a_rebalance_of_those_who_commit_nothing_skips_nothing(node: NodeProcess
     assert len(query.read) == 20, "what the other one had a share of, too"
 
 
+def test_what_was_read_before_a_rebalance_is_not_read_again_though_nobody_commits(node: NodeProcess) -> None:
+    """The group takes everything back between a batch and the question for the next one."""
+    make_topics(node.address, once=2)
+    shared = {"group.id": "once", "partition.assignment.strategy": "range"}
+    query = Query(node, "once", startingOffsets="latest", commitOffsets="false", **shared)
+    over = threading.Event()
+    other = threading.Thread(target=polling, args=(node, "once", shared, over))
+    try:
+        query.turn()
+        more(node, "once", 20)
+        query.until(20)
+        other.start()
+        with Admin({"bootstrap.servers": node.address}) as admin:
+            eventually(lambda: admin.describe_group("once").state == "PreparingRebalance", "the other one to join")
+        query.turn()
+        over.set()
+        other.join()
+        more(node, "once", 20)
+        query.until(40)
+    finally:
+        over.set()
+        query.driver.close()
+    assert len(set(query.read)) == len(query.read) == 40
+
+
 def test_a_rebalance_is_not_the_end_of_what_is_there(node: NodeProcess) -> None:
     """Trigger.AvailableNow ends with the first answer that has nothing new; an eager group takes all shares away."""
     make_topics(node.address, drained=2)

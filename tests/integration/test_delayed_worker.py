@@ -81,7 +81,8 @@ def test_a_worker_that_comes_back_gets_what_it_had_and_nobody_else_moves(node: N
 
 
 def test_the_delay_outlives_its_leaders_and_the_node(node: NodeProcess) -> None:
-    settings = {"scheduled_rebalance_max_delay_ms": LONG_MS}
+    # Nobody's session ends while the node is away, however long a busy machine takes to start it.
+    settings = {"scheduled_rebalance_max_delay_ms": LONG_MS, "session_timeout_ms": 120_000}
     first = worker(node, "g", **settings)
     until(lambda: len(first.owned()) == 4, first, what="the first one leads")
     second = worker(node, "g", **settings)

@@ -60,12 +60,16 @@ class Structs:
         self._flexible = flexible
 
     def struct(self, path: str, fields: list[Field], source: str) -> None:
-        self._body(present(fields, self._emit.version), source)
-        if self._flexible:
-            self._tags(path, tagged(fields, self._emit.version), source)
+        body, tags = present(fields, self._emit.version), tagged(fields, self._emit.version)
+        untagged = self._flexible and not tags
+        self._body(body, source, untagged)
+        if untagged and not (body and is_fixed(body[-1])):
+            self._emit.line(path, "a(b'\\0')")
+        elif tags and self._flexible:
+            self._tags(path, tags, source)
 
-    def _body(self, body: list[Field], source: str) -> None:
-        """Fixed fields are gathered; an old-style length that follows them is written with them."""
+    def _body(self, body: list[Field], source: str, untagged: bool = False) -> None:
+        """Fixed fields are gathered; an old-style length or the zero for no tags that follows is written with them."""
         run: list[Field] = []
         for one in body:
             if is_fixed(one):
@@ -76,11 +80,11 @@ class Structs:
                 run = []
             self._value(one, source, run)
             run = []
-        self._run(run, source)
+        self._run(run, source, "x" * untagged)
 
-    def _run(self, run: list[Field], source: str) -> None:
+    def _run(self, run: list[Field], source: str, behind: str = "") -> None:
         if run:
-            name, _ = self._emit.packed("".join(FIXED[one.type] for one in run))
+            name, _ = self._emit.packed("".join(FIXED[one.type] for one in run) + behind)
             self._emit.line(run[0].path, f"a({name}.pack({', '.join(got(one, source) for one in run)}))")
 
     def _value(self, one: Field, source: str, run: list[Field]) -> None:
@@ -165,9 +169,6 @@ class Structs:
     def _tags(self, path: str, fields: list[Field], source: str) -> None:
         """Tagged fields are left out where they have their default (KIP-482)."""
         emit = self._emit
-        if not fields:
-            emit.line(path, "a(b'\\0')")
-            return
         tags = f"t{emit.number()}"
         emit.line(path, f"{tags} = []")
         for one in fields:

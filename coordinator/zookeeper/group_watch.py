@@ -128,7 +128,9 @@ class GroupWatch:
         partitions = [(topic, int(name)) for topic, names, _ in topics for name in names if is_decimal(name)]
         claims = dict(await at_most(partitions, self._read_claim))
         known = {tp: claim for tp, claim in claims.items() if claim is not None}
-        return known, {topic: changed_at for topic, _, changed_at in topics}
+        # What went after its topic was listed went in a later transaction than that list tells.
+        again = await at_most(sorted({topic for topic, _ in claims.keys() - known.keys()}), self._read_topic)
+        return known, {topic: changed_at for topic, _, changed_at in (*topics, *again)}
 
     async def _read_topic(self, topic: str) -> tuple[str, list[str], int]:
         found = await self._listing(paths.topic_owners(self._group_id, topic))

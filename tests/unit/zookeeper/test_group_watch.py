@@ -1,0 +1,135 @@
+"""A group as it stands in ZooKeeper, looked at while it changes: a tree in memory, and transactions in between."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+
+from coordinator.core.observed.events import GroupObserved
+from coordinator.zookeeper import paths
+from coordinator.zookeeper.connect import Fired, Znode
+from coordinator.zookeeper.group_watch import Around, GroupWatch
+
+GROUP = "g"
+AROUND = Around((1,), {"t": 2})
+IDS, OWNERS, CLAIMS = paths.consumer_ids(GROUP), paths.owners(GROUP), paths.topic_owners(GROUP, "t")
+Told = Callable[[Fired], None]
+
+
+class Tree:
+    """A session and the znodes it sees, each with the number of the transaction that made it."""
+
+    def __init__(self) -> None:
+        self.zxid = 0
+        self.znodes: dict[str, tuple[bytes, int]] = {}
+        self.changed_at: dict[str, int] = {IDS: 0, OWNERS: 0, CLAIMS: 0}
+        self.watches: dict[str, list[Told]] = {}
+        self.before_get: Callable[[], None] | None = None
+
+    def transaction(self, made: dict[str, bytes], gone: tuple[str, ...] = ()) -> None:
+        self.zxid += 1
+        for path in gone:
+            del self.znodes[path]
+        self.znodes |= {path: (data, self.zxid) for path, data in made.items()}
+        for path in (*made, *gone):
+            folder = path.rpartition("/")[0]
+            self.changed_at[folder] = self.zxid
+            self.fire(folder, "children")
+        for path in gone:
+            self.fire(path, "deleted")
+
+    def fire(self, path: str, kind: Literal["children", "changed", "deleted"]) -> None:
+        for told in self.watches.pop(path, []):
+            told(Fired(kind, path))
+
+    async def listing(self, path: str, watch: Told) -> tuple[list[str], int] | None:
+        self.watches.setdefault(path, []).append(watch)
+        below = [name for name in (*self.znodes, *self.changed_at) if name.rpartition("/")[0] == path]
+        return sorted(name.rpartition("/")[2] for name in below), self.changed_at[path]
+
+    async def get(self, path: str, watch: Told | None = None) -> Znode | None:
+        between, self.before_get = self.before_get, None
+        if between is not None:
+            between()
+        if path not in self.znodes:
+            return None
+        if watch is not None:
+            self.watches.setdefault(path, []).append(watch)
+        data, made = self.znodes[path]
+        return Znode(data, 0, 0, 0, 0, made)
+
+
+def registered(member: str) -> dict[str, bytes]:
+    body = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "0"}
+    return {paths.consumer(GROUP, member): json.dumps(body).encode()}
+
+
+def claim(member: str, partition: int) -> dict[str, bytes]:
+    return {paths.owner(GROUP, "t", partition): f"{member}-0".encode()}
+
+
+def looks(*between: Callable[[Tree], None]) -> list[GroupObserved]:
+    """What is seen of a group in which `a` owns everything: at first, and after each of these."""
+
+    async def story() -> list[GroupObserved]:
+        tree = Tree()
+        tree.transaction(registered("a"))
+        tree.transaction(claim("a", 0) | claim("a", 1))
+        watch = GroupWatch(tree, GROUP, lambda: None, was_there=False)  # type: ignore[arg-type]
+        seen = [await watch.look(AROUND)]
+        for change in between:
+            change(tree)
+            seen.append(await watch.look(AROUND))
+        return seen
+
+    return asyncio.run(story())
+
+
+ALL = (paths.owner(GROUP, "t", 0), paths.owner(GROUP, "t", 1), paths.consumer(GROUP, "a"))
+
+
+def nothing(tree: Tree) -> None:
+    """Only time goes by."""
+
+
+def session_ends(tree: Tree) -> None:
+    tree.transaction({}, ALL)
+
+
+def session_ends_between_the_list_and_its_claims(tree: Tree) -> None:
+    # A watch that went off for another reason makes the look read a claim again.
+    tree.fire(ALL[0], "changed")
+    tree.fire(ALL[1], "changed")
+    tree.before_get = lambda: tree.transaction({}, ALL)
+
+
+def leaves_in_order(tree: Tree) -> None:
+    for path in ALL:
+        tree.transaction({}, (path,))
+
+
+def lets_go(tree: Tree) -> None:
+    tree.transaction({}, ALL[:1])
+    tree.transaction({}, ALL[1:2])
+
+
+def goes(tree: Tree) -> None:
+    tree.transaction({}, ALL[2:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "ended"),
+    [
+        ([session_ends], {"a"}),
+        ([session_ends_between_the_list_and_its_claims, nothing], {"a"}),
+        ([leaves_in_order], set()),
+        ([lets_go, goes], set()),
+    ],
+)
+def test_who_died_is_told_from_who_left(changes: list[Callable[[Tree], None]], ended: set[str]) -> None:
+    first, *between, last = looks(*changes)
+    assert first.owners == {("t", 0): "a", ("t", 1): "a"}
+    assert all(not seen.ended for seen in between)
+    assert (last.members, last.owners, last.ended) == ((), {}, frozenset(ended))

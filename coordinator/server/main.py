@@ -11,9 +11,9 @@ from typing import TextIO
 
 import structlog
 
+from coordinator.allocator import keep_freed_memory
 from coordinator.config import Settings
 from coordinator.runtime.group_log import PartitionCountConflict
-from coordinator.server.allocator import keep_freed_memory
 from coordinator.server.app import Node
 from coordinator.server.listener import AddressTaken
 from coordinator.server.logs import configure_logs
@@ -28,6 +28,9 @@ EXIT_CONFLICT = 5
 YOUNG_OBJECTS = 10_000
 """Objects between two collections of the youngest generation: requests make many and keep none."""
 
+KEPT_BYTES = 128 << 20
+"""Freed memory that a node keeps for the next answers."""
+
 log = structlog.get_logger("muster.node")
 
 
@@ -40,7 +43,7 @@ def run(settings: Settings, announce: TextIO | None = None) -> int:
     bears that.
     """
     configure_logs(settings.logging_level, settings.logging_format)
-    keep_freed_memory()
+    keep_freed_memory(KEPT_BYTES)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(serve(settings, announce))
 

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 
 import pyarrow as pa
 
+from coordinator.allocator import keep_freed_memory
 from coordinator.client.config import ClientConfig
 from coordinator.client.errors import RETRIABLE, ClientError, CorruptRecords, Refused, Unreachable, refusal
 from coordinator.client.log_calls import EARLIEST, list_offsets
@@ -42,6 +43,9 @@ WAIT_MS = 500
 AHEAD = 3
 """Answers that wait to be decoded, each of fetch.max.bytes at most, or of one batch that is larger."""
 
+KEPT_BYTES = 64 << 20
+"""Freed memory that a worker keeps for its next batches: what the answers on the way and their columns take."""
+
 _transports: dict[tuple[int, str], Transport] = {}
 _lock = threading.Lock()
 
@@ -65,6 +69,7 @@ def transport_of(config: ClientConfig) -> Transport:
     key = (os.getpid(), config.model_dump_json())
     with _lock:
         if key not in _transports:
+            keep_freed_memory(KEPT_BYTES)
             while len(_transports) >= MAX_TRANSPORTS:
                 pid, properties = next(iter(_transports))
                 gone = _transports.pop((pid, properties))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from coordinator.server.allocator import keep_freed_memory
+from coordinator.allocator import keep_freed_memory
 
 ROUNDS = 50
 BLOCK = 4 << 20
@@ -13,10 +13,10 @@ PAGES_OF_A_BLOCK = BLOCK // 4096
 
 SCRIPT = f"""
 import resource, sys
-from coordinator.server.allocator import keep_freed_memory
+from coordinator.allocator import keep_freed_memory
 
 if sys.argv[1] == "keep":
-    assert keep_freed_memory()
+    assert keep_freed_memory(64 << 20)
 blocks = [b"x" * {BLOCK} for _ in range(2)]  # what the first ones cost is no matter
 del blocks
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -34,6 +34,6 @@ def faults(how: str) -> int:
 
 
 def test_large_blocks_that_come_again_cost_no_page_faults() -> None:
-    if not keep_freed_memory():
+    if not keep_freed_memory(64 << 20):
         pytest.skip("this C library has no mallopt")
     assert faults("keep") < PAGES_OF_A_BLOCK * ROUNDS // 10

@@ -47,9 +47,14 @@ def test_an_unknown_case_is_not_found(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_limit_is_read_for_the_machine_and_never_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     assert yardstick.coded_us() > 0
-    monkeypatch.setattr(yardstick, "coded_us", lambda: yardstick.CODED_US * 3)
-    slow = yardstick.within("commits", 90.0, "us", 45.0, yardstick.slowness())
+    machine = yardstick.Machine()
+    for times in (3.0, 3.0, 8.0):
+        monkeypatch.setattr(yardstick, "coded_us", lambda times=times: yardstick.CODED_US * times)
+        machine.look()
+    slow = yardstick.within("commits", 90.0, "us", 45.0, machine)
     assert (slow.peer_value, slow.ratio, slow.ok) == (135.0, 1.5, True)
     monkeypatch.setattr(yardstick, "coded_us", lambda: yardstick.CODED_US / 2)
-    fast = yardstick.within("commits", 50.0, "us", 45.0, yardstick.slowness())
+    quick = yardstick.Machine()
+    quick.look()
+    fast = yardstick.within("commits", 50.0, "us", 45.0, quick)
     assert (fast.peer_value, fast.ratio, fast.ok) == (45.0, 0.9, False)

@@ -11,7 +11,7 @@ from coordinator.bench.rows import Row, less_is_better
 from coordinator.bench.wire.line import Line
 from coordinator.bench.wire.members import WireMember, together
 from coordinator.bench.wire.records import kafka_address
-from coordinator.bench.wire.yardstick import slowness, within
+from coordinator.bench.wire.yardstick import Machine, within
 from coordinator.kafka.codec import struct
 
 CONNECTIONS = 16
@@ -45,9 +45,9 @@ def against_grpc(name: str, home: str) -> Iterator[Row]:
 def commits(name: str, home: str) -> Iterator[Row]:
     """Durable before it is answered; a group's members commit at the same time, each a few in a row."""
     with pinned(LOAD_CORE), node(home, SETTINGS) as ours:
-        slower = slowness()
-        value = asyncio.run(committed(ours))
-    yield as_wire(within(name, value, "us CPU/request", COMMIT_US, slower))
+        machine = Machine()
+        value = asyncio.run(committed(ours, machine))
+    yield as_wire(within(name, value, "us CPU/request", COMMIT_US, machine))
 
 
 def as_wire(row: Row) -> Row:
@@ -84,7 +84,7 @@ async def by_both_doors(ours: Server) -> tuple[float, float]:
     return costs
 
 
-async def committed(ours: Server) -> float:
+async def committed(ours: Server, machine: Machine) -> float:
     line = await Line.to(kafka_address(ours))
     wanted = struct("CreateTopicsRequest.topics")(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
     await line.ask("CreateTopics", 4, struct("CreateTopicsRequest")(topics=[wanted]))
@@ -93,7 +93,10 @@ async def committed(ours: Server) -> float:
     async def one() -> float:
         return await per_request(ours, members, lambda member: member.commit(TOPIC, PARTITIONS), COMMIT_DEPTH)
 
-    costs = [await one() for _ in range(ROUNDS)]
+    costs = []
+    for _ in range(ROUNDS):
+        machine.look()
+        costs.append(await one())
     return statistics.median(costs)
 
 

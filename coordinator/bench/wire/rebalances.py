@@ -10,7 +10,7 @@ from coordinator.bench.wire.costs import as_wire
 from coordinator.bench.wire.line import Line
 from coordinator.bench.wire.members import WireMember, together
 from coordinator.bench.wire.records import kafka_address
-from coordinator.bench.wire.yardstick import slowness, within
+from coordinator.bench.wire.yardstick import Machine, within
 
 LIMITS_MS = {10: 2.0, 100: 20.0, 500: 120.0}
 """Members that stay, and what the server may take of its processor for all of them."""
@@ -23,17 +23,18 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "kafka.listeners": "127.
 def measure(name: str, home: str) -> Iterator[Row]:
     for size, limit_ms in LIMITS_MS.items():
         with pinned(LOAD_CORE), node(f"{home}/{size}", SETTINGS) as ours:
-            slower = slowness()
-            cost_ms = asyncio.run(one_leaves(ours, size))
-        yield as_wire(within(f"{name}: {size} members", cost_ms, "ms CPU", limit_ms, slower))
+            machine = Machine()
+            cost_ms = asyncio.run(one_leaves(ours, size, machine))
+        yield as_wire(within(f"{name}: {size} members", cost_ms, "ms CPU", limit_ms, machine))
 
 
-async def one_leaves(ours: Server, size: int) -> float:
+async def one_leaves(ours: Server, size: int, machine: Machine) -> float:
     """The median of several rounds behind one that warms up; in between the one that left comes back."""
     address = kafka_address(ours)
     members = await together(address, ["bench"] * (size + 1))
     costs = []
     for _ in range(1 + max(ROUNDS, REJOINS // size)):
+        machine.look()
         *stay, leaver = members
         before = ours.cpu_ns()
         await leaver.leave()

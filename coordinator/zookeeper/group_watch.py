@@ -22,6 +22,9 @@ from coordinator.zookeeper.paths import ConsumerRegistration, is_decimal, read_c
 
 log = structlog.get_logger("muster.zookeeper")
 
+TRIES = 3
+"""How often one look begins anew because members came or went meanwhile; after that the next look tells the rest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Around:
@@ -61,6 +64,8 @@ class GroupWatch:
         """Paths of claims whose watch went off: what is known of them is old."""
         self._fired: dict[str, int] = {}
         """path -> its place in the order in which watches went off, since before the last look"""
+        self._member_changes = 0
+        """How often somebody came or went."""
         self._places = count()
         self._went: dict[str, float] = {}
         """Paths of claims that a watch said went since the last look, and when"""
@@ -72,9 +77,14 @@ class GroupWatch:
         """The group as it is now, with a watch on everything that was read. Raises ZooKeeper's weather."""
         old = self._fired.keys() | self._went.keys()
         members_before, claims_before = self._members, self._claims
-        members, ids_at = await self._read_members()
-        claims, claimed_at = await self._read_claims()
-        self._members, self._claims = members, claims
+        for _ in range(TRIES):
+            changes = self._member_changes
+            self._members, ids_at = await self._read_members()
+            self._claims, claimed_at = await self._read_claims()
+            # Claims that were made by those who knew of a change belong to the members after it.
+            if changes == self._member_changes:
+                break
+        members, claims = self._members, self._claims
         gone = members_before.keys() - members.keys()
         self._remember_lost(claims_before, claimed_at)
         seen = GroupObserved(
@@ -210,6 +220,7 @@ class GroupWatch:
         if fired.kind == "session":
             # The connection broke, and every watch went with it: nothing that is known can be relied on.
             self._suspect.update(self._path(tp) for tp in self._claims)
+        self._member_changes += fired.path == paths.consumer_ids(self._group_id)
         self._fired.setdefault(fired.path, next(self._places))
         self._changed()
 

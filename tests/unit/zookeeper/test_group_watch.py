@@ -90,10 +90,6 @@ def looks(*between: Callable[[Tree], None]) -> list[GroupObserved]:
 ALL = (paths.owner(GROUP, "t", 0), paths.owner(GROUP, "t", 1), paths.consumer(GROUP, "a"))
 
 
-def nothing(tree: Tree) -> None:
-    """Only time goes by."""
-
-
 def session_ends(tree: Tree) -> None:
     tree.transaction({}, ALL)
 
@@ -123,7 +119,7 @@ def goes(tree: Tree) -> None:
     ("changes", "ended"),
     [
         ([session_ends], {"a"}),
-        ([session_ends_between_the_list_and_its_claims, nothing], {"a"}),
+        ([session_ends_between_the_list_and_its_claims], {"a"}),
         ([leaves_in_order], set()),
         ([lets_go, goes], set()),
     ],
@@ -133,3 +129,24 @@ def test_who_died_is_told_from_who_left(changes: list[Callable[[Tree], None]], e
     assert first.owners == {("t", 0): "a", ("t", 1): "a"}
     assert all(not seen.ended for seen in between)
     assert (last.members, last.owners, last.ended) == ((), {}, frozenset(ended))
+
+
+def test_claims_are_never_seen_with_the_members_of_before() -> None:
+    """`a` leaves while claims are read, and `b` claims what it had: they belong together, or nobody would have left."""
+
+    def hands_over(tree: Tree) -> None:
+        tree.transaction({}, ALL[:1])
+        tree.transaction({}, ALL[1:2])
+        tree.transaction({}, ALL[2:])
+        tree.transaction(claim("b", 0) | claim("b", 1))
+
+    def hands_over_between(tree: Tree) -> None:
+        tree.transaction(registered("b"))
+        tree.fire(ALL[0], "changed")
+        tree.fire(ALL[1], "changed")
+        # The registration of `b` is read first, then the claims.
+        tree.before_get = lambda: setattr(tree, "before_get", lambda: hands_over(tree))
+
+    _, last = looks(hands_over_between)
+    assert [member.id for member in last.members] == ["b"]
+    assert last.owners == {("t", 0): "b", ("t", 1): "b"}

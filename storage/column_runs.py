@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.batch import HEADER_SIZE, BatchView
-from storage.columns import Columns, read_headers
+from storage.columns import Columns, read_fields
 from storage.compression import decompress
 from storage.errors import CorruptMessage
 from storage.files import Buffer
@@ -88,22 +88,12 @@ def _gathered(data: Buffer, raw: Bytes, batches: Sequence[BatchView], starts: Nu
     def by_record(numbers: list[int]) -> Numbers:
         return np.repeat(np.array(numbers, np.int64), counts_of)
 
-    stamps, at = varints(raw, starts + 1)  # Behind the attributes, which are unused.
-    deltas, at = varints(raw, at)
-    key_lengths, key_starts = varints(raw, at)
-    value_lengths, value_starts = varints(raw, key_starts + np.maximum(key_lengths, 0))
-    counts_at = value_starts + np.maximum(value_lengths, 0)
-    counts, at = varints(raw, counts_at)
-    bare = counts == 0
-    if (at[bare] != ends[bare]).any() or (key_lengths < -1).any() or (value_lengths < -1).any() or (counts < 0).any():
-        raise CorruptMessage("A batch has a record whose lengths do not add up.")
-    headers = read_headers(data, counts, counts_at, ends)
+    fields = read_fields(data, raw, starts, ends, "A batch")
     if any(batch.log_append_time for batch in batches):
-        stamped = np.repeat([batch.log_append_time for batch in batches], counts_of)
-        stamps[stamped] = 0
-    offsets = deltas + by_record([batch.base_offset for batch in batches])
-    timestamps = stamps + by_record([base_time(batch) for batch in batches])
-    return Columns(data, offsets, timestamps, key_starts, key_lengths, value_starts, value_lengths, headers)
+        fields.stamps[np.repeat([batch.log_append_time for batch in batches], counts_of)] = 0
+    offsets = fields.deltas + by_record([batch.base_offset for batch in batches])
+    timestamps = fields.stamps + by_record([base_time(batch) for batch in batches])
+    return Columns(data, offsets, timestamps, *fields[2:])
 
 
 def base_time(batch: BatchView) -> int:

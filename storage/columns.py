@@ -7,7 +7,7 @@ about a thousand records a batch; below that `BatchView.records` is quicker.
 
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,22 +71,42 @@ def _gather(batch: BatchView, data: bytes) -> Columns:
             f"The batch at offset {batch.base_offset} has {len(data)} bytes of records, {ends[-1]} were expected."
         )
     raw = np.frombuffer(data, np.uint8)
+    fields = read_fields(data, raw, starts, ends, f"The batch at offset {batch.base_offset}")
+    if batch.attributes & LOG_APPEND_TIME_BIT:
+        timestamps = np.full(batch.count, batch.max_timestamp, np.int64)
+    else:
+        timestamps = fields.stamps + batch.base_timestamp
+    return Columns(data, fields.deltas + batch.base_offset, timestamps, *fields[2:])
+
+
+class Fields(NamedTuple):
+    """What records hold, as it is written: time stamps and offsets count from their batch's."""
+
+    stamps: Numbers
+    deltas: Numbers
+    key_starts: Numbers
+    key_lengths: Numbers
+    value_starts: Numbers
+    value_lengths: Numbers
+    headers: dict[int, Headers]
+
+
+def read_fields(data: Buffer, raw: Bytes, starts: Numbers, ends: Numbers, what: str) -> Fields:
+    """The fields of all records at once, which begin behind their length and end at these places of `data`.
+
+    `raw` is `data` as an array. Raises CorruptMessage about `what`, and IndexError where the data ends too early.
+    """
     stamps, at = varints(raw, starts + 1)  # Behind the attributes, which are unused.
     deltas, at = varints(raw, at)
     key_lengths, key_starts = varints(raw, at)
     value_lengths, value_starts = varints(raw, key_starts + np.maximum(key_lengths, 0))
     counts_at = value_starts + np.maximum(value_lengths, 0)
     counts, at = varints(raw, counts_at)
-    headers = read_headers(data, counts, counts_at, ends)
     bare = counts == 0
     if (at[bare] != ends[bare]).any() or (key_lengths < -1).any() or (value_lengths < -1).any() or (counts < 0).any():
-        raise CorruptMessage(f"The batch at offset {batch.base_offset} has a record whose lengths do not add up.")
-    if batch.attributes & LOG_APPEND_TIME_BIT:
-        timestamps = np.full(batch.count, batch.max_timestamp, np.int64)
-    else:
-        timestamps = stamps + batch.base_timestamp
-    offsets = deltas + batch.base_offset
-    return Columns(data, offsets, timestamps, key_starts, key_lengths, value_starts, value_lengths, headers)
+        raise CorruptMessage(f"{what} has a record whose lengths do not add up.")
+    headers = _headers(data, counts, counts_at, ends)
+    return Fields(stamps, deltas, key_starts, key_lengths, value_starts, value_lengths, headers)
 
 
 def _record_bounds(data: bytes, count: int) -> tuple[Numbers, Numbers]:
@@ -112,8 +132,7 @@ def _record_bounds(data: bytes, count: int) -> tuple[Numbers, Numbers]:
     return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
-def read_headers(data: Buffer, counts: Numbers, at: Numbers, ends: Numbers) -> dict[int, Headers]:
-    """The headers of the records that have any, by place; their counts and where those stand are known."""
+def _headers(data: Buffer, counts: Numbers, at: Numbers, ends: Numbers) -> dict[int, Headers]:
     found: dict[int, Headers] = {}
     for place in np.flatnonzero(counts > 0).tolist():
         field = bytes(data[int(at[place]) : int(ends[place])])

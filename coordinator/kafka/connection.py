@@ -101,6 +101,8 @@ class Connection(asyncio.Protocol):
         self._draining = False
         self._let_in = False
         self._active_at = self._loop.time()
+        self.fault = ""
+        """Why the node cut this client off; empty if it did not."""
 
     @property
     def peer(self) -> Peer:
@@ -333,7 +335,7 @@ class Connection(asyncio.Protocol):
 
     def _drop(self, why: str) -> None:
         """Close this connection, and nothing else."""
-        log.info("connection closed", peer=self._peer.host, why=why)
+        self.fault = why
         self._draining = True
         self._backlog.clear()
         self._transport.abort()

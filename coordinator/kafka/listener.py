@@ -18,7 +18,7 @@ SWEEP_S = 1.0
 """How often idle connections are looked for."""
 
 TELL_EVERY_S = 10.0
-"""Of connections that one limit refuses, one in so many seconds is told."""
+"""Of connections that one limit refuses, or one host is cut off from, one in so many seconds is told."""
 
 log = structlog.get_logger("muster.kafka")
 
@@ -43,6 +43,7 @@ class KafkaListener:
         self._connections: set[Connection] = set()
         self._hosts: Counter[str] = Counter()
         self._refusals = Seldom(TELL_EVERY_S)
+        self._faults = Seldom(TELL_EVERY_S)
         self._all_gone = asyncio.Event()
         self._all_gone.set()
 
@@ -145,8 +146,15 @@ class KafkaListener:
     def _gone(self, connection: Connection) -> None:
         self._connections.discard(connection)
         host = connection.peer.host
+        if connection.fault:
+            self._tell_fault(host, connection.fault)
         self._hosts[host] -= 1
         if not self._hosts[host]:
             del self._hosts[host]
         if not self._connections:
             self._all_gone.set()
+
+    def _tell_fault(self, host: str, why: str) -> None:
+        untold = self._faults.due(host, asyncio.get_running_loop().time())
+        if untold is not None:
+            log.info("connection closed", peer=host, why=why, untold=untold)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
+from coordinator.kafka import listener as listener_module
 from coordinator.kafka.apis import APIS
 from coordinator.kafka.codec import decode_frame, struct
 from coordinator.kafka.connection import KEEPALIVE
@@ -248,7 +249,9 @@ def test_more_connections_than_allowed_are_turned_away() -> None:
     run(story())
 
 
-def test_of_many_connections_that_are_turned_away_few_are_told_of() -> None:
+def test_of_many_connections_that_are_turned_away_few_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "TELL_EVERY_S", 3600.0)
+
     async def story() -> None:
         limits = replace(LIMITS, max_connections=1)
         async with listening(HeldHandlers(), limits) as (_, port), client(port) as connection:
@@ -258,6 +261,23 @@ def test_of_many_connections_that_are_turned_away_few_are_told_of() -> None:
                     async with client(port) as another:
                         assert await another.closed_by_node()
             assert [line["event"] for line in lines] == ["connection refused"]
+
+    run(story())
+
+
+def test_of_many_clients_that_send_garbage_few_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "TELL_EVERY_S", 3600.0)
+
+    async def story() -> None:
+        async with listening(HeldHandlers()) as (listener, port):
+            with structlog.testing.capture_logs() as lines:
+                for _ in range(20):
+                    async with client(port) as stranger:
+                        stranger.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                        assert await stranger.closed_by_node()
+                await until(lambda: not listener.connections)
+            assert [(line["event"], line["untold"]) for line in lines] == [("connection closed", 0)]
+            assert "1195725856 bytes" in lines[0]["why"], "the length that the first four letters are"
 
     run(story())
 

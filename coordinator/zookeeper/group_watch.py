@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import structlog
 
@@ -23,7 +23,7 @@ from coordinator.zookeeper.paths import ConsumerRegistration, is_decimal, read_c
 log = structlog.get_logger("muster.zookeeper")
 
 TRIES = 3
-"""How often one look begins anew because members came or went meanwhile; after that the next look tells the rest."""
+"""How often one look reads because members came or went meanwhile; after that the next look tells the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,10 @@ class Claim:
     made: int
 
 
+Members: TypeAlias = dict[str, ConsumerRegistration]
+Claims: TypeAlias = dict[TopicPartition, Claim]
+
+
 class Held(NamedTuple):
     """A claim of a member that is gone: the transaction that last changed its topic's claims, and the place of its own
     watch among those that went off (None: it did not)."""
@@ -58,8 +62,8 @@ class GroupWatch:
         self._group_id = group_id
         self._changed = changed
         self._was_there = was_there
-        self._members: dict[str, ConsumerRegistration] = {}
-        self._claims: dict[TopicPartition, Claim] = {}
+        self._members: Members = {}
+        self._claims: Claims = {}
         self._suspect: set[str] = set()
         """Paths of claims whose watch went off: what is known of them is old."""
         self._fired: dict[str, int] = {}
@@ -77,14 +81,13 @@ class GroupWatch:
         """The group as it is now, with a watch on everything that was read. Raises ZooKeeper's weather."""
         old = self._fired.keys() | self._went.keys()
         members_before, claims_before = self._members, self._claims
-        for _ in range(TRIES):
-            changes = self._member_changes
-            self._members, ids_at = await self._read_members()
-            self._claims, claimed_at = await self._read_claims()
-            # Claims that were made by those who knew of a change belong to the members after it.
-            if changes == self._member_changes:
-                break
-        members, claims = self._members, self._claims
+        try:
+            members, ids_at, claims, claimed_at = await self._read()
+        except ZooKeeperError:
+            # What was read is not kept, and its watches are spent: it has to be read again.
+            self._suspect.update(self._path(tp) for tp in claims_before)
+            raise
+        self._members, self._claims = members, claims
         gone = members_before.keys() - members.keys()
         self._remember_lost(claims_before, claimed_at)
         seen = GroupObserved(
@@ -111,14 +114,26 @@ class GroupWatch:
         self._fired = {path: place for path, place in self._fired.items() if path not in old}
         return seen
 
-    async def _read_members(self) -> tuple[dict[str, ConsumerRegistration], int]:
+    async def _read(self) -> tuple[Members, int, Claims, dict[str, int]]:
+        """Members and claims that belong together, and the transactions that last changed them."""
+        members, claims = self._members, self._claims
+        for _ in range(TRIES):
+            changes = self._member_changes
+            members, ids_at = await self._read_members(members)
+            claims, claimed_at = await self._read_claims(claims)
+            # Claims that were made by those who knew of a change belong to the members after it.
+            if changes == self._member_changes:
+                break
+        return members, ids_at, claims, claimed_at
+
+    async def _read_members(self, known: Members) -> tuple[Members, int]:
         """The registrations, each read once, and the transaction that last changed who is there."""
         folder = paths.consumer_ids(self._group_id)
         found = await self._listing(folder)
         names, changed_at = found if found is not None else ([], 0)
-        fresh = await at_most([name for name in names if name not in self._members], self._read_member)
-        known = {name: self._members[name] for name in names if name in self._members}
-        return known | {name: body for name, body in fresh if body is not None}, changed_at
+        fresh = await at_most([name for name in names if name not in known], self._read_member)
+        stayed = {name: known[name] for name in names if name in known}
+        return stayed | {name: body for name, body in fresh if body is not None}, changed_at
 
     async def _read_member(self, name: str) -> tuple[str, ConsumerRegistration | None]:
         path = paths.consumer(self._group_id, name)
@@ -131,16 +146,17 @@ class GroupWatch:
             log.warning("a consumer's registration cannot be read; its topics are unknown", why=str(error))
             return name, ConsumerRegistration()
 
-    async def _read_claims(self) -> tuple[dict[TopicPartition, Claim], dict[str, int]]:
+    async def _read_claims(self, known: Claims) -> tuple[Claims, dict[str, int]]:
         """Who owns what, and for each topic the transaction that last changed it."""
         found = await self._listing(paths.owners(self._group_id))
         topics = await at_most(found[0] if found else [], self._read_topic)
         partitions = [(topic, int(name)) for topic, names, _ in topics for name in names if is_decimal(name)]
-        claims = dict(await at_most(partitions, self._read_claim))
-        known = {tp: claim for tp, claim in claims.items() if claim is not None}
+        suspect = [tp for tp in partitions if tp not in known or self._path(tp) in self._suspect]
+        fresh = dict(await at_most(suspect, self._read_claim))
+        claims = {tp: claim for tp in partitions if (claim := fresh.get(tp, known.get(tp))) is not None}
         # What went after its topic was listed went in a later transaction than that list tells.
-        again = await at_most(sorted({topic for topic, _ in claims.keys() - known.keys()}), self._read_topic)
-        return known, {topic: changed_at for topic, _, changed_at in (*topics, *again)}
+        again = await at_most(sorted({topic for topic, _ in fresh.keys() - claims.keys()}), self._read_topic)
+        return claims, {topic: changed_at for topic, _, changed_at in (*topics, *again)}
 
     async def _read_topic(self, topic: str) -> tuple[str, list[str], int]:
         found = await self._listing(paths.topic_owners(self._group_id, topic))
@@ -148,15 +164,8 @@ class GroupWatch:
 
     async def _read_claim(self, tp: TopicPartition) -> tuple[TopicPartition, Claim | None]:
         path = self._path(tp)
-        known = self._claims.get(tp)
-        if known is not None and path not in self._suspect:
-            return tp, known
         self._suspect.discard(path)
-        try:
-            znode = await self._session.get(path, self._claim_fired)
-        except ZooKeeperError:
-            self._suspect.add(path)
-            raise
+        znode = await self._session.get(path, self._claim_fired)
         if znode is None:
             return tp, None
         try:
@@ -220,7 +229,8 @@ class GroupWatch:
         if fired.kind == "session":
             # The connection broke, and every watch went with it: nothing that is known can be relied on.
             self._suspect.update(self._path(tp) for tp in self._claims)
-        self._member_changes += fired.path == paths.consumer_ids(self._group_id)
+        if fired.path == paths.consumer_ids(self._group_id):
+            self._member_changes += 1
         self._fired.setdefault(fired.path, next(self._places))
         self._changed()
 

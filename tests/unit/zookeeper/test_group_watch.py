@@ -10,6 +10,7 @@ import pytest
 from coordinator.core.observed.events import GroupObserved
 from coordinator.zookeeper import paths
 from coordinator.zookeeper.connect import Fired, Znode
+from coordinator.zookeeper.errors import ConnectionLost
 from coordinator.zookeeper.group_watch import Around, GroupWatch
 
 GROUP = "g"
@@ -27,6 +28,8 @@ class Tree:
         self.changed_at: dict[str, int] = {IDS: 0, OWNERS: 0, CLAIMS: 0}
         self.watches: dict[str, list[Told]] = {}
         self.before_get: Callable[[], None] | None = None
+        self.refused = ""
+        """The path whose next read is not answered."""
 
     def transaction(self, made: dict[str, bytes], gone: tuple[str, ...] = ()) -> None:
         self.zxid += 1
@@ -44,7 +47,13 @@ class Tree:
         for told in self.watches.pop(path, []):
             told(Fired(kind, path))
 
+    def answer(self, path: str) -> None:
+        if path == self.refused:
+            self.refused = ""
+            raise ConnectionLost(path)
+
     async def listing(self, path: str, watch: Told) -> tuple[list[str], int] | None:
+        self.answer(path)
         self.watches.setdefault(path, []).append(watch)
         below = [name for name in (*self.znodes, *self.changed_at) if name.rpartition("/")[0] == path]
         return sorted(name.rpartition("/")[2] for name in below), self.changed_at[path]
@@ -53,6 +62,7 @@ class Tree:
         between, self.before_get = self.before_get, None
         if between is not None:
             between()
+        self.answer(path)
         if path not in self.znodes:
             return None
         if watch is not None:
@@ -81,6 +91,9 @@ def looks(*between: Callable[[Tree], None]) -> list[GroupObserved]:
         seen = [await watch.look(AROUND)]
         for change in between:
             change(tree)
+            if tree.refused:
+                with pytest.raises(ConnectionLost):
+                    await watch.look(AROUND)
             seen.append(await watch.look(AROUND))
         return seen
 
@@ -99,6 +112,11 @@ def session_ends_between_the_list_and_its_claims(tree: Tree) -> None:
     tree.fire(ALL[0], "changed")
     tree.fire(ALL[1], "changed")
     tree.before_get = lambda: tree.transaction({}, ALL)
+
+
+def session_ends_and_claims_cannot_be_read(tree: Tree) -> None:
+    session_ends(tree)
+    tree.refused = OWNERS
 
 
 def leaves_in_order(tree: Tree) -> None:
@@ -120,6 +138,7 @@ def goes(tree: Tree) -> None:
     [
         ([session_ends], {"a"}),
         ([session_ends_between_the_list_and_its_claims], {"a"}),
+        ([session_ends_and_claims_cannot_be_read], {"a"}),
         ([leaves_in_order], set()),
         ([lets_go, goes], set()),
     ],
@@ -149,4 +168,16 @@ def test_claims_are_never_seen_with_the_members_of_before() -> None:
 
     _, last = looks(hands_over_between)
     assert [member.id for member in last.members] == ["b"]
+    assert last.owners == {("t", 0): "b", ("t", 1): "b"}
+
+
+def test_what_was_read_by_a_look_that_failed_is_read_again() -> None:
+    def hands_over_and_one_claim_cannot_be_read(tree: Tree) -> None:
+        tree.transaction(registered("b"))
+        for partition in (0, 1):
+            tree.transaction({}, (paths.owner(GROUP, "t", partition),))
+            tree.transaction(claim("b", partition))
+        tree.refused = paths.owner(GROUP, "t", 1)
+
+    _, last = looks(hands_over_and_one_claim_cannot_be_read)
     assert last.owners == {("t", 0): "b", ("t", 1): "b"}

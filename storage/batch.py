@@ -26,6 +26,8 @@ ATTRIBUTES_AT = 21
 # base offset (8) and length (4): what `length` itself does not count.
 LENGTH_OVERHEAD = 12
 MAGIC = 2
+# Its length, attributes, time stamp, offset, no key, no value and no headers: a byte each.
+SMALLEST_RECORD = 7
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08

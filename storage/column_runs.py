@@ -6,11 +6,12 @@ none of them has to be decoded again.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from storage.batch import HEADER_SIZE, BatchView
+from storage.batch import HEADER_SIZE, SMALLEST_RECORD, BatchView
 from storage.columns import Columns, read_fields
 from storage.compression import decompress
 from storage.errors import CorruptMessage
@@ -28,15 +29,14 @@ def decode_run(data: Buffer, batches: Sequence[BatchView]) -> Columns:
     `batches` are what `read_batches(data)` gave, or some of them. Raises CorruptMessage as `decode_columns` does.
     """
     full = [batch for batch in batches if batch.count]
-    if any(batch.count < 0 for batch in full):
-        raise CorruptMessage("A batch claims fewer than no records.")
     if any(batch.codec != "none" for batch in full):
         parts = [bytes(view) if codec == "none" else decompress(codec, view) for codec, view in map(_body, full)]
         data = b"".join(parts)
-        ends = np.cumsum([len(part) for part in parts]).tolist()
-        bodies = list(zip([0, *ends], ends, strict=False))
+        bodies = list(pairwise([0, *accumulate(map(len, parts))]))
     else:
         bodies = [(batch.position + HEADER_SIZE, batch.position + batch.size) for batch in full]
+    for batch, body in zip(full, bodies, strict=True):
+        _check_count(batch, body)
     raw = np.frombuffer(data, np.uint8)
     pieces = []
     try:
@@ -51,6 +51,17 @@ def decode_run(data: Buffer, batches: Sequence[BatchView]) -> Columns:
 
 def _body(batch: BatchView) -> tuple[str, memoryview]:
     return batch.codec, batch.data[HEADER_SIZE:]
+
+
+def _check_count(batch: BatchView, body: Body) -> None:
+    """Before room is made for so many."""
+    size = body[1] - body[0]
+    most = size // SMALLEST_RECORD
+    if not 0 <= batch.count <= most:
+        raise CorruptMessage(
+            f"The batch at offset {batch.base_offset} claims {batch.count} records in {size} bytes; "
+            f"expected at most {most}."
+        )
 
 
 def _joined(data: Buffer, pieces: Sequence[Columns]) -> Columns:

@@ -12,6 +12,7 @@ from storage.batch import (
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_AT,
+    SMALLEST_RECORD,
     BatchView,
     decode_batch,
     record_bytes,
@@ -138,8 +139,8 @@ def _before_the_error(batch: BatchView) -> list[Record]:
         except StorageError:
             return None
 
-    # No record is smaller than seven bytes, whatever number the header claims.
-    most = min(batch.count, len(data) // 7)
+    # Whatever number the header claims.
+    most = min(batch.count, len(data) // SMALLEST_RECORD)
     good = bisect_left(range(1, most + 1), 1, key=lambda count: int(leading(count) is None))
     return leading(good) or []
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from storage.batch import HEADER_SIZE, encode_batch, read_batches
 from storage.column_runs import decode_run
-from storage.errors import StorageError
+from storage.errors import CorruptMessage, StorageError
 from storage.types import Record
 from tests.unit.storage.test_columns import MODERN, as_records
 from tests.vectors.log.golden import files
@@ -124,6 +124,15 @@ def test_a_record_that_claims_a_negative_length_is_told_from_any_of_many_batches
     data[views[17].position + HEADER_SIZE] = 1
     with pytest.raises(StorageError, match=f"byte {views[17].position + HEADER_SIZE} claims a negative length"):
         decode_run(bytes(data), views)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_a_claim_of_more_records_than_the_bytes_can_hold_takes_no_memory(codec: str) -> None:
+    """Whoever writes to the log may claim any number: room for so many would be hundreds of gigabytes."""
+    data = b"".join(encode_batch([(5, None, bytes(size), ())], base_offset=size, codec=codec) for size in range(1, 31))
+    views = [view._replace(count=2**31 - 1) for view in read_batches(data)]
+    with pytest.raises(CorruptMessage, match="offset 1 claims 2147483647 records in 8 bytes; expected at most 1"):
+        decode_run(data, views)
 
 
 FRAMING = st.tuples(st.sampled_from([None, 0, 1, 3]), st.integers(0, 4), st.sampled_from([0, 5, 63, 64, 9_000]))

@@ -1,7 +1,7 @@
 """CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords: what admin clients change."""
 
 from collections import Counter
-from functools import partial
+from itertools import islice
 from typing import Any
 
 from coordinator.kafka.codec import struct
@@ -134,8 +134,11 @@ class TopicHandlers:
             asked = [(topic.name, topic.topic_id) for topic in request.topics]
         else:
             asked = [(name, NO_ID) for name in request.topic_names]
-        responses = await in_turns(lambda one: self._deleted(*one), asked)
-        self._requests.parking.wake_all()
+        try:
+            responses = await in_turns(lambda one: self._deleted(*one), asked)
+        finally:
+            # If the client is gone by now, some of them are gone all the same.
+            self._requests.parking.wake_all()
         return struct("DeleteTopicsResponse")(responses=responses)
 
     def _deleted(self, name: str | None, topic_id: bytes) -> Any:
@@ -155,9 +158,10 @@ class TopicHandlers:
     async def delete_records(self, request: Any, call: KafkaCall) -> Any:
         """Give up the records before an offset; -1 stands for all that can be read."""
         made = struct("DeleteRecordsResponse.topics")
+        asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
+        results = iter(await in_turns(lambda one: self._given_up(*one), asked))
         topics = [
-            made(name=topic.name, partitions=await in_turns(partial(self._given_up, topic.name), topic.partitions))
-            for topic in request.topics
+            made(name=topic.name, partitions=list(islice(results, len(topic.partitions)))) for topic in request.topics
         ]
         return struct("DeleteRecordsResponse")(topics=topics)
 

@@ -46,7 +46,11 @@ def test_answers_leave_in_the_order_of_the_requests_whichever_is_ready_first() -
     run(story())
 
 
-@pytest.mark.parametrize(("api", "version"), [("JoinGroup", 7), ("SyncGroup", 3), ("Fetch", 11)])
+PARKED = [("JoinGroup", 7), ("SyncGroup", 3), ("Fetch", 11)]
+IN_TURNS = [("CreateTopics", 5), ("CreatePartitions", 1), ("DeleteTopics", 5), ("DeleteRecords", 1)]
+
+
+@pytest.mark.parametrize(("api", "version"), PARKED + IN_TURNS)
 def test_a_parked_request_holds_those_behind_it_and_no_other_connection(api: str, version: int) -> None:
     async def story() -> None:
         handlers = HeldHandlers()
@@ -58,8 +62,8 @@ def test_a_parked_request_holds_those_behind_it_and_no_other_connection(api: str
             await handlers.until_begun(2)
             assert [name for name, _, _ in handlers.begun] == [snake_case(api), "heartbeat"]
             assert handlers.begun[1][1].member_id == "beside"
-            handlers.answer(0, error_code=5)
-            assert (await connection.receive()).error_code == 5
+            handlers.answer(0, throttle_time_ms=5)
+            assert (await connection.receive()).throttle_time_ms == 5
             await handlers.until_begun(3)
             assert handlers.begun[2][1].member_id == "behind"
 

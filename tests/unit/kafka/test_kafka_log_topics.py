@@ -298,9 +298,43 @@ def test_requests_for_many_topics_let_others_have_their_turn() -> None:
         assert await turns_of_others(creating) >= 4
         growing = [made("CreatePartitionsRequest.topics", name=name, count=4, assignments=None) for name in many]
         assert await turns_of_others(door.ask("CreatePartitions", 1, topics=growing)) >= 4
+        emptied = [
+            made(
+                "DeleteRecordsRequest.topics",
+                name=name,
+                partitions=[made("DeleteRecordsRequest.topics.partitions", partition_index=0, offset=-1)],
+            )
+            for name in many
+        ]
+        assert await turns_of_others(door.ask("DeleteRecords", 2, topics=emptied)) >= 4
         asked = [made("DescribeConfigsRequest.resources", resource_type=2, resource_name=name) for name in many]
         assert await turns_of_others(door.ask("DescribeConfigs", 1, resources=asked)) >= 4
         assert await turns_of_others(door.ask("DeleteTopics", 5, topic_names=many)) >= 4
         assert not set(many) & door.broker.topics().keys()
+
+    play(story)
+
+
+def test_who_waits_for_records_of_topics_that_go_is_told_though_nobody_waits_for_the_answer() -> None:
+    async def story(door: Door) -> None:
+        many = [f"many-{number}" for number in range(5 * TURN)]
+        await create(door, 5, *({"name": name} for name in many))
+        partition = made("FetchRequest.topics.partitions", partition=0, partition_max_bytes=1000)
+        waiting = asyncio.create_task(
+            door.ask(
+                "Fetch",
+                11,
+                max_wait_ms=3_600_000,
+                min_bytes=1,
+                max_bytes=1000,
+                topics=[made("FetchRequest.topics", topic=many[0], partitions=[partition])],
+            )
+        )
+        deleting = asyncio.create_task(door.ask("DeleteTopics", 5, topic_names=many))
+        door.broker.on_topics_changed(lambda: deleting.cancel())
+        (topic,) = (await waiting).responses
+        assert topic.partitions[0].error_code != 0
+        assert deleting.cancelled()
+        assert many[-1] in door.broker.topics(), "it was cut short"
 
     play(story)

@@ -28,5 +28,6 @@ class Shares(LoadFileScheduling):
         return "spark" if nodeid.startswith(SPARK) else str(super()._split_scope(nodeid))
 
 
+@pytest.hookimpl(optionalhook=True)  # -p no:xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares:
     return Shares(config, log)

@@ -1,7 +1,6 @@
 """One classic member, driven by hand on a virtual clock."""
 
 from collections.abc import Iterable
-from typing import TypeVar
 
 from assignors.api import RebalanceProtocol
 from assignors.user_data import encode_assignment, parse_subscription
@@ -12,8 +11,7 @@ from coordinator.member.classic import ClassicMember
 from coordinator.member.states import State
 from coordinator.member.subscription import Subscriber
 from coordinator.member.types import MemberSettings
-
-A = TypeVar("A")
+from tests.support.member_story import MemberStory
 
 
 class Named:
@@ -27,30 +25,12 @@ STICKY = Named("sticky", RebalanceProtocol.EAGER)
 COOPERATIVE = Named("cooperative-sticky", RebalanceProtocol.COOPERATIVE)
 
 
-class Story:
-    """Drives one member by hand and keeps what it asked for last."""
+class Story(MemberStory):
+    """Says what its coordinator answers."""
 
     def __init__(self, *assignors: Named, topics: Iterable[str] = ("t",), instance: str | None = None) -> None:
         settings = MemberSettings("g", "app", instance, session_timeout_ms=10_000, heartbeat_interval_ms=3_000)
-        self.member = ClassicMember(settings, Subscriber(topics, assignors or (RANGE,)))
-        self.now_ms = 0
-        self.asked: list[act.Action] = []
-
-    def on(self, event: ev.Event) -> list[act.Action]:
-        self.asked = self.member.step(event, self.now_ms)
-        return self.asked
-
-    def wait(self, ms: int) -> list[act.Action]:
-        self.now_ms += ms
-        return self.on(ev.Tick())
-
-    def the(self, kind: type[A]) -> A:
-        found = [action for action in self.asked if isinstance(action, kind)]
-        assert len(found) == 1, f"expected one {kind.__name__} in {self.asked}"
-        return found[0]
-
-    def has(self, kind: type[act.Action]) -> bool:
-        return any(isinstance(action, kind) for action in self.asked)
+        super().__init__(ClassicMember(settings, Subscriber(topics, assignors or (RANGE,))))
 
     def start(self) -> act.SendJoin:
         self.on(ev.Start())
@@ -77,10 +57,6 @@ class Story:
     def heartbeat(self, code: ErrorCode) -> list[act.Action]:
         self.wait(3_000)
         return self.on(ev.HeartbeatAnswered(self.the(act.SendHeartbeat).token, code))
-
-
-def t(*partitions: int) -> tuple[tuple[str, int], ...]:
-    return tuple(("t", partition) for partition in partitions)
 
 
 def claims(join: act.SendJoin) -> tuple[dict[str, list[int]], int]:

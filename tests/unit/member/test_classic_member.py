@@ -11,7 +11,8 @@ from coordinator.member import events as ev
 from coordinator.member.states import State
 from coordinator.member.subscription import Subscriber
 from coordinator.member.types import GroupMember
-from tests.support.classic_story import COOPERATIVE, RANGE, STICKY, Story, claims, t
+from tests.support.classic_story import COOPERATIVE, RANGE, STICKY, Story, claims
+from tests.support.member_story import t
 
 # The happy way
 

@@ -1,83 +1,16 @@
 """The KIP-848 member as stories: what happens to it, and what it asks for. One group, a virtual clock."""
 
-from typing import TypeVar
-
 import pytest
 
-from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.consumer import ConsumerMember, Wish
+from coordinator.member.consumer import Wish
 from coordinator.member.consumer_states import MOVES
 from coordinator.member.states import State
-from coordinator.member.types import Leaving, MemberSettings, Partitions
-
-A = TypeVar("A")
-FIVE_SECONDS = 5_000
-
-
-def t(*partitions: int) -> Partitions:
-    return tuple(("t", partition) for partition in partitions)
-
-
-class Story:
-    """Drives one member by hand and keeps what it asked for last."""
-
-    def __init__(self, wish: Wish | None = None, instance: str | None = None) -> None:
-        settings = MemberSettings("g", "app", instance, session_timeout_ms=10_000, rebalance_timeout_ms=60_000)
-        self.member = ConsumerMember(settings, "me", wish or Wish(("t",)))
-        self.now_ms = 0
-        self.asked: list[act.Action] = []
-
-    def on(self, event: ev.ConsumerEvent) -> list[act.Action]:
-        self.asked = self.member.step(event, self.now_ms)
-        return self.asked
-
-    def wait(self, ms: int) -> list[act.Action]:
-        self.now_ms += ms
-        return self.on(ev.Tick())
-
-    def the(self, kind: type[A]) -> A:
-        found = [action for action in self.asked if isinstance(action, kind)]
-        assert len(found) == 1, f"expected one {kind.__name__} in {self.asked}"
-        return found[0]
-
-    def has(self, kind: type[act.Action]) -> bool:
-        return any(isinstance(action, kind) for action in self.asked)
-
-    @property
-    def said(self) -> act.SendConsumerHeartbeat:
-        return self.the(act.SendConsumerHeartbeat)
-
-    def start(self) -> act.SendConsumerHeartbeat:
-        self.on(ev.Start())
-        self.on(ev.CoordinatorFound(self.the(act.FindCoordinator).token))
-        return self.said
-
-    def hears(self, epoch: int, assignment: Partitions | None = None) -> None:
-        """The heartbeat that was just sent is answered."""
-        self.on(answer(self.said.token, epoch, assignment))
-
-    def refused(self, code: ErrorCode) -> None:
-        self.on(ev.ConsumerHeartbeatAnswered(self.said.token, code, "because"))
-
-    def pushed(self, epoch: int, assignment: Partitions | None = None) -> None:
-        self.on(ev.ConsumerPushed(answer(0, epoch, assignment)))
-
-    def stable(self, *partitions: int, epoch: int = 1) -> "Story":
-        """Joined, with these partitions, and everything said."""
-        self.start()
-        self.hears(epoch, t(*partitions))
-        if partitions:
-            self.hears(epoch)
-        assert (self.member.state, self.member.owned) == (State.STABLE, set(t(*partitions)))
-        return self
-
-
-def answer(token: int, epoch: int, assignment: Partitions | None = None) -> ev.ConsumerHeartbeatAnswered:
-    return ev.ConsumerHeartbeatAnswered(token, epoch=epoch, heartbeat_interval_ms=FIVE_SECONDS, assignment=assignment)
-
+from coordinator.member.types import Leaving
+from tests.support.consumer_story import FIVE_SECONDS, Story, answer
+from tests.support.member_story import t
 
 # Joining and saying only what is new
 
@@ -210,154 +143,6 @@ def test_one_word_may_take_and_give() -> None:
     assert story.said.owned == t(1)
 
 
-# Fenced
-
-
-@pytest.mark.parametrize(
-    ("code", "cause"),
-    [
-        (ErrorCode.FENCED_MEMBER_EPOCH, Cause.MEMBER_FENCED),
-        (ErrorCode.UNKNOWN_MEMBER_ID, Cause.SESSION_EXPIRED),
-        (ErrorCode.GROUP_ID_NOT_FOUND, Cause.MEMBER_FENCED),
-    ],
-)
-def test_a_fenced_member_loses_everything_and_rejoins_under_the_same_id(code: ErrorCode, cause: Cause) -> None:
-    story = Story().stable(0, 1)
-    story.wait(FIVE_SECONDS)
-    story.refused(code)
-    lost = story.the(act.Lost)
-    assert (lost.partitions, lost.cause) == (t(0, 1), cause)
-    assert story.member.generation == -1
-    story.on(ev.Revoked(lost.token))
-    assert (story.said.member_id, story.said.epoch, story.said.owned) == ("me", 0, ())
-    assert story.said.topics == ("t",)
-
-
-def test_a_fenced_member_without_partitions_rejoins_at_once() -> None:
-    story = Story().stable()
-    story.wait(FIVE_SECONDS)
-    story.refused(ErrorCode.FENCED_MEMBER_EPOCH)
-    assert story.said.epoch == 0
-
-
-def test_fenced_during_callbacks_the_rest_is_lost_and_the_old_callback_is_stale() -> None:
-    story = Story().stable(0, 1)
-    story.wait(FIVE_SECONDS)
-    story.hears(1, t(0))
-    revoke = story.the(act.Revoke)
-    story.wait(FIVE_SECONDS)
-    story.refused(ErrorCode.FENCED_MEMBER_EPOCH)
-    lost = story.the(act.Lost)
-    assert lost.partitions == t(0)
-    story.on(ev.Revoked(revoke.token))
-    assert not story.has(act.SendConsumerHeartbeat)
-    story.on(ev.Revoked(lost.token))
-    assert story.said.epoch == 0
-
-
-def test_a_classic_group_that_cannot_be_converted_is_an_error() -> None:
-    story = Story()
-    story.start()
-    story.refused(ErrorCode.GROUP_ID_NOT_FOUND)
-    assert story.the(act.Fail).code is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-@pytest.mark.parametrize(
-    "code", [ErrorCode.UNSUPPORTED_ASSIGNOR, ErrorCode.INVALID_REGULAR_EXPRESSION, ErrorCode.FENCED_INSTANCE_ID]
-)
-def test_what_trying_again_cannot_help_ends_the_membership(code: ErrorCode) -> None:
-    story = Story().stable(0)
-    story.wait(FIVE_SECONDS)
-    story.refused(code)
-    assert story.the(act.Lost).partitions == t(0)
-    assert (story.the(act.Fail).code, story.the(act.Fail).message) == (code, "because")
-    assert story.member.state is State.FAILED
-
-
-def test_an_instance_whose_former_process_is_still_known_is_waited_for() -> None:
-    story = Story(instance="i")
-    story.start()
-    story.refused(ErrorCode.UNRELEASED_INSTANCE_ID)
-    tries = 0
-    while not story.has(act.Fail):
-        story.wait(story.the(act.WakeAt).at_ms - story.now_ms)
-        assert story.said.epoch == 0
-        story.refused(ErrorCode.UNRELEASED_INSTANCE_ID)
-        tries += 1
-    assert tries > 5
-    assert 10_000 < story.now_ms <= 11_000
-    assert story.the(act.Fail).code is ErrorCode.UNRELEASED_INSTANCE_ID
-
-
-# Lost answers and moving coordinators
-
-
-def test_after_a_lost_answer_everything_is_said_under_the_epoch_that_is_known() -> None:
-    story = Story().stable(0)
-    story.wait(FIVE_SECONDS)
-    story.on(ev.RequestFailed(story.said.token, True))
-    story.wait(100)
-    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
-    assert story.said == act.SendConsumerHeartbeat(6, "me", 1, 60_000, ("t",), None, None, t(0))
-
-
-def test_a_coordinator_that_moved_is_looked_up_again() -> None:
-    story = Story().stable(0)
-    story.wait(FIVE_SECONDS)
-    story.refused(ErrorCode.NOT_COORDINATOR)
-    story.wait(100)
-    assert story.has(act.FindCoordinator)
-    assert story.member.owned == set(t(0))
-
-
-def test_a_loading_coordinator_is_asked_again_without_looking_it_up() -> None:
-    story = Story()
-    story.start()
-    story.refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    story.wait(100)
-    assert story.said.epoch == 0
-
-
-def test_a_coordinator_that_is_silent_for_a_session_is_given_up() -> None:
-    story = Story().stable(0)
-    story.wait(FIVE_SECONDS)
-    late = story.said
-    story.wait(10_000)
-    assert story.the(act.Abandon).token == late.token
-    story.on(answer(late.token, 9, ()))
-    assert story.member.generation == 1
-
-
-def test_a_transport_that_refuses_for_good_is_an_error() -> None:
-    story = Story()
-    story.on(ev.RequestFailed(story.start().token, False, "no such method"))
-    assert story.the(act.Fail).message == "no such method"
-
-
-# Commits
-
-
-def test_a_stale_epoch_makes_the_member_ask_and_leaves_it_who_it_is() -> None:
-    story = Story().stable(0)
-    story.on(ev.CommitRefused(ErrorCode.STALE_MEMBER_EPOCH, "", 1))
-    assert (story.said.epoch, story.said.owned) == (1, t(0))
-    story.hears(2, t(0))
-    assert (story.member.member_id, story.member.generation) == ("me", 2)
-    assert not story.has(act.Lost)
-
-
-def test_a_commit_that_finds_the_member_gone_means_what_a_heartbeat_means() -> None:
-    story = Story().stable(0)
-    story.on(ev.CommitRefused(ErrorCode.UNKNOWN_MEMBER_ID, "", 1))
-    assert story.the(act.Lost).partitions == t(0)
-
-
-def test_a_refusal_of_an_older_epoch_says_nothing() -> None:
-    story = Story().stable(0, epoch=3)
-    story.on(ev.CommitRefused(ErrorCode.UNKNOWN_MEMBER_ID, "", 2))
-    assert not story.has(act.Lost)
-
-
 # Pushed
 
 
@@ -413,31 +198,6 @@ def test_a_heartbeat_that_went_another_way_is_followed_by_one_on_the_stream() ->
     assert (story.said.topics, story.said.owned) == (("t",), t(0))
     story.hears(1, t(0))
     assert not story.has(act.SendConsumerHeartbeat)
-
-
-# Polling
-
-
-@pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("i", -2)])
-def test_an_application_that_does_not_poll_leaves_until_it_polls_again(instance: str | None, epoch: int) -> None:
-    story = Story(instance=instance).stable(0)
-    story.on(ev.PollExpired())
-    assert story.the(act.LeaveConsumerGroup).epoch == epoch
-    lost = story.the(act.Lost)
-    assert lost.cause is Cause.POLL_TIMEOUT
-    story.on(ev.Polled())
-    assert not story.has(act.SendConsumerHeartbeat)
-    story.on(ev.Revoked(lost.token))
-    assert story.said.epoch == 0
-
-
-def test_polling_again_after_the_callbacks_joins_at_once() -> None:
-    story = Story().stable(0)
-    story.on(ev.PollExpired())
-    story.on(ev.Revoked(story.the(act.Lost).token))
-    assert not story.has(act.SendConsumerHeartbeat)
-    story.on(ev.Polled())
-    assert story.said.epoch == 0
 
 
 # The end

@@ -1,6 +1,7 @@
 """What strangers can cause again and again is told in the log now and then, with how often it happened. Pure."""
 
-MAX_REASONS = 1_000
+MAX_REASONS = 100
+"""Beyond so many in one interval nobody reads what is told."""
 
 
 class Seldom:
@@ -9,6 +10,7 @@ class Seldom:
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._told: dict[str, tuple[float, int]] = {}
+        """reason -> when it was told, and how often it went untold since; those that were told last come last"""
 
     def due(self, reason: str, now_s: float) -> int | None:
         """How many like it went untold before this one, if this one is to be told; None if it is not.
@@ -17,11 +19,17 @@ class Seldom:
         >>> [seldom.due("full", at) for at in (0, 1, 9, 10, 11)]
         [0, None, None, 2, None]
         """
-        at, untold = self._told.pop(reason, (now_s - self._every_s, 0))
-        if now_s - at < self._every_s:
-            self._told[reason] = (at, untold + 1)
-            return None
+        untold = 0
+        if reason in self._told:
+            at, untold = self._told[reason]
+            if now_s - at < self._every_s:
+                self._told[reason] = (at, untold + 1)
+                return None
+            del self._told[reason]
+        elif len(self._told) >= MAX_REASONS:
+            oldest = next(iter(self._told))
+            if now_s - self._told[oldest][0] < self._every_s:
+                return None
+            del self._told[oldest]
         self._told[reason] = (now_s, 0)
-        while len(self._told) > MAX_REASONS:
-            del self._told[next(iter(self._told))]
         return untold

@@ -1,0 +1,17 @@
+"""What strangers cause is told now and then: how much, however many they are."""
+
+from coordinator.kafka.seldom import MAX_REASONS, Seldom
+
+
+def test_a_flood_from_ever_new_places_is_told_of_no_more_often_than_there_is_room() -> None:
+    seldom = Seldom(10)
+    told = [seldom.due(f"host-{number}", number / 1000) for number in range(5 * MAX_REASONS)]
+    assert told.count(0) == MAX_REASONS
+    assert seldom.due("host-0", 10) == 0, "the first of them has room for another one again"
+    assert seldom.due("somebody else", 10) is None
+    assert seldom.due("somebody else", 20) == 0
+
+
+def test_what_goes_on_and_on_is_told_again_with_how_often_it_happened() -> None:
+    seldom = Seldom(10)
+    assert [seldom.due("full", at) for at in range(30)].count(9) == 2

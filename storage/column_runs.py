@@ -7,15 +7,17 @@ none of them has to be decoded again.
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from storage.batch import HEADER_SIZE, SMALLEST_RECORD, BatchView
-from storage.columns import Columns, read_fields
+from storage.columns import Columns
 from storage.compression import decompress
 from storage.errors import CorruptMessage
 from storage.files import Buffer
+from storage.headers import decode_headers
 from storage.record_bounds import Body, Bytes, Numbers, neighbours, record_bounds, varints
 from storage.types import Headers
 
@@ -26,7 +28,8 @@ _CONTINUES = 0x80
 def decode_run(data: Buffer, batches: Sequence[BatchView]) -> Columns:
     """The records of several batches of `data` as one.
 
-    `batches` are what `read_batches(data)` gave, or some of them. Raises CorruptMessage as `decode_columns` does.
+    `batches` are what `read_batches(data)` gave, or some of them. Raises CorruptMessage when count, lengths or codec of
+    one do not add up.
     """
     full = [batch for batch in batches if batch.count]
     if any(batch.codec != "none" for batch in full):
@@ -99,15 +102,56 @@ def _gathered(data: Buffer, raw: Bytes, batches: Sequence[BatchView], starts: Nu
     def by_record(numbers: list[int]) -> Numbers:
         return np.repeat(np.array(numbers, np.int64), counts_of)
 
-    fields = read_fields(data, raw, starts, ends, "A batch")
+    fields = _read_fields(data, raw, starts, ends)
     if any(batch.log_append_time for batch in batches):
         fields.stamps[np.repeat([batch.log_append_time for batch in batches], counts_of)] = 0
     offsets = fields.deltas + by_record([batch.base_offset for batch in batches])
-    timestamps = fields.stamps + by_record([base_time(batch) for batch in batches])
+    timestamps = fields.stamps + by_record([_base_time(batch) for batch in batches])
     return Columns(data, offsets, timestamps, *fields[2:])
 
 
-def base_time(batch: BatchView) -> int:
+class _Fields(NamedTuple):
+    """What records hold, as it is written: time stamps and offsets count from their batch's."""
+
+    stamps: Numbers
+    deltas: Numbers
+    key_starts: Numbers
+    key_lengths: Numbers
+    value_starts: Numbers
+    value_lengths: Numbers
+    headers: dict[int, Headers]
+
+
+def _read_fields(data: Buffer, raw: Bytes, starts: Numbers, ends: Numbers) -> _Fields:
+    """The fields of all records at once, which begin behind their length and end at these places of `data`.
+
+    `raw` is `data` as an array. Raises CorruptMessage, and IndexError where the data ends too early.
+    """
+    stamps, at = varints(raw, starts + 1)  # Behind the attributes, which are unused.
+    deltas, at = varints(raw, at)
+    key_lengths, key_starts = varints(raw, at)
+    value_lengths, value_starts = varints(raw, key_starts + np.maximum(key_lengths, 0))
+    counts_at = value_starts + np.maximum(value_lengths, 0)
+    counts, at = varints(raw, counts_at)
+    wrong = (key_lengths < -1) | (value_lengths < -1) | (counts < 0) | ((counts == 0) & (at != ends))
+    if wrong.any():
+        raise CorruptMessage(f"The record at byte {int(starts[wrong.argmax()])} has lengths that do not add up.")
+    headers = _headers(data, counts, counts_at, ends)
+    return _Fields(stamps, deltas, key_starts, key_lengths, value_starts, value_lengths, headers)
+
+
+def _headers(data: Buffer, counts: Numbers, at: Numbers, ends: Numbers) -> dict[int, Headers]:
+    found: dict[int, Headers] = {}
+    for place in np.flatnonzero(counts > 0).tolist():
+        field = bytes(data[int(at[place]) : int(ends[place])])
+        headers, end = decode_headers(field, 0, len(field))
+        if end != len(field):
+            raise CorruptMessage(f"The headers at byte {int(at[place])} do not end with their record.")
+        found[place] = headers
+    return found
+
+
+def _base_time(batch: BatchView) -> int:
     """What the time stamps of its records count from; where the log stamps them, they have none of their own."""
     return batch.max_timestamp if batch.log_append_time else batch.base_timestamp
 
@@ -134,7 +178,7 @@ def _decode_alike(data: Buffer, raw: Bytes, batches: Sequence[BatchView], bodies
 
     further = bodies_at - bodies_at[0]
     base_offsets = np.array([batch.base_offset for batch in batches], np.int64)
-    times = np.repeat(np.array([base_time(batch) for batch in batches], np.int64), batches[0].count)
+    times = np.repeat(np.array([_base_time(batch) for batch in batches], np.int64), batches[0].count)
     if not stamped:
         times += varints(raw, moved(stamps_at, further))[0]
     return Columns(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from storage.batch import BatchView, read_batches
-from storage.columns import Columns, decode_columns, to_arrow
+from storage.batch import read_batches
+from storage.column_runs import decode_run
+from storage.columns import Columns, to_arrow
 from storage.errors import CorruptMessage, StorageError
 from storage.types import Record
-from tests.unit.storage.logs import batch
 from tests.vectors.log.golden import files, names
 
 MODERN = [name for name in names() if not name.startswith(("legacy", "mixed"))]
@@ -19,28 +19,29 @@ def as_records(columns: Columns) -> list[Record]:
     ]
 
 
-def outcome(view: BatchView, *, columnar: bool) -> list[Record] | str:
-    try:
-        return as_records(decode_columns(view)) if columnar else view.records()
-    except StorageError:
-        return "refused"
-
-
 @pytest.mark.parametrize("name", MODERN)
 def test_columns_agree_with_records(name: str) -> None:
+    data = files()[f"{name}.bin"]
     try:
-        views = list(read_batches(files()[f"{name}.bin"]))
+        views = list(read_batches(data))
     except CorruptMessage:
         return
     for view in views:
-        assert outcome(view, columnar=True) == outcome(view, columnar=False)
+        outcomes: list[list[Record] | str] = []
+        for decode in (lambda view=view: as_records(decode_run(data, [view])), view.records):
+            try:
+                outcomes.append(decode())
+            except StorageError:
+                outcomes.append("refused")
+        assert outcomes[0] == outcomes[1]
 
 
 def test_an_arrow_table_holds_the_same() -> None:
     pytest.importorskip("pyarrow")
     for name in ("none-nulls", "none-tombstones", "zstd-varint", "none-large", "none-plain"):
-        (view,) = read_batches(files()[f"{name}.bin"])
-        table = to_arrow(decode_columns(view))
+        data = files()[f"{name}.bin"]
+        (view,) = read_batches(data)
+        table = to_arrow(decode_run(data, [view]))
         records = view.records()
         assert table["offset"].to_pylist() == [record.offset for record in records]
         assert table["key"].to_pylist() == [record.key for record in records]
@@ -48,7 +49,5 @@ def test_an_arrow_table_holds_the_same() -> None:
 
 
 def test_a_batch_without_records_has_empty_columns() -> None:
-    (view,) = read_batches(files()["empty-txn.bin"])
-    assert as_records(decode_columns(view)) == []
-    (one,) = read_batches(batch(b"x"))
-    assert as_records(decode_columns(one)) == one.records()
+    data = files()["empty-txn.bin"]
+    assert as_records(decode_run(data, list(read_batches(data)))) == []

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from coordinator.bench.rows import Row
 from coordinator.bench.spark.rows import faster, in_turns
-from coordinator.bench.spark.stage import VALUE_BYTES, drained, fill, running_node, spark_on
+from coordinator.bench.spark.stage import VALUE_BYTES, fill, running_node, seconds_to_read, spark_on
 from coordinator.spark.arrow import TYPES, arrow_schema
 from coordinator.spark.schema import COLUMNS
 from coordinator.spark.source import MusterDataSource
@@ -91,16 +91,16 @@ def measure(name: str, home: str) -> Iterator[Row]:
         spark.dataSource.register(TupleSource)
         spark.dataSource.register(ReadySource)
 
-        def read(source: str) -> Any:
+        def table(source: str) -> Any:
             return spark.read.format(source).options(**{"bootstrap.servers": address, "subscribe": "records"}).load()
 
         files = f"{home}/parquet"
-        read("muster").repartition(PARTITIONS).write.option("compression", "none").parquet(files)
+        table("muster").repartition(PARTITIONS).write.option("compression", "none").parquet(files)
         works = (
-            lambda: drained(read("muster")),
-            lambda: drained(spark.read.parquet(files)),
-            lambda: drained(read("ready_batches")),
-            lambda: drained(read("muster_tuples")),
+            lambda: seconds_to_read(lambda: table("muster")),
+            lambda: seconds_to_read(lambda: spark.read.parquet(files)),
+            lambda: seconds_to_read(lambda: table("ready_batches")),
+            lambda: seconds_to_read(lambda: table("muster_tuples")),
         )
         in_turns(WARM_UP, *works)
         ours, parquet, ready, tuples = in_turns(TURNS, *works)

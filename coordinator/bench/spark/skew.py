@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from coordinator.bench.rows import Row
 from coordinator.bench.spark.rows import faster, in_turns
-from coordinator.bench.spark.stage import drained, fill, running_node, spark_on
+from coordinator.bench.spark.stage import fill, running_node, seconds_to_read, spark_on
 from coordinator.spark.source import MusterDataSource
 
 RECORDS = 300_000
@@ -82,7 +82,7 @@ def measure(name: str, home: str) -> Iterator[Row]:
             options = {"bootstrap.servers": address, "subscribe": f"skewed-{next(seeds)}", "assignor": assignor}
             if assignor != "one-to-one":
                 options["tasks"] = str(SLOTS)
-            return drained(spark.read.format("muster_costly").options(**options).load())
+            return seconds_to_read(spark.read.format("muster_costly").options(**options).load)
 
         read("split", iter(SEEDS))
         ways = {assignor: iter(SEEDS) for assignor in ("split", "range", "one-to-one")}

@@ -47,7 +47,7 @@ def test_answers_leave_in_the_order_of_the_requests_whichever_is_ready_first() -
 
 
 PARKED = [("JoinGroup", 7), ("SyncGroup", 3), ("Fetch", 11)]
-IN_TURNS = [("CreateTopics", 5), ("CreatePartitions", 1), ("DeleteTopics", 5), ("DeleteRecords", 1)]
+IN_TURNS = [("Metadata", 9), ("CreateTopics", 5), ("CreatePartitions", 1), ("DeleteTopics", 5), ("DeleteRecords", 1)]
 
 
 @pytest.mark.parametrize(("api", "version"), PARKED + IN_TURNS)

@@ -296,6 +296,7 @@ def test_requests_for_many_topics_let_others_have_their_turn() -> None:
         many = [f"many-{number}" for number in range(5 * TURN)]
         creating = create(door, 5, *({"name": name} for name in many))
         assert await turns_of_others(creating) >= 4
+        assert await turns_of_others(metadata(door, 9, *(f"{name}-by-name" for name in many))) >= 4
         growing = [made("CreatePartitionsRequest.topics", name=name, count=4, assignments=None) for name in many]
         assert await turns_of_others(door.ask("CreatePartitions", 1, topics=growing)) >= 4
         emptied = [

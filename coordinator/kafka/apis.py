@@ -29,7 +29,7 @@ APIS: Final = (
     Api(0, "Produce", 3, 9, advertised_first=0),
     Api(1, "Fetch", 4, 12, parks=True),
     Api(2, "ListOffsets", 1, 7),
-    Api(3, "Metadata", 0, 12),
+    Api(3, "Metadata", 0, 12, parks=True),
     Api(8, "OffsetCommit", 2, 9),
     Api(9, "OffsetFetch", 1, 9),
     Api(10, "FindCoordinator", 0, 4),

@@ -1,4 +1,4 @@
-"""Long requests of admin clients, a piece at a time: whoever else the node serves has turns in between."""
+"""Long requests about many topics, a piece at a time: whoever else the node serves has turns in between."""
 
 import asyncio
 from collections.abc import Callable, Iterable

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.in_turns import in_turns
 from coordinator.kafka.log_errors import UnknownTopicId
 from storage.broker import Broker
 from storage.catalog import format_id
@@ -44,7 +45,7 @@ class MetadataHandlers:
         else:
             may_create = self._auto_create and request.allow_auto_topic_creation
             once = {(each.name, each.topic_id): each for each in asked}.values()
-            topics = [self._asked(each, may_create, here, call.api_version) for each in once]
+            topics = await in_turns(lambda each: self._asked(each, may_create, here, call.api_version), once)
         return struct("MetadataResponse")(
             brokers=[struct("MetadataResponse.brokers")(node_id=here.node_id, host=here.host, port=here.port)],
             cluster_id=self._broker.cluster_id,

@@ -5,7 +5,7 @@ between keys and values is the first batch's, the places of its keys and values 
 none of them has to be decoded again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -25,35 +25,55 @@ _CONTINUES = 0x80
 """The bit of a varint's byte that says whether another one follows."""
 
 
-def decode_run(data: Buffer, batches: Sequence[BatchView]) -> Columns:
-    """The records of several batches of `data` as one.
+UNPACKED_BYTES = 64 << 20
+"""To so much compressed batches are unpacked together, or to one batch that is larger."""
+
+
+def decode_runs(
+    data: Buffer, batches: Sequence[BatchView], most_bytes: int = UNPACKED_BYTES
+) -> Iterator[tuple[Columns, Sequence[BatchView]]]:
+    """The records of several batches of `data` as one run, or as several where compressed ones unpack to more.
 
     `batches` are what `read_batches(data)` gave, or some of them. Raises CorruptMessage when count, lengths or codec of
     one do not add up.
     """
     full = [batch for batch in batches if batch.count]
     if any(batch.codec != "none" for batch in full):
-        parts = [bytes(view) if codec == "none" else decompress(codec, view) for codec, view in map(_body, full)]
-        data = b"".join(parts)
-        bodies = list(pairwise([0, *accumulate(map(len, parts))]))
-    else:
-        bodies = [(batch.position + HEADER_SIZE, batch.position + batch.size) for batch in full]
-    for batch, body in zip(full, bodies, strict=True):
+        for parts, of_parts in _unpacked(full, most_bytes):
+            bodies = list(pairwise([0, *accumulate(map(len, parts))]))
+            yield _decode(b"".join(parts), of_parts, bodies), of_parts
+    elif full:
+        yield _decode(data, full, [(batch.position + HEADER_SIZE, batch.position + batch.size) for batch in full]), full
+
+
+def _unpacked(batches: Sequence[BatchView], most_bytes: int) -> Iterator[tuple[list[bytes], list[BatchView]]]:
+    parts: list[bytes] = []
+    of_parts: list[BatchView] = []
+    size = 0
+    for batch in batches:
+        part = decompress(batch.codec, batch.data[HEADER_SIZE:])
+        if parts and size + len(part) > most_bytes:
+            yield parts, of_parts
+            parts, of_parts, size = [], [], 0
+        parts.append(part)
+        of_parts.append(batch)
+        size += len(part)
+    yield parts, of_parts
+
+
+def _decode(data: Buffer, batches: Sequence[BatchView], bodies: Sequence[Body]) -> Columns:
+    for batch, body in zip(batches, bodies, strict=True):
         _check_count(batch, body)
     raw = np.frombuffer(data, np.uint8)
     pieces = []
     try:
-        for run, alike in neighbours(full, bodies):
-            of_run = full[run.start : run.stop], bodies[run.start : run.stop]
+        for run, alike in neighbours(batches, bodies):
+            of_run = batches[run.start : run.stop], bodies[run.start : run.stop]
             columns = _decode_alike(data, raw, *of_run) if alike else None
             pieces.append(columns or _decode_each(data, raw, *of_run))
     except IndexError:
         raise CorruptMessage("A batch ends in the middle of a record.") from None
     return _joined(data, pieces)
-
-
-def _body(batch: BatchView) -> tuple[str, memoryview]:
-    return batch.codec, batch.data[HEADER_SIZE:]
 
 
 def _check_count(batch: BatchView, body: Body) -> None:
@@ -72,7 +92,7 @@ def _joined(data: Buffer, pieces: Sequence[Columns]) -> Columns:
         return pieces[0]
 
     def joined(name: str) -> Numbers:
-        return np.concatenate([np.empty(0, np.int64), *(getattr(piece, name) for piece in pieces)])
+        return np.concatenate([getattr(piece, name) for piece in pieces])
 
     headers: dict[int, Headers] = {}
     before = 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import pyarrow as pa
 from coordinator.spark.planning import OffsetRange
 from coordinator.spark.schema import CREATE_TIME, HEADERS, LOG_APPEND_TIME
 from storage.batch import BatchView
-from storage.column_runs import decode_run
+from storage.column_runs import decode_runs
 from storage.columns import Columns
 from storage.files import Buffer
 from storage.types import Headers, Record
@@ -37,9 +38,9 @@ def decoded(
     data: Buffer, views: Sequence[BatchView], wanted: OffsetRange, columns: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
     """The records of `views` within `wanted`, in Arrow batches of at most `rows`. Raises CorruptMessage."""
-    for group in grouped(views, rows):
-        run = decode_run(data, group)
-        appended = np.repeat([view.log_append_time for view in group], [view.count for view in group])
+    runs = chain.from_iterable(decode_runs(data, group) for group in grouped(views, rows))
+    for run, of_run in runs:
+        appended = np.repeat([view.log_append_time for view in of_run], [view.count for view in of_run])
         first, last = np.searchsorted(run.offsets, [wanted.start, wanted.end])
         for start in range(int(first), int(last), rows):
             yield rows_of(run, appended, slice(start, min(start + rows, int(last))), wanted, columns)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.batch import HEADER_SIZE, encode_batch, read_batches
-from storage.column_runs import decode_run
+from storage.column_runs import decode_runs
 from storage.errors import CorruptMessage, StorageError
 from storage.types import Record
-from tests.unit.storage.test_columns import MODERN, as_records
+from tests.unit.storage.test_columns import MODERN, records_of
 from tests.vectors.log.golden import files
 
 NULLABLE = st.one_of(st.none(), st.binary(max_size=200))
@@ -19,7 +19,7 @@ RECORDS = st.lists(st.tuples(st.integers(0, 2**41), NULLABLE, NULLABLE, HEADERS)
 
 
 def run_of(data: bytes) -> list[Record]:
-    return as_records(decode_run(data, list(read_batches(data))))
+    return records_of(data, list(read_batches(data)))
 
 
 def one_by_one(data: bytes) -> list[Record]:
@@ -59,8 +59,8 @@ def test_batches_that_look_alike_are_told_apart_by_their_lengths() -> None:
 def test_some_batches_of_the_data_will_do() -> None:
     data = b"".join(encode_batch([(1, None, b"v%d" % place, ())], base_offset=place) for place in range(5))
     views = list(read_batches(data))
-    assert [record.value for record in as_records(decode_run(data, views[1::2]))] == [b"v1", b"v3"]
-    assert as_records(decode_run(data, [])) == []
+    assert [record.value for record in records_of(data, views[1::2])] == [b"v1", b"v3"]
+    assert records_of(data, []) == []
 
 
 def test_a_stamp_of_arrival_counts_for_its_batch_alone() -> None:
@@ -115,7 +115,7 @@ def test_damage_in_one_of_many_batches_is_told_or_gives_records(place: int, byte
     at = HEADER_SIZE + place % (views[0].size - HEADER_SIZE) + views[place % 30].position
     data[at] = byte
     with contextlib.suppress(StorageError):
-        assert len(as_records(decode_run(bytes(data), views))) == 90
+        assert len(records_of(bytes(data), views)) == 90
 
 
 def test_a_record_that_claims_a_negative_length_is_told_from_any_of_many_batches() -> None:
@@ -123,7 +123,32 @@ def test_a_record_that_claims_a_negative_length_is_told_from_any_of_many_batches
     views = list(read_batches(bytes(data)))
     data[views[17].position + HEADER_SIZE] = 1
     with pytest.raises(StorageError, match=f"byte {views[17].position + HEADER_SIZE} claims a negative length"):
-        decode_run(bytes(data), views)
+        records_of(bytes(data), views)
+
+
+def test_compressed_batches_are_not_unpacked_all_at_once() -> None:
+    """A few bytes may stand for many: fifty of these have a megabyte in less than a kilobyte each."""
+    data = b"".join(
+        encode_batch([(5, None, bytes([n]) * 1_000, ())] * 1_000, base_offset=1_000 * n, codec="zstd")
+        for n in range(50)
+    )
+    views = list(read_batches(data))
+    most = 4 << 20
+    seen = []
+    for columns, batches in decode_runs(data, views, most):
+        assert len(columns.data) <= most
+        assert len(columns.offsets) == 1_000 * len(batches)
+        seen += [columns.value(place) for place in range(0, len(columns.offsets), 1_000)]
+    assert seen == [bytes([n]) * 1_000 for n in range(50)]
+
+
+def test_one_batch_that_unpacks_to_more_is_a_run_of_its_own() -> None:
+    large, small = [(5, None, bytes(1_000), ())] * 20, [(5, None, b"v", ())]
+    data = b"".join(
+        encode_batch(rows, base_offset=20 * n, codec="gzip") for n, rows in enumerate([small, large, small])
+    )
+    runs = [batches for _, batches in decode_runs(data, list(read_batches(data)), 1_000)]
+    assert [[batch.base_offset for batch in batches] for batches in runs] == [[0], [20], [40]]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
@@ -132,7 +157,7 @@ def test_a_claim_of_more_records_than_the_bytes_can_hold_takes_no_memory(codec: 
     data = b"".join(encode_batch([(5, None, bytes(size), ())], base_offset=size, codec=codec) for size in range(1, 31))
     views = [view._replace(count=2**31 - 1) for view in read_batches(data)]
     with pytest.raises(CorruptMessage, match="offset 1 claims 2147483647 records in 8 bytes; expected at most 1"):
-        decode_run(data, views)
+        records_of(data, views)
 
 
 FRAMING = st.tuples(st.sampled_from([None, 0, 1, 3]), st.integers(0, 4), st.sampled_from([0, 5, 63, 64, 9_000]))
@@ -155,7 +180,7 @@ def test_batches_alike_but_for_the_bytes_between_keys_and_values(
         for n, row in enumerate(batches)
     )
     views = list(read_batches(data))[::step]
-    assert as_records(decode_run(data, views)) == [record for view in views for record in view.records()]
+    assert records_of(data, views) == [record for view in views for record in view.records()]
 
 
 def test_a_batch_whose_key_reaches_into_its_value_is_no_copy_of_the_one_before() -> None:

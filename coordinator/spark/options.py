@@ -119,7 +119,7 @@ class ReadOptions(BaseModel):
         None, ge=1, description="Bytes of one micro-batch as they lie in the log, about."
     )
     offsets_refresh_ms: int = Field(100, ge=1, le=3_600_000, description="How often the driver asks where logs end.")
-    arrow_rows: int = Field(20_000, ge=1, le=250_000, description="Rows of one Arrow batch, at most.")
+    arrow_rows: int = Field(40_000, ge=1, le=250_000, description="Rows of one Arrow batch, at most.")
     commit_offsets: bool = Field(True, description="Whether progress is committed to the group.")
     poll_timeout_ms: int = Field(
         120_000,
@@ -128,10 +128,10 @@ class ReadOptions(BaseModel):
         description="How long a task waits for records, retries included.",
     )
     fetch_max_bytes: int = Field(
-        2 << 20, ge=1, le=32 << 20, alias="fetch.max.bytes", description="Bytes of one answer to a task."
+        4 << 20, ge=1, le=32 << 20, alias="fetch.max.bytes", description="Bytes of one answer to a task."
     )
     max_partition_fetch_bytes: int = Field(
-        2 << 20, ge=1, le=32 << 20, alias="max.partition.fetch.bytes", description="Bytes of one partition in it."
+        4 << 20, ge=1, le=32 << 20, alias="max.partition.fetch.bytes", description="Bytes of one partition in it."
     )
     isolation_level: Literal["read_uncommitted", "read_committed"] = Field(
         "read_uncommitted", alias="isolation.level", description="Whether data of open and aborted transactions counts."

@@ -22,7 +22,7 @@ from coordinator.spark.source import MusterDataSource
 RECORDS = 1_000_000
 PARTITIONS = 4
 CORES = 2
-ROWS = 20_000
+ROWS = 25_000
 WARM_UP = 3
 """Turns before the first that counts: Java's compiler takes its time with reads of this length."""
 

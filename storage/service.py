@@ -11,6 +11,7 @@ from typing import Any
 from storage.config import LogSettings, TopicSettings
 from storage.errors import InvalidRequest, StorageError
 from storage.fetch_frames import Part, fetch_response, multi_fetch_response
+from storage.in_turns import in_turns
 from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2 as pb
 from storage.shape import MalformedRequest, bounded, each_once
@@ -22,10 +23,6 @@ READ_COMMITTED = 1
 def _code(error: StorageError) -> Any:
     """Kafka's number; the generated enum is open, though its type says otherwise."""
     return error.code
-
-
-def _refused(error: StorageError) -> tuple[Any, str]:
-    return error.code, str(error)
 
 
 class BrokerService:
@@ -78,7 +75,7 @@ class BrokerService:
     async def create_topics(self, request: pb.CreateTopicsRequest, call: object) -> pb.CreateTopicsResponse:
         bounded("topics", len(request.topics))
         each_once("topic", [topic.name for topic in request.topics])
-        results = [self._create_topic(topic, request.validate_only) for topic in request.topics]
+        results = await in_turns(lambda topic: self._create_topic(topic, request.validate_only), request.topics)
         return pb.CreateTopicsResponse(topics=results)
 
     def _create_topic(self, wanted: pb.NewTopic, validate_only: bool) -> pb.TopicResult:
@@ -97,35 +94,36 @@ class BrokerService:
 
     async def delete_topics(self, request: pb.DeleteTopicsRequest, call: object) -> pb.DeleteTopicsResponse:
         bounded("topics", len(request.topic_names))
-        results = []
-        for name in request.topic_names:
-            code, message = pb.ERROR_CODE_NONE, ""
-            try:
-                self._broker.check_writable(name)
-                self._broker.delete_topic(name)
-            except StorageError as error:
-                code, message = _refused(error)
-            results.append(pb.TopicResult(name=name, error_code=code, error_message=message))
-        self.requests.parking.wake_all()
-        return pb.DeleteTopicsResponse(topics=results)
+        try:
+            return pb.DeleteTopicsResponse(topics=await in_turns(self._delete_topic, request.topic_names))
+        finally:
+            # If the client is gone by now, some of them are gone all the same.
+            self.requests.parking.wake_all()
+
+    def _delete_topic(self, name: str) -> pb.TopicResult:
+        try:
+            self._broker.check_writable(name)
+            self._broker.delete_topic(name)
+        except StorageError as error:
+            return pb.TopicResult(name=name, error_code=_code(error), error_message=str(error))
+        return pb.TopicResult(name=name)
 
     async def create_partitions(self, request: pb.CreatePartitionsRequest, call: object) -> pb.CreatePartitionsResponse:
         bounded("topics", len(request.topics))
         each_once("topic", [topic.name for topic in request.topics])
-        results = []
-        for wanted in request.topics:
-            code, message = pb.ERROR_CODE_NONE, ""
-            try:
-                if request.validate_only:
-                    self._broker.check_more_partitions(wanted.name, wanted.count)
-                else:
-                    self._broker.add_partitions(wanted.name, wanted.count)
-            except StorageError as error:
-                code, message = _refused(error)
-            results.append(
-                pb.TopicResult(name=wanted.name, error_code=code, error_message=message, num_partitions=wanted.count)
-            )
+        results = await in_turns(lambda wanted: self._grow_topic(wanted, request.validate_only), request.topics)
         return pb.CreatePartitionsResponse(results=results)
+
+    def _grow_topic(self, wanted: pb.NewPartitions, validate_only: bool) -> pb.TopicResult:
+        result = pb.TopicResult(name=wanted.name, num_partitions=wanted.count)
+        try:
+            if validate_only:
+                self._broker.check_more_partitions(wanted.name, wanted.count)
+            else:
+                self._broker.add_partitions(wanted.name, wanted.count)
+        except StorageError as error:
+            result.error_code, result.error_message = _code(error), str(error)
+        return result
 
     async def describe_configs(self, request: pb.DescribeConfigsRequest, call: object) -> pb.DescribeConfigsResponse:
         bounded("topics", len(request.topics))
@@ -235,18 +233,22 @@ class BrokerService:
         return response
 
     async def delete_records(self, request: pb.DeleteRecordsRequest, call: object) -> pb.DeleteRecordsResponse:
-        bounded("partitions", sum(len(topic.partitions) for topic in request.topics))
+        asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
+        bounded("partitions", len(asked))
+        results = iter(await in_turns(lambda one: self._give_up(*one), asked))
         response = pb.DeleteRecordsResponse()
         for topic in request.topics:
-            answer = response.topics.add(name=topic.name)
-            for part in topic.partitions:
-                result = answer.partitions.add(partition_index=part.partition_index, low_watermark=-1)
-                try:
-                    self._broker.check_writable(topic.name)
-                    result.low_watermark = self._broker.delete_records(topic.name, part.partition_index, part.offset)
-                except StorageError as error:
-                    result.error_code, result.error_message = _code(error), str(error)
+            response.topics.add(name=topic.name, partitions=islice(results, len(topic.partitions)))
         return response
+
+    def _give_up(self, topic: str, part: pb.DeleteRecordsPartition) -> pb.DeleteRecordsPartitionResult:
+        result = pb.DeleteRecordsPartitionResult(partition_index=part.partition_index, low_watermark=-1)
+        try:
+            self._broker.check_writable(topic)
+            result.low_watermark = self._broker.delete_records(topic, part.partition_index, part.offset)
+        except StorageError as error:
+            result.error_code, result.error_message = _code(error), str(error)
+        return result
 
 
 def _produce_result(partition: int, result: Appended | StorageError) -> pb.ProducePartitionResult:

@@ -8,10 +8,10 @@ from pydantic.fields import FieldInfo
 
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.in_turns import in_turns
 from storage.broker import Broker
 from storage.config import LogSettings, TopicSettings, node_setting
 from storage.errors import InvalidRequest, StorageError
+from storage.in_turns import in_turns
 from storage.wording import bound, without_none
 
 TOPIC: Final = 2

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.in_turns import in_turns
 from coordinator.kafka.log_errors import UnknownTopicId
 from storage.broker import Broker
 from storage.catalog import format_id
 from storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
+from storage.in_turns import in_turns
 from storage.types import Topic
 
 NO_ID = bytes(16)

@@ -6,12 +6,12 @@ from typing import Any
 
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.in_turns import in_turns
 from coordinator.kafka.log_configs import described
 from coordinator.kafka.log_errors import InvalidReplicaAssignment, InvalidReplicationFactor, UnknownTopicId
 from coordinator.kafka.log_metadata import NO_ID
 from storage.catalog import format_id
 from storage.errors import InvalidConfig, InvalidRequest, StorageError
+from storage.in_turns import in_turns
 from storage.requests import LogRequests
 
 DEFAULT = -1

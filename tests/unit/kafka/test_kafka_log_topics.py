@@ -1,15 +1,15 @@
 """Metadata, topics and settings by Kafka's door, in every version that is served."""
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
-from coordinator.kafka.in_turns import TURN
 from storage.catalog import format_id
+from storage.in_turns import TURN
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka_door import NODE_ID, Door, made, play
+from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0, batch, open_broker
 
 CREATE, DELETE, GROW, CONFIGS = range(2, 8), range(1, 7), range(4), range(1, 5)
@@ -273,22 +273,6 @@ def test_settings_say_where_they_come_from(version: int) -> None:
             assert "segment file" in entries["segment.bytes"].documentation
 
     play(story, log__segment__bytes=12345)
-
-
-async def turns_of_others(request: Awaitable[Any]) -> int:
-    """How often somebody else had a turn while the request was worked on."""
-    turns = 0
-
-    async def somebody_else() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    other = asyncio.create_task(somebody_else())
-    await request
-    other.cancel()
-    return turns
 
 
 def test_requests_for_many_topics_let_others_have_their_turn() -> None:

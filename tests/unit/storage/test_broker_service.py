@@ -9,11 +9,13 @@ import pytest
 from storage.batch import decode_records
 from storage.broker import Broker
 from storage.group_commit import GroupCommit
+from storage.in_turns import TURN
 from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2 as pb
 from storage.service import BrokerService
 from storage.shape import MalformedRequest
 from tests.fakes.memory_files import MemoryFiles
+from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0, batch, open_broker
 
 Story = Callable[[BrokerService, Broker], Awaitable[None]]
@@ -331,3 +333,37 @@ def test_there_is_a_handler_for_every_method_of_the_contract() -> None:
     for method in pb.DESCRIPTOR.services_by_name["Broker"].methods:
         name = "".join("_" + c.lower() if c.isupper() else c for c in method.name).lstrip("_")
         assert asyncio.iscoroutinefunction(getattr(BrokerService, name)), name
+
+
+def test_requests_for_many_topics_let_others_have_their_turn() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        many = [f"many-{number}" for number in range(5 * TURN)]
+        new = [pb.NewTopic(name=name, num_partitions=1) for name in many]
+        assert await turns_of_others(service.create_topics(pb.CreateTopicsRequest(topics=new), None)) >= 4
+        more = [pb.NewPartitions(name=name, count=2) for name in many]
+        assert await turns_of_others(service.create_partitions(pb.CreatePartitionsRequest(topics=more), None)) >= 4
+        assert {broker.topic(name).partitions for name in many} == {2}
+        request = pb.DeleteRecordsRequest()
+        for name in many:
+            request.topics.add(name=name).partitions.add(partition_index=1, offset=-1)
+        assert await turns_of_others(service.delete_records(request, None)) >= 4
+        assert await turns_of_others(service.delete_topics(pb.DeleteTopicsRequest(topic_names=many), None)) >= 4
+        assert not set(many) & broker.topics().keys()
+
+    play(story)
+
+
+def test_who_waits_for_records_of_topics_that_go_is_told_though_nobody_waits_for_the_answer() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        many = [f"many-{number}" for number in range(5 * TURN)]
+        for name in many:
+            broker.create_topic(name, 1)
+        waiting = asyncio.create_task(service.fetch(fetch((many[0], 0, 0), wait_ms=3_600_000), None))
+        deleting = asyncio.create_task(service.delete_topics(pb.DeleteTopicsRequest(topic_names=many), None))
+        broker.on_topics_changed(lambda: deleting.cancel())
+        (found,) = results(await waiting)
+        assert found.error_code == pb.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION
+        assert deleting.cancelled()
+        assert many[-1] in broker.topics(), "it was cut short"
+
+    play(story)

@@ -160,7 +160,7 @@ class OffsetCommit:
     member_id: str
     group_instance_id: str | None
     generation: int
-    offsets: tuple[tuple[str, int, CommittedOffset], ...]
+    offsets: Mapping[tuple[str, int], CommittedOffset]
     retention_ms: int | None = None
     missing_group_code_is_illegal_generation: bool = False
     """True for OffsetCommit before v9, which does not know GROUP_ID_NOT_FOUND."""

@@ -10,7 +10,7 @@ from coordinator.core.consumer import positions
 from coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
 from coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
 from coordinator.core.plan import CONSUMER
-from coordinator.core.records import DelayForgotten, GroupDeleted, OffsetDeleted, OffsetStored, RebalanceForgotten
+from coordinator.core.records import DelayForgotten, GroupDeleted, OffsetDeleted, OffsetsStored, RebalanceForgotten
 from coordinator.core.state import Step
 from coordinator.core.types import GroupState, StoredOffset
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -26,18 +26,18 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
         step.reply(request.request_id, OffsetCommitReply())
         return
 
-    group_id, now_ms = request.group_id, step.now_ms
+    now_ms = step.now_ms
     expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
-    kept: list[OffsetStored] = []
-    for topic, partition, (offset, leader_epoch, metadata) in request.offsets:
-        if refused and (topic, partition) in refused:
+    kept: dict[tuple[str, int], StoredOffset] = {}
+    for place, (offset, leader_epoch, metadata) in request.offsets.items():
+        if refused and place in refused:
             continue
         if metadata and utf16_length(metadata) > step.limits.max_offset_metadata:
-            refused[topic, partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
-        value = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, expire_ms))
-        kept.append(made(OffsetStored, (group_id, topic, partition, value)))
-    step.keep_offsets(group_id, kept)
+        kept[place] = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, expire_ms))
+    if kept:
+        step.keep(OffsetsStored(request.group_id, kept))
     step.reply(request.request_id, OffsetCommitReply(partitions=refused))
 
 

@@ -13,6 +13,7 @@ from coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, Pus
 from coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
 from coordinator.core.records import (
     OffsetDeleted,
+    OffsetsStored,
     OffsetStored,
     RebalanceDecided,
     RebalanceForgotten,
@@ -26,7 +27,7 @@ from coordinator.errors import CoordinatorError, ErrorCode
 Hear: TypeAlias = Callable[[Heartbeat | ConsumerHeartbeat, Step], None]
 """What handles a heartbeat."""
 
-SILENT = (OffsetStored, OffsetDeleted, RebalanceDecided, RebalanceSettled, RebalanceForgotten)
+SILENT = (OffsetsStored, OffsetStored, OffsetDeleted, RebalanceDecided, RebalanceSettled, RebalanceForgotten)
 """Facts that no heartbeat speaks of."""
 
 

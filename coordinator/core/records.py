@@ -4,6 +4,7 @@
 `__consumer_offsets`, ledger records as JSON in `__rebalances`.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from coordinator.core.central.records import CentralRecord
@@ -56,6 +57,14 @@ class OffsetStored(NamedTuple):
 
 
 @value
+class OffsetsStored:
+    """What one commit brings: in the log an `OffsetStored` for each, and that is how it is read again."""
+
+    group_id: str
+    offsets: Mapping[tuple[str, int], StoredOffset]
+
+
+@value
 class OffsetDeleted:
     """The tombstone of a committed offset."""
 
@@ -104,7 +113,7 @@ class DelayForgotten:
     group_id: str
 
 
-GroupRecord: TypeAlias = GroupStored | GroupDeleted | OffsetStored | OffsetDeleted | ConsumerRecord
+GroupRecord: TypeAlias = GroupStored | GroupDeleted | OffsetStored | OffsetsStored | OffsetDeleted | ConsumerRecord
 LedgerRecord: TypeAlias = (
     RebalanceDecided | RebalanceSettled | RebalanceForgotten | DelayStored | DelayForgotten | CentralRecord
 )

@@ -4,7 +4,7 @@
 persisted with the step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator.core.central.group import CentralGroup
@@ -24,6 +24,7 @@ from coordinator.core.records import (
     GroupDeleted,
     GroupStored,
     OffsetDeleted,
+    OffsetsStored,
     OffsetStored,
     RebalanceDecided,
     RebalanceForgotten,
@@ -79,15 +80,6 @@ class Step:
         apply(self.state, record)
         self.out.records.append(record)
 
-    def keep_offsets(self, group_id: str, records: Sequence[OffsetStored]) -> None:
-        """Keep what one commit of the group brings: the same as to keep each, in one go."""
-        if records:
-            keep_offset(self.state, records[0])
-            offsets = self.state.offsets[group_id]
-            for _, topic, partition, value in records:
-                offsets[topic, partition] = value
-            self.out.records += records
-
     def reply(self, request_id: RequestId, reply: Reply) -> None:
         self.out.reply(request_id, reply)
 
@@ -113,7 +105,11 @@ def apply(state: ShardState, record: Record) -> None:
     """Make a fact true. Tombstones for unknown things are harmless (compaction leaves them behind)."""
     match record:
         case OffsetStored():
-            keep_offset(state, record)
+            offsets_of(state, record.group_id)[record.topic, record.partition] = record.value
+            own_offsets(state, record.group_id)
+        case OffsetsStored():
+            offsets_of(state, record.group_id).update(record.offsets)
+            own_offsets(state, record.group_id)
         case GroupStored():
             state.consumer_groups.pop(record.group_id, None)
             group_of(state, record.group_id).stored = record
@@ -167,10 +163,10 @@ def offsets_of(state: ShardState, group_id: str) -> dict[tuple[str, int], Stored
     return state.offsets.setdefault(group_id, {})
 
 
-def keep_offset(state: ShardState, record: OffsetStored) -> None:
-    offsets_of(state, record.group_id)[record.topic, record.partition] = record.value
-    if record.group_id not in state.consumer_groups and record.group_id not in state.central_groups:
-        group_of(state, record.group_id)
+def own_offsets(state: ShardState, group_id: str) -> None:
+    """Offsets belong to a group, of whatever kind."""
+    if group_id not in state.consumer_groups and group_id not in state.central_groups:
+        group_of(state, group_id)
 
 
 def forget_offset(state: ShardState, record: OffsetDeleted) -> None:

@@ -128,10 +128,10 @@ class OffsetHandlers:
 
     def _positions(
         self, topics: Iterable[Any], refused: dict[tuple[str, int], ErrorCode]
-    ) -> tuple[tuple[str, int, CommittedOffset], ...]:
+    ) -> dict[tuple[str, int], CommittedOffset]:
         """What can be committed; what cannot be is put into `refused`. The last of several for one partition counts."""
         catalog = self._partitions()
-        positions: list[tuple[str, int, CommittedOffset]] = []
+        positions: dict[tuple[str, int], CommittedOffset] = {}
         for topic in topics:
             name, count = topic.name, catalog.get(topic.name, 0)
             for number, one in {each.partition_index: each for each in topic.partitions}.items():
@@ -149,13 +149,13 @@ class OffsetHandlers:
                             continue
                     if leader_epoch < NO_EPOCH:
                         leader_epoch = NO_EPOCH
-                    position = made(CommittedOffset, (offset, leader_epoch, one.committed_metadata or ""))
-                    positions.append((name, number, position))
-        return tuple(positions)
+                    metadata = one.committed_metadata or ""
+                    positions[name, number] = made(CommittedOffset, (offset, leader_epoch, metadata))
+        return positions
 
 
 def commit_event(
-    request: Any, call: KafkaCall, request_id: int, positions: tuple[tuple[str, int, CommittedOffset], ...]
+    request: Any, call: KafkaCall, request_id: int, positions: Mapping[tuple[str, int], CommittedOffset]
 ) -> events.OffsetCommit:
     retention_ms = request.retention_time_ms
     return events.OffsetCommit(

@@ -85,7 +85,7 @@ class Worker(Labourer):
         self._calls[token] = self._node.call(self._connection, request, answered)
 
     def send_commit(self, positions: Mapping[TopicPartition, int], done: Callable[[], None]) -> None:
-        offsets = tuple((*tp, CommittedOffset(position)) for tp, position in positions.items())
+        offsets = {tp: CommittedOffset(position) for tp, position in positions.items()}
         member = self._machine
         request = events.OffsetCommit(0, self._group, member.member_id, self._instance, member.generation, offsets)
         self._node.call(self._connection, request, lambda _: done())

@@ -7,7 +7,7 @@ left out; group values version 3. The ledger's JSON is in `ledger_codec`.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from coordinator.core.records import (
@@ -17,6 +17,7 @@ from coordinator.core.records import (
     LedgerRecord,
     MemberRecord,
     OffsetDeleted,
+    OffsetsStored,
     OffsetStored,
     Record,
 )
@@ -62,15 +63,13 @@ def encode(records: Iterable[Record]) -> Encoded:
     """Raises ValueError for a string that Kafka's format cannot hold."""
     out = Encoded()
     heads = OffsetHeads()
-    head, of_group, of_topic = b"", None, None
     for record in records:
-        if isinstance(record, OffsetStored):  # most records are, and a match takes its time
-            group_id, topic, partition, value = record
-            if topic is not of_topic or group_id is not of_group:  # the same two strings all along a commit
-                head, of_group, of_topic = heads[group_id, topic], group_id, topic
-            out.groups.append(made(KeyValue, (head + INT32.pack(partition), offset_value(value), -1)))
-            continue
         match record:
+            case OffsetsStored():  # most records are
+                out.groups.extend(offset_records(record, heads))
+            case OffsetStored():
+                key = heads[record.group_id, record.topic] + INT32.pack(record.partition)
+                out.groups.append(KeyValue(key, offset_value(record.value)))
             case OffsetDeleted():
                 key = heads[record.group_id, record.topic] + INT32.pack(record.partition)
                 out.groups.append(KeyValue(key, None))
@@ -102,6 +101,15 @@ def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
     if kind in CONSUMER_KINDS:
         return decode_consumer(kind, key, stored.value)
     return Skipped(f"key type {kind}")
+
+
+def offset_records(commit: OffsetsStored, heads: "OffsetHeads") -> Iterator[KeyValue]:
+    """A record for each partition."""
+    head, of_topic = b"", None
+    for (topic, partition), value in commit.offsets.items():
+        if topic is not of_topic:  # one string for all partitions of a topic
+            head, of_topic = heads[commit.group_id, topic], topic
+        yield made(KeyValue, (head + INT32.pack(partition), offset_value(value), -1))
 
 
 class OffsetHeads(dict[tuple[str, str], bytes]):

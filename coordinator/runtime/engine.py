@@ -352,7 +352,7 @@ class Engine:
                 self._drop(slot, f"its records cannot be encoded: {error!r}")
             else:
                 self.metrics.appends += 1
-                self.metrics.records += len(records)
+                self.metrics.records += len(encoded.groups) + len(encoded.ledger)
                 if encoded.ledger:
                     self.metrics.decided(records)
                 self._wrote(slot)

@@ -142,18 +142,16 @@ class GroupCoordinator:
         unknown = self._unknown_partitions(event)
         reply = effects.OffsetCommitReply()
         if len(unknown) < len(event.offsets) or not event.offsets:
-            known = replace(event, offsets=tuple(o for o in event.offsets if (o[0], o[1]) not in unknown))
+            known = replace(event, offsets={tp: at for tp, at in event.offsets.items() if tp not in unknown})
             reply = await self._commit(known, request.include_zookeeper)
         codes = {
-            (topic, partition): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if (topic, partition) in unknown
-            else reply.partitions.get((topic, partition), reply.code)
-            for topic, partition, _ in event.offsets
+            tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else reply.partitions.get(tp, reply.code)
+            for tp in event.offsets
         }
         reasons = {
-            (topic, partition): self._why_refused(topic, partition, position.metadata, codes[topic, partition])
-            for topic, partition, position in event.offsets
-            if codes[topic, partition] is not ErrorCode.NONE
+            tp: self._why_refused(*tp, position.metadata, codes[tp])
+            for tp, position in event.offsets.items()
+            if codes[tp] is not ErrorCode.NONE
         }
         return answers.offset_commit(codes, reply, reasons)
 
@@ -177,7 +175,7 @@ class GroupCoordinator:
         if include_zookeeper and self._observed is not None and self._observed.knows(event.group_id):
             everything = events.OffsetFetch(self._driver.next_id(), event.group_id, None)
             kept = await self._driver.ask(shard, everything, effects.OffsetFetchReply)
-            positions = {(topic, partition): position.offset for topic, partition, position in event.offsets}
+            positions = {tp: position.offset for tp, position in event.offsets.items()}
             written = await self._observed.set_positions(event.group_id, positions)
             if written.code or not kept.offsets:
                 return written
@@ -288,6 +286,4 @@ class GroupCoordinator:
 
     def _unknown_partitions(self, event: events.OffsetCommit) -> frozenset[tuple[str, int]]:
         catalog = self._partitions()
-        return frozenset(
-            (topic, partition) for topic, partition, _ in event.offsets if partition >= catalog.get(topic, 0)
-        )
+        return frozenset(tp for tp in event.offsets if tp[1] >= catalog.get(tp[0], 0))

@@ -90,7 +90,7 @@ def remove_members(request: pb.RemoveMembersRequest, request_id: RequestId, *, c
 def offset_commit(request: pb.OffsetCommitRequest, request_id: RequestId) -> events.OffsetCommit:
     offsets = tuple(committed_offsets(request.topics))
     shape.at_most("topics", len(offsets), shape.MAX_PARTITIONS)
-    shape.distinct("topics", ((topic, partition) for topic, partition, _ in offsets))
+    shape.distinct("topics", (place for place, _ in offsets))
     has_generation = request.HasField("generation_id_or_member_epoch")
     return events.OffsetCommit(
         request_id=request_id,
@@ -98,7 +98,7 @@ def offset_commit(request: pb.OffsetCommitRequest, request_id: RequestId) -> eve
         member_id=shape.name("member_id", request.member_id),
         group_instance_id=instance_id(request),
         generation=request.generation_id_or_member_epoch if has_generation else NO_GENERATION,
-        offsets=offsets,
+        offsets=dict(offsets),
     )
 
 
@@ -167,11 +167,12 @@ def identities(members: Iterable[pb.MemberIdentity]) -> tuple[MemberIdentity, ..
     return found
 
 
-def committed_offsets(topics: Iterable[pb.OffsetCommitTopic]) -> Iterator[tuple[str, int, CommittedOffset]]:
+def committed_offsets(topics: Iterable[pb.OffsetCommitTopic]) -> Iterator[tuple[tuple[str, int], CommittedOffset]]:
     for topic in topics:
         topic_name = shape.filled("topics.name", topic.name)
         for position in topic.partitions:
-            yield topic_name, shape.at_least("partition_index", position.partition_index, 0), committed(position)
+            partition = shape.at_least("partition_index", position.partition_index, 0)
+            yield (topic_name, partition), committed(position)
 
 
 def committed(position: pb.OffsetCommitPartition) -> CommittedOffset:

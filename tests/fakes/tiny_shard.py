@@ -79,7 +79,7 @@ class TinyShard:
         return out
 
     def commit(self, event: OffsetCommit, now_ms: int, out: Effects) -> None:
-        for topic, partition, committed in event.offsets:
+        for (topic, partition), committed in event.offsets.items():
             value = StoredOffset(committed.offset, -1, "", now_ms)
             self.keep(OffsetStored(event.group_id, topic, partition, value), out)
         out.reply(event.request_id, OffsetCommitReply())
@@ -117,7 +117,7 @@ def heartbeat(request_id: int, group_id: str = "g", member_id: str = "m") -> Hea
 
 
 def commit(request_id: int, offset: int, group_id: str = "g") -> OffsetCommit:
-    return OffsetCommit(request_id, group_id, "", None, -1, (("t", 0, CommittedOffset(offset)),))
+    return OffsetCommit(request_id, group_id, "", None, -1, {("t", 0): CommittedOffset(offset)})
 
 
 def fetch(request_id: int, group_id: str = "g") -> OffsetFetch:

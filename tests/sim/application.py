@@ -139,15 +139,13 @@ class Application:
             return
         self._commits += 1
         tag = f"{self.process.name}/{self._commits}"  # tells this commit from every other
-        offsets = []
+        offsets = {}
         for topic, partition in partitions:
             position = self.positions.get((topic, partition), 0) + self.world.between(0, 9)
             self.positions[topic, partition] = position
-            offsets.append((topic, partition, CommittedOffset(position, -1, tag)))
+            offsets[topic, partition] = CommittedOffset(position, -1, tag)
         settings = self.process.settings
-        request = OffsetCommit(
-            0, settings.group_id, identity[0], settings.group_instance_id, identity[1], tuple(offsets)
-        )
+        request = OffsetCommit(0, settings.group_id, identity[0], settings.group_instance_id, identity[1], offsets)
         self.process.ask(request, lambda answer: self._committed(answer, kind, identity))
 
     def _committed(self, answer: Answer, kind: str, identity: tuple[str, int]) -> None:

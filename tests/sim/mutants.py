@@ -16,7 +16,7 @@ from coordinator.core.consumer.records import (
 )
 from coordinator.core.effects import Effects, HeartbeatReply
 from coordinator.core.events import ConsumerHeartbeat, Event, OffsetCommit, SyncGroup
-from coordinator.core.records import GroupStored, OffsetStored, RebalanceDecided, Record
+from coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record
 from coordinator.core.shard import Shard
 from coordinator.member.classic import ClassicMember
 from coordinator.member.consumer import ConsumerMember
@@ -72,7 +72,7 @@ class VolatileShard(Shard):
     def step(self, event: Event, now_ms: int) -> Effects:
         effects = super().step(event, now_ms)
         if isinstance(event, OffsetCommit) and event.request_id % 5 == 0:
-            effects.records = [record for record in effects.records if not isinstance(record, OffsetStored)]
+            effects.records = [record for record in effects.records if not isinstance(record, OffsetsStored)]
         return effects
 
 

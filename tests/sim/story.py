@@ -91,7 +91,7 @@ def said(event: events.Event) -> list[str]:
         case events.Planned():
             return planned(event)
         case events.OffsetCommit() if event.member_id:
-            offsets = " ".join(f"{topic}-{number}={value.offset}" for topic, number, value in event.offsets)
+            offsets = " ".join(f"{topic}-{number}={value.offset}" for (topic, number), value in event.offsets.items())
             return [f"commit {who(event)} {offsets}"]
         case events.LeaveGroup() if event.members and not event.operator:
             return [f"leave {event.group_id} {' '.join(name_of(member.member_id) for member in event.members)}"]

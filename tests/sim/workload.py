@@ -320,14 +320,14 @@ class Workload:
         place = self.world.rng.choice(self.places)
         group_id = place.group_id
         member_id = place.process.member.member_id if place.process else ""
-        offset = (min(self.node.topics), 0, CommittedOffset(0, -1, f"operator/{self.world.events}"))
+        offsets = {(min(self.node.topics), 0): CommittedOffset(0, -1, f"operator/{self.world.events}")}
         request = self.world.rng.choice(
             (
                 DescribeGroup(0, group_id),
                 DescribeConsumerGroup(0, group_id),
                 ExplainGroup(0, group_id),
                 OffsetFetch(0, group_id, None),
-                OffsetCommit(0, group_id, "", None, -1, (offset,)),
+                OffsetCommit(0, group_id, "", None, -1, offsets),
                 LeaveGroup(0, group_id, (MemberIdentity(member_id, place.instance_id),), operator="ops"),
                 LeaveGroup(0, group_id, (), operator="ops", everyone=True),
                 DeleteGroup(0, group_id),

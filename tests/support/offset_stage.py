@@ -23,18 +23,18 @@ class OffsetStage:
         client = self.client(group, name)
         positions = [word for word in rest if "-" in word.split("=")[0]]
         options = pairs([word for word in rest if word not in positions])
-        offsets = []
+        offsets = {}
         for word in positions:
             where, _, what = word.partition("=")
             offset, _, metadata = what.partition(":")
-            offsets.append((*topic_partition(where), CommittedOffset(int(offset), -1, repeated(metadata))))
+            offsets[topic_partition(where)] = CommittedOffset(int(offset), -1, repeated(metadata))
         event = events.OffsetCommit(
             self.request("commit", client),
             group,
             "" if simple else options.get("id", client.member_id),
             None if simple else instance_from(options, client),
             int(options.get("generation", -1 if simple else client.generation)),
-            tuple(offsets),
+            offsets,
             retention_ms=milliseconds(options["retention"]) if "retention" in options else None,
             missing_group_code_is_illegal_generation=int(options.get("v", 9)) < 9,
         )

@@ -24,7 +24,7 @@ from tests.support.consumer_stage import ConsumerStage
 from tests.support.observed_stage import ObservedStage
 from tests.support.offset_stage import OffsetStage
 from tests.support.story import milliseconds, pairs
-from tests.support.trace import describe_record, describe_reply
+from tests.support.trace import describe_records, describe_reply
 
 NO_REPLY = "parked"
 
@@ -182,7 +182,7 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
             else:
                 self.timers[key] = at_ms
         self.asked_plans.update({asked.group_id: asked for asked in effects.plans})
-        return [*map(describe_record, effects.records), *self.put_off(effects), *self.replies(effects)]
+        return [*describe_records(effects.records), *self.put_off(effects), *self.replies(effects)]
 
     def replies(self, effects: Effects) -> Iterator[str]:
         for request, reply in effects.replies:

@@ -1,12 +1,22 @@
 """Says in one line what a record or a reply is, for stories and failing seeds."""
 
+from collections.abc import Iterable, Iterator
+
 from coordinator.core import effects, records
 from coordinator.core.central import records as central
 from coordinator.core.consumer import records as consumer
 from coordinator.core.consumer.group import MemberState
 from coordinator.core.plan import assignment_of
-from coordinator.core.types import RebalanceEntry
+from coordinator.core.types import RebalanceEntry, StoredOffset
 from coordinator.errors import ErrorCode
+
+
+def describe_records(decided: Iterable[records.Record]) -> Iterator[str]:
+    for record in decided:
+        if isinstance(record, records.OffsetsStored):
+            yield from (describe_offset(*tp, value) for tp, value in record.offsets.items())
+        else:
+            yield describe_record(record)
 
 
 def describe_record(record: records.Record) -> str:
@@ -18,10 +28,7 @@ def describe_record(record: records.Record) -> str:
         case records.GroupDeleted():
             return f"append GroupDeleted {record.group_id or '(no name)'}"
         case records.OffsetStored():
-            note = f" metadata={record.value.metadata}" if record.value.metadata else ""
-            expires = record.value.expire_timestamp_ms
-            until = "" if expires is None else f" until={expires}ms"
-            return f"append OffsetStored {record.topic}-{record.partition}={record.value.offset}{note}{until}"
+            return describe_offset(record.topic, record.partition, record.value)
         case records.OffsetDeleted():
             return f"append OffsetDeleted {record.topic}-{record.partition}"
         case records.RebalanceDecided():
@@ -43,6 +50,12 @@ def describe_record(record: records.Record) -> str:
             return f"ledger owners of {record.group_id} forgotten"
         case _:
             return f"append {type(record).__name__} {describe_consumer_record(record)}"
+
+
+def describe_offset(topic: str, partition: int, value: StoredOffset) -> str:
+    note = f" metadata={value.metadata}" if value.metadata else ""
+    until = "" if value.expire_timestamp_ms is None else f" until={value.expire_timestamp_ms}ms"
+    return f"append OffsetStored {topic}-{partition}={value.offset}{note}{until}"
 
 
 def owned(owner: central.CentralOwner) -> str:

@@ -27,7 +27,7 @@ def may_commit(group: ConsumerGroup, request: OffsetCommit, step: Step) -> dict[
         return {}
     # KIP-1251: the epoch went on while the commit was under way; that alone is no reason to refuse it.
     ids = step.state.topic_ids
-    asked = [(topic, partition) for topic, partition, _ in request.offsets]
+    asked = request.offsets
     refused = [tp for tp in asked if not had_since(member, ids.get(tp[0]), tp[1], epoch)]
     if len(refused) == len(asked):
         raise stale(member, epoch)

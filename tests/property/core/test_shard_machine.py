@@ -139,7 +139,7 @@ class ShardMachine(RuleBasedStateMachine):
             )
         )
         request = events.OffsetCommit(
-            self.request(), group, member_id, instance, generation, ((topic, 0, CommittedOffset(self.next_id)),)
+            self.request(), group, member_id, instance, generation, {(topic, 0): CommittedOffset(self.next_id)}
         )
         reply = self.ask(request)
         assert isinstance(reply, OffsetCommitReply)
@@ -149,8 +149,8 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(group=GROUPS)
     def simple_commit(self, group: str) -> None:
-        position = ("v", 1, CommittedOffset(self.next_id))
-        self.ask(events.OffsetCommit(self.request(), group, "", None, -1, (position,)))
+        positions = {("v", 1): CommittedOffset(self.next_id)}
+        self.ask(events.OffsetCommit(self.request(), group, "", None, -1, positions))
 
     @rule(group=GROUPS)
     def delete(self, group: str) -> None:

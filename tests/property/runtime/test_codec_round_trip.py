@@ -15,6 +15,7 @@ from coordinator.core.records import (
     LedgerRecord,
     MemberRecord,
     OffsetDeleted,
+    OffsetsStored,
     OffsetStored,
     RebalanceDecided,
     RebalanceForgotten,
@@ -103,6 +104,15 @@ LEDGER_RECORDS = st.one_of(
 def test_group_records_round_trip(record: Record) -> None:
     (stored,) = encode([record]).groups
     assert decode_group(stored) == record
+
+
+@settings(deadline=None)
+@given(TEXT, st.dictionaries(st.tuples(TEXT, INT32), stored_offsets(), max_size=5))
+def test_a_commit_is_written_as_its_offsets_one_by_one(
+    group_id: str, offsets: dict[tuple[str, int], StoredOffset]
+) -> None:
+    each = [OffsetStored(group_id, *tp, value) for tp, value in offsets.items()]
+    assert encode([OffsetsStored(group_id, offsets)]) == encode(each)
 
 
 @settings(deadline=None)

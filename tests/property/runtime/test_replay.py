@@ -104,7 +104,7 @@ class Cluster:
 
     def commit(self, request_id: int, command: str, group_id: str, member_id: str) -> None:
         reply = self.members.get((group_id, member_id))
-        offsets = (("t", request_id % 2, CommittedOffset(request_id, metadata="é")),)
+        offsets = {("t", request_id % 2): CommittedOffset(request_id, metadata="é")}
         if command == "simple commit":
             self.engine.submit(0, OffsetCommit(request_id, "simple", "", None, -1, offsets, retention_ms=10_000))
         elif reply is not None:

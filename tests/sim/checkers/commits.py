@@ -9,7 +9,7 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer.group import ConsumerGroup
 from coordinator.core.effects import Effects, OffsetCommitReply, Reply
 from coordinator.core.events import Event, OffsetCommit, Request
-from coordinator.core.records import OffsetDeleted, OffsetStored
+from coordinator.core.records import OffsetDeleted, OffsetsStored
 from coordinator.core.shard import Shard
 from coordinator.core.types import GroupState
 from tests.sim.watch import Checker
@@ -45,24 +45,25 @@ class CommitsAreFencedAndKept(Checker):
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         for record in effects.records:
             match record:
-                case OffsetStored():
+                case OffsetsStored():
                     self._stored(event, record)
                 case OffsetDeleted():
                     place = (record.group_id, record.topic, record.partition)
                     self.floors.pop(place, None)
                     self.buried[place] = self.count
 
-    def _stored(self, event: Event, record: OffsetStored) -> None:
+    def _stored(self, event: Event, record: OffsetsStored) -> None:
         assert isinstance(event, OffsetCommit)
-        if not self.may_land(record.topic, record.partition):
-            self.fail(
-                f"a commit of {event.member_id or 'nobody'} in generation {event.generation} to "
-                f"{record.topic}-{record.partition} landed in {event.group_id}, though it may not speak for that"
-            )
-        self.count += 1
-        place = (record.group_id, record.topic, record.partition)
-        self.decided.setdefault(place, {})[self.count] = record.value.metadata
-        self.by_request.setdefault(event.request_id, []).append((place, self.count))
+        for (topic, partition), value in record.offsets.items():
+            if not self.may_land(topic, partition):
+                self.fail(
+                    f"a commit of {event.member_id or 'nobody'} in generation {event.generation} to "
+                    f"{topic}-{partition} landed in {event.group_id}, though it may not speak for that"
+                )
+            self.count += 1
+            place = (record.group_id, topic, partition)
+            self.decided.setdefault(place, {})[self.count] = value.metadata
+            self.by_request.setdefault(event.request_id, []).append((place, self.count))
 
     def released(self, request: Request, reply: Reply) -> None:
         stored = self.by_request.pop(request.request_id, [])

@@ -96,7 +96,7 @@ class Bench:
         )
 
     def commit(self, offset: int) -> events.OffsetCommit:
-        return events.OffsetCommit(self.driver.next_id(), "s", "", None, -1, (("t", 0, CommittedOffset(offset)),))
+        return events.OffsetCommit(self.driver.next_id(), "s", "", None, -1, {("t", 0): CommittedOffset(offset)})
 
     def heartbeat(self) -> events.Heartbeat:
         return events.Heartbeat(self.driver.next_id(), "nobody", "m", None, 1)

@@ -137,7 +137,7 @@ def test_a_session_that_is_over_is_not_renewed() -> None:
 
 def test_nobody_is_told_that_all_is_well_before_the_log_says_so() -> None:
     made, member_id = engine()
-    made.submit(0, events.OffsetCommit(6, "other", "", None, -1, ()))
+    made.submit(0, events.OffsetCommit(6, "other", "", None, -1, {}))
     made.submit(0, join(7))
     made.turn(1_000)
     made.submit(0, events.LeaveGroup(8, "g", (), operator="ops", everyone=True))

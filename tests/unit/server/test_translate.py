@@ -61,7 +61,7 @@ def test_a_commit_without_generation_is_a_simple_one() -> None:
     )
     event = translate.offset_commit(request, 1)
     assert event.generation == -1
-    assert event.offsets == (("t", 3, CommittedOffset(5, -1, "")), ("t", 1, CommittedOffset(6, 0, "")))
+    assert event.offsets == {("t", 3): CommittedOffset(5, -1, ""), ("t", 1): CommittedOffset(6, 0, "")}
 
 
 def test_generation_zero_is_not_the_same_as_none() -> None:

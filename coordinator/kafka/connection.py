@@ -13,7 +13,8 @@ import structlog
 
 from coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
 from coordinator.kafka.codec import MalformedFrame, struct
-from coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, ranges
+from coordinator.kafka.decoding import Decoder
+from coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, Written, ranges
 from coordinator.kafka.emitting import Buffer, Frame
 from coordinator.kafka.frames import LENGTH_BYTES, Frames
 
@@ -72,6 +73,7 @@ class Caller:
 
     header: bytes
     call: KafkaCall
+    read: Decoder
 
 
 class Connection(asyncio.Protocol):
@@ -221,7 +223,7 @@ class Connection(asyncio.Protocol):
         if caller is None or not frame.startswith(caller.header, HEAD.size):
             caller = self._meet(form, frame)
         # Kafka passes over what lies behind a request. librdkafka leaves bytes there when it asks for all topics.
-        request, _ = form.read(frame, HEAD.size + len(caller.header))
+        request, _ = caller.read(frame, HEAD.size + len(caller.header))
         slot = Slot(len(frame), correlation, form)
         self._slots.append(slot)
         if form.immediate is not None:
@@ -244,7 +246,7 @@ class Connection(asyncio.Protocol):
         """Read a request's header. The next ones mostly say the same, whatever their correlation id."""
         header, end = form.read_header(frame, 0)
         call = KafkaCall(form.version, header.client_id, self._peer)
-        caller = self._callers[form] = Caller(bytes(frame[HEAD.size : end]), call)
+        caller = self._callers[form] = Caller(bytes(frame[HEAD.size : end]), call, form.reader())
         return caller
 
     def _unsupported(self, key: int, version: int, correlation: int, size: int) -> None:
@@ -297,7 +299,7 @@ class Connection(asyncio.Protocol):
         slot.done = True
         if response is None:
             return
-        body = slot.form.write(response)
+        body = response.body if isinstance(response, Written) else slot.form.write(response)
         size = sum(map(len, body))
         if slot.form.tagged:
             head = TAGGED_ANSWER.pack(size + LENGTH_BYTES + 1, slot.correlation, 0)

@@ -3,7 +3,8 @@
 A handler is `async def join_group(self, request, call) -> response`, named like its API in snake_case. It may have a
 sister `heartbeat_now(self, request, call)` that answers at once, or returns `Later`, or None when the long way has to
 be gone. A handler that returns None gives no answer at all (Produce with acks=0). Responses are made with
-`codec.struct`, or are any object that has the fields.
+`codec.struct`, or are any object that has the fields, or `Written`. Another sister, `offset_commit_reader(version)`,
+may make what reads the requests of one connection in place of the message's decoder.
 
 Handlers of one connection begin in the order of its requests, and each runs to where it first waits before the next one
 begins; what is answered at once may overtake those that have not begun. One whose API `parks` holds all that come after
@@ -14,11 +15,13 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from coordinator.kafka.apis import API_VERSIONS, APIS, Api
 from coordinator.kafka.codec import decoder_of, encoder_of, is_flexible, struct
 from coordinator.kafka.decoding import Decoder
+from coordinator.kafka.emitting import Buffer
 from coordinator.kafka.encoding import Encoder
 
 Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
@@ -27,6 +30,15 @@ Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]
 INVALID_REQUEST: Final = 42
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,253}[a-zA-Z0-9])?")
 """What a client may call itself (KIP-511), in so many characters as the ledger has room for."""
+
+
+class Written:
+    """An answer that a handler has as bytes, without header: one that it gave before."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: list[Buffer]) -> None:
+        self.body = body
 
 
 class HangUp(Exception):
@@ -124,7 +136,8 @@ class Form:
     """None where `immediate` never leaves it to the long way."""
     immediate: Immediate | None
     read_header: Decoder
-    read: Decoder
+    reader: Callable[[], Decoder]
+    """Makes what reads the requests of one connection."""
     write: Encoder
     tagged: bool
     """The answer's header has tagged fields (KIP-482: that of ApiVersions never has)."""
@@ -138,7 +151,7 @@ class Dispatch:
 
     def __init__(self, handlers: Sequence[object]) -> None:
         everyone = (Negotiation(), *handlers)
-        self._answering = {api.key: (api, *answering(api, everyone)) for api in APIS}
+        self._answering = {api.key: (api, answering(api, everyone)) for api in APIS}
         self._forms: dict[tuple[int, int], Form] = {}
 
     def form(self, key: int, version: int) -> Form | None:
@@ -149,29 +162,30 @@ class Dispatch:
         """Its first request compiles a form."""
         if key not in self._answering:
             return None
-        api, handler, immediate = self._answering[key]
+        api, who = self._answering[key]
         if not api.serves(version):
             return None
+        name = snake_case(api.name)
         request, response = f"{api.name}Request", f"{api.name}Response"
         made = self._forms[key, version] = Form(
             api,
             version,
-            handler,
-            immediate,
+            getattr(who, name, None),
+            getattr(who, f"{name}_now", None),
             decoder_of("RequestHeader", 1 + is_flexible(request, version)),
-            decoder_of(request, version),
+            partial(getattr(who, f"{name}_reader", partial(decoder_of, request)), version),
             encoder_of(response, version),
             is_flexible(response, version) and key != API_VERSIONS,
         )
         return made
 
 
-def answering(api: Api, handlers: Sequence[object]) -> tuple[Handler | None, Immediate | None]:
+def answering(api: Api, handlers: Sequence[object]) -> object:
+    """Who of the handlers answers this API."""
     name = snake_case(api.name)
     for each in handlers:
-        handler, immediate = getattr(each, name, None), getattr(each, f"{name}_now", None)
-        if handler is not None or immediate is not None:
-            return handler, immediate
+        if hasattr(each, name) or hasattr(each, f"{name}_now"):
+            return each
     raise LookupError(f"{api.name} has no handler; one of {[type(each).__name__ for each in handlers]} needs {name}()")
 
 

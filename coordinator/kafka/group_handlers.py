@@ -32,7 +32,7 @@ class GroupHandlers:
         self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now
         self.leave_group_now, self.heartbeat_now = members.leave_group_now, members.heartbeat_now
         offsets = OffsetHandlers(groups, partitions, log_span)
-        self.offset_commit_now = offsets.offset_commit_now
+        self.offset_commit_now, self.offset_commit_reader = offsets.offset_commit_now, offsets.offset_commit_reader
         self.offset_fetch, self.offset_delete = offsets.offset_fetch, offsets.offset_delete
         tools = GroupToolHandlers(groups)
         self.list_groups, self.describe_groups = tools.list_groups, tools.describe_groups

@@ -1,14 +1,15 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from coordinator.core import effects, events
 from coordinator.core.types import CommittedOffset
-from coordinator.errors import ErrorCode
+from coordinator.errors import CoordinatorError, ErrorCode
 from coordinator.kafka.asking import Groups, short, short_or_none
-from coordinator.kafka.codec import struct
-from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.codec import encode, struct
+from coordinator.kafka.commits import Commit, CommitReader, Shape
+from coordinator.kafka.dispatch import KafkaCall, Written
 from storage.errors import StorageError
 
 KNOWS_GROUP_ID_NOT_FOUND: Final = 9
@@ -25,14 +26,9 @@ LONGEST_RETENTION_MS: Final = 1 << 62
 """For ever: with the time of day added, it still fits the 64 bits of a stored time."""
 
 NO_OFFSET: Final = -1
-NO_EPOCH: Final = -1
-
 EARLIEST: Final = -2
 LATEST: Final = -1
 """The protocol's words for a log's beginning and end: kafkajs resets a group by committing them."""
-
-made = tuple.__new__
-"""What a NamedTuple's own constructor does, without its argument names: a commit makes many of them."""
 
 
 class OffsetHandlers:
@@ -51,17 +47,22 @@ class OffsetHandlers:
         self._partitions = partitions
         self._log_span = log_span
 
-    def offset_commit_now(self, request: Any, call: KafkaCall) -> Any:
+    def offset_commit_reader(self, version: int) -> CommitReader:
+        return CommitReader(version)
+
+    def offset_commit_now(self, commit: Commit, call: KafkaCall) -> Any:
         """Partitions that cannot be are refused one by one; the core judges the rest."""
+        shape, version = commit.shape, call.api_version
+        request = shape.request
         refused: dict[tuple[str, int], ErrorCode] = {}
-        positions = self._positions(request.topics, refused)
+        positions = self._positions(commit, refused)
         if refused and not positions:
-            return commit_response(request.topics, refused, effects.OffsetCommitReply())
+            return commit_response(shape, version, refused, effects.OffsetCommitReply())
         return self._groups.begin(
             request.group_id,
             lambda: commit_event(request, call, self._groups.next_id(), positions),
             effects.OffsetCommitReply,
-            lambda reply: commit_response(request.topics, refused, reply),
+            lambda reply: commit_response(shape, version, refused, reply),
         )
 
     async def offset_fetch(self, request: Any, call: KafkaCall) -> Any:
@@ -127,31 +128,34 @@ class OffsetHandlers:
         )
 
     def _positions(
-        self, topics: Iterable[Any], refused: dict[tuple[str, int], ErrorCode]
-    ) -> dict[tuple[str, int], CommittedOffset]:
-        """What can be committed; what cannot be is put into `refused`. The last of several for one partition counts."""
-        catalog = self._partitions()
-        positions: dict[tuple[str, int], CommittedOffset] = {}
-        for topic in topics:
-            name, count = topic.name, catalog.get(topic.name, 0)
-            for number, one in {each.partition_index: each for each in topic.partitions}.items():
-                offset, leader_epoch = one.committed_offset, one.committed_leader_epoch
-                if not 0 <= number < count:
-                    refused[name, number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif offset < EARLIEST:
-                    refused[name, number] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-                else:
-                    if offset < 0:
-                        try:
-                            offset = self._log_span(name, number)[offset == LATEST]
-                        except StorageError:  # its directory is gone
-                            refused[name, number] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                            continue
-                    if leader_epoch < NO_EPOCH:
-                        leader_epoch = NO_EPOCH
-                    metadata = one.committed_metadata or ""
-                    positions[name, number] = made(CommittedOffset, (offset, leader_epoch, metadata))
-        return positions
+        self, commit: Commit, refused: dict[tuple[str, int], ErrorCode]
+    ) -> Mapping[tuple[str, int], CommittedOffset]:
+        """What can be committed; what cannot be is put into `refused`."""
+        positions, catalog = commit.positions(), self._partitions()
+        if commit.shape.within(catalog) and min(commit.offsets, default=0) >= 0:
+            return positions
+        kept: dict[tuple[str, int], CommittedOffset] = {}
+        for place, position in positions.items():
+            try:
+                kept[place] = self._position(*place, position, catalog)
+            except CoordinatorError as error:
+                refused[place] = error.code
+        return kept
+
+    def _position(
+        self, topic: str, partition: int, position: CommittedOffset, catalog: Mapping[str, int]
+    ) -> CommittedOffset:
+        """The position, in numbers. Raises CoordinatorError if it cannot be one."""
+        if not 0 <= partition < catalog.get(topic, 0):
+            raise CoordinatorError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if position.offset < EARLIEST:
+            raise CoordinatorError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+        if position.offset >= 0:
+            return position
+        try:
+            return position._replace(offset=self._log_span(topic, partition)[position.offset == LATEST])
+        except StorageError as error:  # its directory is gone
+            raise CoordinatorError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
 
 
 def commit_event(
@@ -171,12 +175,16 @@ def commit_event(
 
 
 def commit_response(
-    topics: Iterable[Any], refused: Mapping[tuple[str, int], ErrorCode], reply: effects.OffsetCommitReply
+    shape: Shape, version: int, refused: Mapping[tuple[str, int], ErrorCode], reply: effects.OffsetCommitReply
 ) -> Any:
     """One row for each of the request."""
+    topics = shape.request.topics
     if reply.code is ErrorCode.NONE and not refused and not reply.partitions:
-        # The request's own rows have all the fields of the answer's but the code, whose default says that all is well.
-        return struct("OffsetCommitResponse")(topics=topics)
+        if shape.all_well is None:
+            # The request's rows have all the fields of the answer's but the code, whose default says that all is well.
+            answer = struct("OffsetCommitResponse")(topics=topics)
+            shape.all_well = Written(encode("OffsetCommitResponse", version, answer))
+        return shape.all_well
     made, row = struct("OffsetCommitResponse.topics"), struct("OffsetCommitResponse.topics.partitions")
     rest = reply.code
     codes = {**reply.partitions, **refused}

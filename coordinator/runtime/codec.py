@@ -7,7 +7,7 @@ left out; group values version 3. The ledger's JSON is in `ledger_codec`.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from coordinator.core.records import (
@@ -103,13 +103,15 @@ def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
     return Skipped(f"key type {kind}")
 
 
-def offset_records(commit: OffsetsStored, heads: "OffsetHeads") -> Iterator[KeyValue]:
+def offset_records(commit: OffsetsStored, heads: "OffsetHeads") -> list[KeyValue]:
     """A record for each partition."""
+    records: list[KeyValue] = []
     head, of_topic = b"", None
     for (topic, partition), value in commit.offsets.items():
         if topic is not of_topic:  # one string for all partitions of a topic
             head, of_topic = heads[commit.group_id, topic], topic
-        yield made(KeyValue, (head + INT32.pack(partition), offset_value(value), -1))
+        records.append(made(KeyValue, (head + INT32.pack(partition), offset_value(value), -1)))
+    return records
 
 
 class OffsetHeads(dict[tuple[str, str], bytes]):
@@ -127,12 +129,12 @@ def group_key(group_id: str) -> bytes:
 
 def offset_value(value: StoredOffset) -> bytes:
     offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = value
+    if not metadata and expire_timestamp_ms is None:
+        return UNANNOTATED.pack(NEWEST_VALUE, offset, leader_epoch, 1, commit_timestamp_ms, 0)
     if expire_timestamp_ms is not None:
         # Only version 1 can hold the expiry; it has no place for the leader epoch.
         times = INT64.pack(commit_timestamp_ms) + INT64.pack(expire_timestamp_ms)
         return INT16.pack(1) + INT64.pack(offset) + plain_string(metadata) + times
-    if not metadata:
-        return UNANNOTATED.pack(NEWEST_VALUE, offset, leader_epoch, 1, commit_timestamp_ms, 0)
     rest = compact_string(metadata) + INT64.pack(commit_timestamp_ms) + NO_TAGS
     return INT16.pack(NEWEST_VALUE) + INT64.pack(offset) + INT32.pack(leader_epoch) + rest
 

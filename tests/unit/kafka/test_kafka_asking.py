@@ -12,6 +12,7 @@ from coordinator.core import effects, events
 from coordinator.errors import Draining, ErrorCode, Overloaded
 from coordinator.kafka.asking import Asked, Groups
 from coordinator.kafka.codec import struct
+from coordinator.kafka.commits import commit_of
 from coordinator.kafka.dispatch import KafkaCall, Later, Peer
 from coordinator.kafka.group_handlers import GroupHandlers
 from coordinator.kafka.log_metadata import Endpoint
@@ -78,6 +79,8 @@ def answered(driver: FullDriver, name: str, **fields: object) -> Any:
         call = KafkaCall(0, "c", Peer("h", asyncio.get_running_loop().create_future()))
         method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
         request = struct(f"{name}Request")(**REQUESTS.get(name, fields))
+        if name == "OffsetCommit":
+            request = commit_of(request)
         if hasattr(handlers, f"{method}_now"):
             answer = getattr(handlers, f"{method}_now")(request, call)
             return answer.respond() if isinstance(answer, Later) else answer

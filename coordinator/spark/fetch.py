@@ -25,6 +25,7 @@ from coordinator.client.types import TopicPartition
 from coordinator.spark.aborted import without_aborted
 from coordinator.spark.arrow import Gathered, decoded, from_records
 from coordinator.spark.errors import DataLoss
+from coordinator.spark.kept import settle_in
 from coordinator.spark.planning import OffsetRange
 from storage.batch import BatchView, decode_records, read_batches
 from storage.errors import CorruptMessage, StorageError
@@ -76,6 +77,7 @@ def transport_of(config: ClientConfig) -> Transport:
                 if pid == os.getpid():
                     shared_loop().run(gone.close())
             _transports[key] = Transport(config)
+            settle_in()
         return _transports[key]
 
 

@@ -16,6 +16,7 @@ from coordinator.client.methods import METADATA
 from coordinator.client.transport import Transport
 from coordinator.client.types import OffsetAndMetadata, TopicPartition
 from coordinator.spark.errors import DataLoss
+from coordinator.spark.kept import settle_in
 from coordinator.spark.options import OptionError, ReadOptions
 from coordinator.spark.starting import PartitionNumbers, Where
 from storage.rpc.v1 import broker_service_pb2 as pb
@@ -50,6 +51,7 @@ class Lookup:
         self._options = options
         self._loop = shared_loop()
         self.transport = Transport(options.client_config())
+        settle_in()
         self._warned: dict[str, None] = {}
         self.group = GroupCalls(self.transport, options.group_id) if options.group_id is not None else None
 

@@ -30,9 +30,11 @@ class MusterDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
+        from coordinator.spark.kept import settle_in
         from coordinator.spark.options import either_kind
         from coordinator.spark.schema import ddl
 
+        settle_in()
         return ddl(either_kind(dict(self.options)).column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -68,17 +68,26 @@ class WireMember:
 
     def commit(self, topic: str, partitions: int) -> bytes:
         """The bytes of a commit of so many partitions."""
+        return self.line.request("OffsetCommit", COMMIT, self._commit(topic, partitions))
+
+    async def committed(self, topic: str, partitions: int) -> None:
+        """Commit them once, and see to it that all were taken."""
+        answer = await self.line.ask("OffsetCommit", COMMIT, self._commit(topic, partitions))
+        codes = [row.error_code for each in answer.topics for row in each.partitions]
+        if codes != [ErrorCode.NONE] * partitions:
+            raise BenchFailed(f"a commit of {partitions} partitions was answered {codes}; no healthy group does that")
+
+    def _commit(self, topic: str, partitions: int) -> Any:
         row = struct("OffsetCommitRequest.topics.partitions")
         rows = [
             row(partition_index=number, committed_offset=1_000, committed_metadata="") for number in range(partitions)
         ]
-        request = struct("OffsetCommitRequest")(
+        return struct("OffsetCommitRequest")(
             group_id=self.group_id,
             generation_id_or_member_epoch=self.generation,
             member_id=self.member_id,
             topics=[struct("OffsetCommitRequest.topics")(name=topic, partitions=rows)],
         )
-        return self.line.request("OffsetCommit", COMMIT, request)
 
     async def _sync(self, joined: Any) -> Any:
         given = struct("SyncGroupRequest.assignments")

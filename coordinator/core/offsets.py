@@ -26,16 +26,15 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
         step.reply(request.request_id, OffsetCommitReply())
         return
 
-    now_ms = step.now_ms
-    expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
+    times = (step.now_ms, None if request.retention_ms is None else step.now_ms + request.retention_ms)
     kept: dict[tuple[str, int], StoredOffset] = {}
-    for place, (offset, leader_epoch, metadata) in request.offsets.items():
+    for place, position in request.offsets.items():
         if refused and place in refused:
             continue
-        if metadata and utf16_length(metadata) > step.limits.max_offset_metadata:
+        if position.metadata and utf16_length(position.metadata) > step.limits.max_offset_metadata:
             refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
-        kept[place] = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, expire_ms))
+        kept[place] = made(StoredOffset, position + times)
     if kept:
         step.keep(OffsetsStored(request.group_id, kept))
     step.reply(request.request_id, OffsetCommitReply(partitions=refused))

@@ -128,7 +128,7 @@ class CommittedOffset(NamedTuple):
 
 
 class StoredOffset(NamedTuple):
-    """A committed position as the log holds it."""
+    """A committed position as the log holds it: a `CommittedOffset`'s fields, and times."""
 
     offset: int
     leader_epoch: int

@@ -5,7 +5,7 @@ with them as bytes, and only the offsets are read.
 """
 
 import struct as packing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
@@ -29,26 +29,28 @@ class Shape:
     The offsets in `request` mean nothing.
     """
 
-    __slots__ = ("all_well", "epochs", "highest", "lowest", "notes", "places", "request")
+    __slots__ = ("all_well", "epochs", "notes", "places", "request", "rows", "spans")
 
     def __init__(self, request: Any) -> None:
         self.request = request
-        self.places = tuple((topic.name, row.partition_index) for topic in request.topics for row in topic.partitions)
-        self.epochs = tuple(max(row.committed_leader_epoch, NO_EPOCH) for row in rows_of(request))
-        self.notes = tuple(row.committed_metadata or "" for row in rows_of(request))
-        self.lowest = min((partition for _, partition in self.places), default=0)
-        self.highest: dict[str, int] = {}
-        for topic, partition in self.places:
-            self.highest[topic] = max(partition, self.highest.get(topic, 0))
+        self.rows: list[Any] = []
+        self.places: list[tuple[str, int]] = []
+        self.spans: list[tuple[str, int, int]] = []
+        """Of each topic the lowest and the highest partition."""
+        for topic in request.topics:
+            numbers = [row.partition_index for row in topic.partitions]
+            self.rows += topic.partitions
+            self.places += zip(repeat(topic.name), numbers)
+            self.spans.append((topic.name, min(numbers, default=0), max(numbers, default=-1)))
+        epochs = [row.committed_leader_epoch for row in self.rows]
+        self.epochs = epochs if min(epochs, default=0) >= NO_EPOCH else [max(epoch, NO_EPOCH) for epoch in epochs]
+        self.notes = [row.committed_metadata or "" for row in self.rows]
         self.all_well: Written | None = None
         """The answer that refuses nothing, once it has been given."""
 
     def within(self, catalog: Mapping[str, int]) -> bool:
         """Whether all these partitions exist."""
-        for topic, partition in self.highest.items():
-            if partition >= catalog.get(topic, 0):
-                return False
-        return self.lowest >= 0
+        return all(lowest >= 0 and highest < catalog.get(topic, 0) for topic, lowest, highest in self.spans)
 
     def resembles(self, other: "Shape") -> bool:
         """Whether both speak of the same partitions in the same words."""
@@ -113,32 +115,28 @@ class CommitReader:
         if before is None or not before.resembles(shape):
             return
         if body.startswith(written(self._version, shape.request)):  # what follows a request is passed over
-            places = offset_places(self._version, shape.request)
+            places = offset_places(self._version, shape)
             self._alike = Alike(layout_of(places, len(body)), body, shape)
 
 
 def commit_of(request: Any) -> Commit:
     """A request as the message's decoder gives it."""
-    return Commit(Shape(request), [row.committed_offset for row in rows_of(request)])
-
-
-def rows_of(request: Any) -> Iterator[Any]:
-    for topic in request.topics:
-        yield from topic.partitions
+    shape = Shape(request)
+    return Commit(shape, [row.committed_offset for row in shape.rows])
 
 
 def written(version: int, request: Any) -> bytes:
     return b"".join(encode(MESSAGE, version, request))
 
 
-def offset_places(version: int, request: Any) -> list[int]:
+def offset_places(version: int, shape: Shape) -> list[int]:
     """Where the offsets lie in the request's bytes: that is what changes with them. Leaves -1 as each row's offset."""
-    for row in rows_of(request):
+    for row in shape.rows:
         row.committed_offset = 0
-    zeros = written(version, request)
-    for row in rows_of(request):
+    zeros = written(version, shape.request)
+    for row in shape.rows:
         row.committed_offset = -1
-    ones = written(version, request)
+    ones = written(version, shape.request)
     return [at for at, (zero, one) in enumerate(zip(zeros, ones, strict=True)) if zero != one][::OFFSET_BYTES]
 
 

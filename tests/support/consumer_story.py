@@ -46,6 +46,13 @@ class Story(MemberStory):
         assert (self.member.state, self.member.owned) == (State.STABLE, set(t(*partitions)))
         return self
 
+    def revoking(self) -> act.Revoke:
+        """Stable with partitions 0 and 1, and told by the next heartbeat to keep 0 only."""
+        self.stable(0, 1)
+        self.wait(FIVE_SECONDS)
+        self.hears(1, t(0))
+        return self.the(act.Revoke)
+
 
 def answer(token: int, epoch: int, assignment: Partitions | None = None) -> ev.ConsumerHeartbeatAnswered:
     return ev.ConsumerHeartbeatAnswered(token, epoch=epoch, heartbeat_interval_ms=FIVE_SECONDS, assignment=assignment)

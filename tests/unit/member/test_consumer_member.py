@@ -106,10 +106,8 @@ def test_heartbeats_go_on_during_callbacks_and_do_not_acknowledge() -> None:
 
 
 def test_after_a_lost_answer_the_callbacks_still_hold_what_they_are_about() -> None:
-    story = Story().stable(0, 1)
-    story.wait(FIVE_SECONDS)
-    story.hears(1, t(0))
-    revoke = story.the(act.Revoke)
+    story = Story()
+    revoke = story.revoking()
     story.wait(FIVE_SECONDS)
     story.on(ev.RequestFailed(story.said.token, True))
     story.wait(100)
@@ -122,10 +120,8 @@ def test_after_a_lost_answer_the_callbacks_still_hold_what_they_are_about() -> N
 
 
 def test_only_the_latest_word_counts_after_callbacks() -> None:
-    story = Story().stable(0, 1)
-    story.wait(FIVE_SECONDS)
-    story.hears(1, t(0))
-    revoke = story.the(act.Revoke)
+    story = Story()
+    revoke = story.revoking()
     story.pushed(1, t(0, 5))
     story.pushed(2, t(0, 7))
     story.on(ev.Revoked(revoke.token))

@@ -41,10 +41,8 @@ def test_a_fenced_member_without_partitions_rejoins_at_once() -> None:
 
 
 def test_fenced_during_callbacks_the_rest_is_lost_and_the_old_callback_is_stale() -> None:
-    story = Story().stable(0, 1)
-    story.wait(FIVE_SECONDS)
-    story.hears(1, t(0))
-    revoke = story.the(act.Revoke)
+    story = Story()
+    revoke = story.revoking()
     story.wait(FIVE_SECONDS)
     story.refused(ErrorCode.FENCED_MEMBER_EPOCH)
     lost = story.the(act.Lost)

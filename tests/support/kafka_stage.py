@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -46,10 +47,16 @@ class Worker:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
-        self._listening = threading.Thread(target=self._listen, daemon=True)
-        self._listening.start()
+        self._complaints: deque[str] = deque(maxlen=20)
+        for listen in (self._listen, self._listen_to_complaints):
+            threading.Thread(target=listen, daemon=True).start()
+
+    def __str__(self) -> str:
+        exit_code = self.process.poll()
+        state = "running" if exit_code is None else f"ended with {exit_code}"
+        return f"{self.name} {self.assigned} {state} {self.ended} {list(self._complaints)}"
 
     def kill(self) -> None:
         self.process.kill()
@@ -64,6 +71,15 @@ class Worker:
         for line in self.process.stdout:
             self.heard(line)
 
+    def _listen_to_complaints(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.complained(line)
+
+    def complained(self, line: bytes) -> None:
+        """Its last words on standard error tell why it stopped."""
+        self._complaints.append(line.decode(errors="replace").rstrip())
+
     def heard(self, line: bytes) -> None:
         said = json.loads(line)
         self.assigned = said.get("assigned", self.assigned)
@@ -72,7 +88,7 @@ class Worker:
 
 
 class KcatWorker(Worker):
-    """kcat in a balanced group (-G): it says what it reads as it is told to, and of rebalances in its own words."""
+    """kcat in a balanced group (-G): it says what it reads as told to, and of rebalances on standard error."""
 
     def leave(self) -> None:
         self.process.terminate()
@@ -80,11 +96,13 @@ class KcatWorker(Worker):
         self.assigned, self.ended = [], "left"
 
     def heard(self, line: bytes) -> None:
+        _, partition, offset = line.split()
+        self.read.add((int(partition), int(offset)))
+
+    def complained(self, line: bytes) -> None:
+        super().complained(line)
         text = line.decode()
-        if text.startswith("read "):
-            _, partition, offset = text.split()
-            self.read.add((int(partition), int(offset)))
-        elif "rebalanced" in text:
+        if "rebalanced" in text:
             partitions = {int(number) for number in re.findall(r" \[(\d+)\]", text)}
             if "incremental" not in text:
                 self.assigned = sorted(partitions) if "assigned:" in text else []
@@ -135,13 +153,13 @@ class Stage:
             "-G",
             self.group,
             *told,
+            "-E",  # else it gives up when all its connections happen to be down at once, as in any restart of the node
             "-u",
             "-f",
             "read %p %o\\n",
             self.topic,
         ]
-        # What it says of rebalances goes to standard error.
-        return self._on_stage(KcatWorker("kcat", ["sh", "-c", 'exec "$@" 2>&1', "sh", *command]))
+        return self._on_stage(KcatWorker("kcat", command))
 
     def _on_stage(self, worker: Worker) -> Worker:
         self.workers.append(worker)
@@ -157,13 +175,16 @@ class Stage:
 
     def until_shared(self, *owners: Worker) -> None:
         """Every partition has exactly one owner, and each of these owns some; nobody else any."""
-        until(
-            lambda: (
-                sorted(p for owner in owners for p in owner.assigned) == list(range(PARTITIONS))
-                and all(owner.assigned for owner in owners)
-            ),
-            lambda: f"{[(one.name, one.assigned, one.ended) for one in self.workers]} {self.node.log_tail()}",
-        )
+
+        def shared() -> bool:
+            assert all(owner.process.poll() is None for owner in owners), self._what_is_known()
+            owned = sorted(partition for owner in owners for partition in owner.assigned)
+            return owned == list(range(PARTITIONS)) and all(owner.assigned for owner in owners)
+
+        until(shared, self._what_is_known)
+
+    def _what_is_known(self) -> str:
+        return "\n".join([*map(str, self.workers), self.node.log_tail()])
 
     def until_all_read(self) -> None:
         wanted = {(partition, offset) for partition in range(PARTITIONS) for offset in range(self.sent[partition])}

@@ -86,7 +86,7 @@ def by_kafka_python(told: dict[str, Any]) -> None:
     from kafka import KafkaConsumer
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.errors import KafkaError
+    from kafka.errors import KafkaConnectionError, KafkaError
 
     known = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
     consumer, teller = (
@@ -106,7 +106,9 @@ def by_kafka_python(told: dict[str, Any]) -> None:
         Teller(),
     )
     while not stop.is_set():
-        found = consumer.poll(int(POLL_S * 1000))
+        found: dict[Any, list[Any]] = {}
+        with contextlib.suppress(KafkaConnectionError):  # its poll raises while the node is away
+            found = consumer.poll(int(POLL_S * 1000))
         teller.assigned(partition.partition for partition in consumer.assignment())
         records = [(record.partition, record.offset) for batch in found.values() for record in batch]
         teller.read(records)

@@ -74,7 +74,7 @@ class LogRequests:
         told up to SWEEP_S late.
         """
         if acks not in _KNOWN_ACKS:
-            return [_refused(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts]
+            return [refused(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts]
         append, durable = self.commit.append, acks != ACKS_NONE
         begun = [append((topic, partition), batches, durable=durable) for topic, partition, batches in parts]
         if timeout_ms:
@@ -176,7 +176,7 @@ def outcome(part: "asyncio.Future[Appended]") -> Appended | StorageError:
     raise error
 
 
-def _refused(error: StorageError) -> "asyncio.Future[Appended]":
+def refused(error: StorageError) -> "asyncio.Future[Appended]":
     refused: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
     refused.set_exception(error)
     return refused

@@ -7,6 +7,7 @@ from coordinator.kafka.log_metadata import Endpoint, MetadataHandlers
 from coordinator.kafka.log_offsets import OffsetHandlers
 from coordinator.kafka.log_records import RecordHandlers
 from coordinator.kafka.log_topics import TopicHandlers
+from coordinator.kafka.produces import produce_reader
 from storage.requests import LogRequests
 
 
@@ -22,6 +23,7 @@ class LogHandlers:
     ) -> None:
         records = RecordHandlers(requests)
         self.produce, self.produce_now = records.produce, records.produce_now
+        self.produce_reader = produce_reader
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = OffsetHandlers(requests)
         self.list_offsets, self.init_producer_id = offsets.list_offsets, offsets.init_producer_id

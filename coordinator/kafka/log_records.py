@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from coordinator.kafka.dispatch import HangUp, KafkaCall, Promised
+from coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
 from coordinator.kafka.log_errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
+from coordinator.kafka.produces import SingleBatch
 from storage.errors import FencedLeaderEpoch, InvalidRecord, StorageError, UnsupportedCompressionType
 from storage.files import Buffer
-from storage.requests import ACKS_NONE, Batches, LogRequests, Place, outcome
+from storage.requests import ACKS_NONE, Batches, LogRequests, Place, outcome, refused
 from storage.types import AbortedTransaction, Appended, Fetched
 
 READ_COMMITTED: Final = 1
@@ -96,6 +97,8 @@ class RecordHandlers:
 
     def produce_now(self, request: Any, call: KafkaCall) -> Promised:
         """The same without a task: what comes in on one connection is appended in its order."""
+        if isinstance(request, SingleBatch):
+            return self._produce_single(request, call)
         parts: list[Batches] = []
         refused: dict[int, StorageError] = {}
         for place, (topic, data) in enumerate(partitions(request.topic_data, "partition_data")):
@@ -113,6 +116,22 @@ class RecordHandlers:
             return produce_answer(request, results)
 
         return Promised(begun[0] if len(begun) == 1 else asyncio.gather(*begun, return_exceptions=True), respond)
+
+    def _produce_single(self, request: SingleBatch, call: KafkaCall) -> Promised:
+        refusal = refusal_of(request.records, None, call.api_version)
+        if refusal is None:
+            part = (request.topic, request.index, request.records)
+            (begun,) = self._requests.begin_produce((part,), request.acks, max(request.timeout_ms, 0))
+        else:
+            begun = refused(refusal)
+
+        def respond() -> ProduceAnswer | Written | None:
+            result = outcome(begun)
+            if isinstance(result, StorageError) or request.acks == ACKS_NONE:
+                return produce_answer(request, [result])
+            return Written([request.answer(result)])
+
+        return Promised(begun, respond)
 
     # -- fetch --------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ EXIT_OK = 0
 EXIT_FAILURE = 1
 EXIT_CONFLICT = 5
 
-YOUNG_OBJECTS = 10_000
+YOUNG_OBJECTS = 50_000
 """Objects between two collections of the youngest generation: requests make many and keep none."""
 
 KEPT_BYTES = 128 << 20

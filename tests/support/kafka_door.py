@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
-from coordinator.kafka.codec import decode_frame, encode, struct
-from coordinator.kafka.dispatch import KafkaCall, Peer, snake_case
+from coordinator.kafka.codec import decode_frame, decoder_of, encode, struct
+from coordinator.kafka.dispatch import KafkaCall, Peer, Written, snake_case
 from coordinator.kafka.log_handlers import LogHandlers
 from coordinator.kafka.log_metadata import Endpoint
 from storage.broker import Broker
@@ -31,12 +32,14 @@ class Door:
     async def ask(self, api: str, version: int, **fields: object) -> Any:
         """The answer as a client decodes it; None for no answer at all."""
         data = b"".join(encode(f"{api}Request", version, struct(f"{api}Request")(**fields)))
-        request = decode_frame(f"{api}Request", version, data)
-        call = KafkaCall(version, "tests", self._peer)
-        answer = await getattr(self.handlers, snake_case(api))(request, call)
+        name = snake_case(api)
+        read = getattr(self.handlers, f"{name}_reader", partial(decoder_of, f"{api}Request"))(version)
+        request, _ = read(data, 0)
+        answer = await getattr(self.handlers, name)(request, KafkaCall(version, "tests", self._peer))
         if answer is None:
             return None
-        return decode_frame(f"{api}Response", version, b"".join(encode(f"{api}Response", version, answer)))
+        body = answer.body if isinstance(answer, Written) else encode(f"{api}Response", version, answer)
+        return decode_frame(f"{api}Response", version, b"".join(body))
 
 
 def play(

@@ -6,7 +6,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API. `parks`: its answer may take long, and the connection's later requests wait for it, as in Kafka."""
+    """One API. `parks`: the connection's later requests wait for its answer, as in Kafka.
+
+    It may take long, or be so large next to its request that many at once would fill the node's memory.
+    """
 
     key: int
     name: str
@@ -31,25 +34,25 @@ APIS: Final = (
     Api(2, "ListOffsets", 1, 7),
     Api(3, "Metadata", 0, 12, parks=True),
     Api(8, "OffsetCommit", 2, 9),
-    Api(9, "OffsetFetch", 1, 9),
+    Api(9, "OffsetFetch", 1, 9, parks=True),
     Api(10, "FindCoordinator", 0, 4),
     Api(11, "JoinGroup", 0, 9, parks=True),
     Api(12, "Heartbeat", 0, 4),
     Api(13, "LeaveGroup", 0, 5),
     Api(14, "SyncGroup", 0, 5, parks=True),
-    Api(15, "DescribeGroups", 0, 6),
-    Api(16, "ListGroups", 0, 5),
+    Api(15, "DescribeGroups", 0, 6, parks=True),
+    Api(16, "ListGroups", 0, 5, parks=True),
     Api(18, "ApiVersions", 0, 3),
     Api(19, "CreateTopics", 2, 7, parks=True),
     Api(20, "DeleteTopics", 1, 6, parks=True),
     Api(21, "DeleteRecords", 0, 2, parks=True),
     Api(22, "InitProducerId", 0, 4),
-    Api(32, "DescribeConfigs", 1, 4),
+    Api(32, "DescribeConfigs", 1, 4, parks=True),
     Api(37, "CreatePartitions", 0, 3, parks=True),
     Api(42, "DeleteGroups", 0, 2),
     Api(47, "OffsetDelete", 0, 0),
     Api(68, "ConsumerGroupHeartbeat", 0, 1),
-    Api(69, "ConsumerGroupDescribe", 0, 1),
+    Api(69, "ConsumerGroupDescribe", 0, 1, parks=True),
 )
 
 API_VERSIONS: Final = 18

@@ -49,7 +49,7 @@ class ConnectionLimits:
     max_in_flight_bytes: int
     """Their bytes; one frame of any allowed size is always let in."""
     max_unsent_bytes: int
-    """Above this many bytes that the client does not read, none of its requests is begun."""
+    """Above this many bytes of answers that have not left, none of its requests is begun."""
     max_idle_ms: int
 
 
@@ -96,6 +96,7 @@ class Connection(asyncio.Protocol):
         self._slots: deque[Slot] = deque()
         self._callers: dict[Form, Caller] = {}
         self._bytes = 0
+        self._made_bytes = 0
         self._parked: Slot | None = None
         self._choked = False
         self._paused = False
@@ -202,7 +203,8 @@ class Connection(asyncio.Protocol):
         self._throttle()
 
     def _may_begin(self) -> bool:
-        return bool(self._backlog) and self._parked is None and not self._choked
+        room = not self._choked and self._made_bytes <= self._limits.max_unsent_bytes
+        return room and bool(self._backlog) and self._parked is None
 
     def _begin(self, frame: Frame) -> None:
         try:
@@ -306,6 +308,7 @@ class Connection(asyncio.Protocol):
         else:
             head = ANSWER.pack(size + LENGTH_BYTES, slot.correlation)
         slot.answer = [head, *body]
+        self._made_bytes += len(head) + size
 
     def _send(self) -> None:
         """Send the answers that are due."""
@@ -314,6 +317,7 @@ class Connection(asyncio.Protocol):
             slot = self._slots.popleft()
             self._bytes -= slot.size
             out += slot.answer
+        self._made_bytes -= sum(map(len, out))
         if out and not self._transport.is_closing():
             if max(map(len, out)) < LARGE:
                 self._transport.write(b"".join(out))

@@ -13,7 +13,7 @@ from coordinator.kafka import listener as listener_module
 from coordinator.kafka.apis import APIS
 from coordinator.kafka.codec import decode_frame, struct
 from coordinator.kafka.connection import KEEPALIVE
-from coordinator.kafka.dispatch import snake_case
+from coordinator.kafka.dispatch import KafkaCall, snake_case
 from tests.support.kafka_client import KafkaClient, frame
 from tests.support.kafka_listener import CONNECTION, LIMITS, HeldHandlers, client, listening
 from tests.support.kafka_memory_node import until
@@ -47,10 +47,17 @@ def test_answers_leave_in_the_order_of_the_requests_whichever_is_ready_first() -
 
 
 PARKED = [("JoinGroup", 7), ("SyncGroup", 3), ("Fetch", 11)]
+LARGE = [
+    ("OffsetFetch", 7),
+    ("DescribeGroups", 5),
+    ("ListGroups", 4),
+    ("DescribeConfigs", 4),
+    ("ConsumerGroupDescribe", 1),
+]
 IN_TURNS = [("Metadata", 9), ("CreateTopics", 5), ("CreatePartitions", 1), ("DeleteTopics", 5), ("DeleteRecords", 1)]
 
 
-@pytest.mark.parametrize(("api", "version"), PARKED + IN_TURNS)
+@pytest.mark.parametrize(("api", "version"), PARKED + LARGE + IN_TURNS)
 def test_a_parked_request_holds_those_behind_it_and_no_other_connection(api: str, version: int) -> None:
     async def story() -> None:
         handlers = HeldHandlers()
@@ -236,6 +243,38 @@ def test_a_client_that_does_not_read_is_given_no_further_answers() -> None:
                     await handlers.until_begun(number + 1)
                     handlers.answer(number, assignment=bytes(size))
                 assert len((await connection.receive()).assignment) == size
+
+    run(story())
+
+
+class Prompt:
+    """Answers every Fetch at once, with as much as it asks for."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def fetch_now(self, request: Any, call: KafkaCall) -> Any:
+        self.made += 1
+        part = struct("FetchResponse.responses.partitions")(records=bytes(request.max_bytes))
+        return struct("FetchResponse")(responses=[struct("FetchResponse.responses")(topic="t", partitions=[part])])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(HeldHandlers(), name)
+
+
+def test_answers_that_are_ready_at_once_are_made_no_faster_than_the_client_reads() -> None:
+    async def story() -> None:
+        handlers = Prompt()
+        async with listening(handlers) as (listener, port), client(port) as connection:
+            size, asked = 1 << 20, 60
+            connection.writer.writelines(
+                [frame("Fetch", 11, number, struct("FetchRequest")(max_bytes=size)) for number in range(asked)]
+            )
+            await until(lambda: listener.choked)
+            assert handlers.made < asked / 2, "what nobody reads is not even made"
+            for _ in range(asked):
+                await connection.reader.readexactly(int.from_bytes(await connection.reader.readexactly(4), "big"))
+            assert handlers.made == asked
 
     run(story())
 

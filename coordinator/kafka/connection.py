@@ -33,6 +33,9 @@ KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 TURN = 64
 """Requests of one connection that are begun before others have their turn."""
 
+LONGEST_KEPT = 1_024
+"""Bytes of a request's header that are kept for comparison with the next ones, one for each form of request."""
+
 LARGE = 1 << 15
 """Answers of this size are handed on as they are; smaller ones leave as one piece."""
 
@@ -248,7 +251,9 @@ class Connection(asyncio.Protocol):
         """Read a request's header. The next ones mostly say the same, whatever their correlation id."""
         header, end = form.read_header(frame, 0)
         call = KafkaCall(form.version, header.client_id, self._peer)
-        caller = self._callers[form] = Caller(bytes(frame[HEAD.size : end]), call, form.reader())
+        caller = Caller(bytes(frame[HEAD.size : end]), call, form.reader())
+        if len(caller.header) <= LONGEST_KEPT:
+            self._callers[form] = caller
         return caller
 
     def _unsupported(self, key: int, version: int, correlation: int, size: int) -> None:

@@ -28,11 +28,13 @@ class KafkaClient:
 
     def send(self, name: str, version: int, message: object = None, **fields: object) -> None:
         """Write one request; its answer is the next that `receive` returns."""
+        self.send_with(b"\0", name, version, message or struct(f"{name}Request")(**fields))
+
+    def send_with(self, tags: bytes, name: str, version: int, message: object) -> None:
+        """The same with these tagged fields in its header, where it has any."""
         self._correlation += 1
         self._asked.append((name, version, self._correlation))
-        self.writer.write(
-            frame(name, version, self._correlation, message or struct(f"{name}Request")(**fields), self._client_id)
-        )
+        self.writer.write(frame(name, version, self._correlation, message, self._client_id, tags))
 
     async def receive(self) -> Any:
         """The next answer; raises IncompleteReadError when the node closed the connection."""
@@ -57,11 +59,21 @@ class KafkaClient:
                 return True
 
 
-def frame(name: str, version: int, correlation: int, message: object, client_id: str | None = "test") -> bytes:
+def frame(
+    name: str,
+    version: int,
+    correlation: int,
+    message: object,
+    client_id: str | None = "test",
+    tags: bytes = b"\0",
+) -> bytes:
     """A request with its length and header."""
     header = struct("RequestHeader")(
         request_api_key=KEYS[name], request_api_version=version, correlation_id=correlation, client_id=client_id
     )
-    head = b"".join(encode("RequestHeader", 1 + is_flexible(f"{name}Request", version), header))
+    flexible = is_flexible(f"{name}Request", version)
+    head = b"".join(encode("RequestHeader", 1 + flexible, header))
+    if flexible:
+        head = head[:-1] + tags
     body = b"".join(encode(f"{name}Request", version, message))
     return (len(head) + len(body)).to_bytes(4, "big") + head + body

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import tracemalloc
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from coordinator.kafka.apis import APIS
 from coordinator.kafka.codec import decode_frame, struct
 from coordinator.kafka.connection import KEEPALIVE
 from coordinator.kafka.dispatch import KafkaCall, snake_case
+from coordinator.kafka.encoding import uvarint
 from tests.support.kafka_client import KafkaClient, frame
 from tests.support.kafka_listener import CONNECTION, LIMITS, HeldHandlers, client, listening
 from tests.support.kafka_memory_node import until
@@ -196,6 +198,27 @@ def test_what_the_client_is_comes_with_api_versions() -> None:
             for name in ("a b", "", "a" * 256):  # it stays as long as the connection, and goes into the ledger
                 bad = await connection.ask("ApiVersions", 3, client_software_name=name, client_software_version="1")
                 assert bad.error_code == INVALID_REQUEST
+
+    run(story())
+
+
+def test_a_long_header_is_not_kept() -> None:
+    """Tagged fields that nobody knows may fill a frame, and some sixty forms of requests may have them."""
+
+    async def story() -> None:
+        async with listening(HeldHandlers()) as (_, port), client(port) as connection:
+            who = {"client_software_name": "a", "client_software_version": "1"}
+            await connection.ask("ApiVersions", 3, **who)
+            tracemalloc.start()
+            try:
+                unknown = b"\1\1" + uvarint(900_000) + bytes(900_000)
+                connection.send_with(unknown, "ApiVersions", 3, struct("ApiVersionsRequest")(**who))
+                del unknown
+                assert (await connection.receive()).error_code == 0
+                held, most = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert held < 100_000 < 900_000 < most
 
     run(story())
 

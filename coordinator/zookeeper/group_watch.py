@@ -70,6 +70,10 @@ class GroupWatch:
         """path -> its place in the order in which watches went off, since before the last look"""
         self._member_changes = 0
         """How often somebody came or went."""
+        self._breaks = 0
+        """How often the connection broke, and took watches along."""
+        self._relied_on_at: int | None = 0
+        """`_breaks` when the look began that read `_claims`; None: nothing that is known can be relied on."""
         self._places = count()
         self._went: dict[str, float] = {}
         """Paths of claims that a watch said went since the last look, and when"""
@@ -80,14 +84,14 @@ class GroupWatch:
     async def look(self, around: Around) -> GroupObserved:
         """The group as it is now, with a watch on everything that was read. Raises ZooKeeper's weather."""
         old = self._fired.keys() | self._went.keys()
-        members_before, claims_before = self._members, self._claims
+        members_before, claims_before, breaks = self._members, self._claims, self._breaks
         try:
             members, ids_at, claims, claimed_at = await self._read()
         except ZooKeeperError:
             # What was read is not kept, and its watches are spent: it has to be read again.
-            self._suspect.update(self._path(tp) for tp in claims_before)
+            self._relied_on_at = None
             raise
-        self._members, self._claims = members, claims
+        self._members, self._claims, self._relied_on_at = members, claims, breaks
         gone = members_before.keys() - members.keys()
         self._remember_lost(claims_before, claimed_at)
         seen = GroupObserved(
@@ -116,7 +120,8 @@ class GroupWatch:
 
     async def _read(self) -> tuple[Members, int, Claims, dict[str, int]]:
         """Members and claims that belong together, and the transactions that last changed them."""
-        members, claims = self._members, self._claims
+        members = self._members
+        claims = self._claims if self._relied_on_at == self._breaks else {}
         for _ in range(TRIES):
             changes = self._member_changes
             members, ids_at = await self._read_members(members)
@@ -227,8 +232,7 @@ class GroupWatch:
 
     def _note(self, fired: Fired) -> None:
         if fired.kind == "session":
-            # The connection broke, and every watch went with it: nothing that is known can be relied on.
-            self._suspect.update(self._path(tp) for tp in self._claims)
+            self._breaks += 1
         if fired.path == paths.consumer_ids(self._group_id):
             self._member_changes += 1
         self._fired.setdefault(fired.path, next(self._places))

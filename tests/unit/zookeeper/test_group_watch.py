@@ -47,6 +47,12 @@ class Tree:
         for told in self.watches.pop(path, []):
             told(Fired(kind, path))
 
+    def break_connection(self) -> None:
+        """All watches go with it, and say so."""
+        broken, self.watches = self.watches, {}
+        for told in (each for set_there in broken.values() for each in set_there):
+            told(Fired("session", ""))
+
     def answer(self, path: str) -> None:
         if path == self.refused:
             self.refused = ""
@@ -181,3 +187,27 @@ def test_what_was_read_by_a_look_that_failed_is_read_again() -> None:
 
     _, last = looks(hands_over_and_one_claim_cannot_be_read)
     assert last.owners == {("t", 0): "b", ("t", 1): "b"}
+
+
+def test_claims_read_before_the_connection_broke_are_not_relied_on() -> None:
+    """The look goes on when it is back, but nobody would say that one of them went."""
+
+    def claims_and_the_connection_breaks_before_all_is_read(tree: Tree) -> None:
+        def somebody_comes() -> None:
+            tree.transaction(registered("c"))
+            tree.before_get = tree.break_connection  # read anew for the one who came
+
+        def next_read() -> None:
+            tree.before_get = somebody_comes
+
+        tree.transaction(registered("b"))
+        tree.transaction(claim("b", 0) | claim("b", 1))
+        tree.before_get = next_read
+
+    def hands_over(tree: Tree) -> None:
+        tree.transaction({}, ALL[:1])
+        tree.transaction(claim("c", 0))
+
+    *_, before, after = looks(lets_go, claims_and_the_connection_breaks_before_all_is_read, hands_over)
+    assert before.owners == {("t", 0): "b", ("t", 1): "b"}
+    assert after.owners == {("t", 0): "c", ("t", 1): "b"}

@@ -31,6 +31,18 @@ def parse_address(text: str) -> Address:
     return Address(bare, int(port))
 
 
+def told_address(advertised: str, listened: Address, bound_port: int) -> Address:
+    """Where clients are told to connect once the bound port is known. It stands in for an advertised port 0, as in Kafka.
+
+    >>> told_address("muster.example:0", Address("0.0.0.0", 0), 4711)
+    Address(host='muster.example', port=4711)
+    """
+    if not advertised:
+        return Address(listened.host, bound_port)
+    host, port = parse_address(advertised)
+    return Address(host, port or bound_port)
+
+
 def may_be_told(host: str, clients: str, setting: str) -> None:
     """Raises ValueError when nobody can connect to what `clients` would be told."""
     if host in WILDCARD_HOSTS:

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from coordinator.config.addresses import Address, may_be_told, parse_address
+from coordinator.config.addresses import Address, may_be_told, parse_address, told_address
 from coordinator.config.values import MAX_INT
 
 
@@ -17,7 +17,10 @@ class KafkaSettings(BaseModel):
     kafka_advertised_listeners: str = Field(
         default="",
         alias="kafka.advertised.listeners",
-        description="The HOST:PORT that Kafka clients are told to connect to; empty means that of kafka.listeners.",
+        description=(
+            "The HOST:PORT that Kafka clients are told to connect to; empty means that of kafka.listeners, port 0 the "
+            "port that is listened on."
+        ),
     )
     auto_create_topics_enable: bool = Field(
         default=True,
@@ -81,9 +84,7 @@ class KafkaSettings(BaseModel):
 
     def kafka_advertised_address(self, bound_port: int) -> Address:
         """Where Kafka clients should connect, once it is known which port was bound."""
-        if self.kafka_advertised_listeners:
-            return parse_address(self.kafka_advertised_listeners)
-        return Address(parse_address(self.kafka_listeners).host, bound_port)
+        return told_address(self.kafka_advertised_listeners, parse_address(self.kafka_listeners), bound_port)
 
     @field_validator("kafka_listeners", "kafka_advertised_listeners")
     @classmethod

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from coordinator.config.addresses import Address, may_be_told, parse_address
+from coordinator.config.addresses import Address, may_be_told, parse_address, told_address
 from coordinator.config.values import DAY_MS, MAX_INT
 
 
@@ -21,7 +21,10 @@ class NodeSettings(BaseModel):
     advertised_listeners: str = Field(
         default="",
         alias="advertised.listeners",
-        description="The HOST:PORT that clients are told to connect to; empty means the address of listeners.",
+        description=(
+            "The HOST:PORT that clients are told to connect to; empty means the address of listeners, port 0 the port "
+            "that is listened on."
+        ),
     )
     data_dir: Path = Field(
         default=Path("muster-data"),
@@ -56,9 +59,7 @@ class NodeSettings(BaseModel):
 
     def advertised_address(self, bound_port: int) -> Address:
         """Where clients should connect, once it is known which port was bound."""
-        if self.advertised_listeners:
-            return parse_address(self.advertised_listeners)
-        return Address(self.listen_host, bound_port)
+        return told_address(self.advertised_listeners, parse_address(self.listeners), bound_port)
 
     @field_validator("data_dir")
     @classmethod

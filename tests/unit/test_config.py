@@ -241,6 +241,8 @@ def test_clients_are_told_the_bound_port_or_what_was_set() -> None:
     assert load_settings(None, {"listeners": "127.0.0.1:0"}).advertised_address(4711) == ("127.0.0.1", 4711)
     behind = load_settings(None, {"listeners": "0.0.0.0:9290", "advertised.listeners": "muster.example:443"})
     assert behind.advertised_address(9290) == ("muster.example", 443)
+    named = load_settings(None, {"listeners": "0.0.0.0:0", "advertised.listeners": "muster.example:0"})
+    assert named.advertised_address(4711) == ("muster.example", 4711)
 
 
 def test_kafka_is_not_served_unless_it_is_said_where() -> None:
@@ -252,6 +254,8 @@ def test_kafka_is_not_served_unless_it_is_said_where() -> None:
         None, {"kafka.listeners": "0.0.0.0:9092", "kafka.advertised.listeners": "muster.example:443"}
     )
     assert behind.kafka_advertised_address(9092) == ("muster.example", 443)
+    named = load_settings(None, {"kafka.listeners": "0.0.0.0:0", "kafka.advertised.listeners": "muster.example:0"})
+    assert named.kafka_advertised_address(4711) == ("muster.example", 4711)
 
 
 @pytest.mark.parametrize("text", ["", ":", "h", "h:", ":1", "h:x", "h:-1", "h:65536", "h:１", "[]:1", "a:b:1", "//h:1"])

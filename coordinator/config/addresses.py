@@ -32,7 +32,7 @@ def parse_address(text: str) -> Address:
 
 
 def told_address(advertised: str, listened: Address, bound_port: int) -> Address:
-    """Where clients are told to connect once the bound port is known. It stands in for an advertised port 0, as in Kafka.
+    """Where clients are told to connect. The port that was bound stands in for an advertised port 0, as in Kafka.
 
     >>> told_address("muster.example:0", Address("0.0.0.0", 0), 4711)
     Address(host='muster.example', port=4711)

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -86,7 +86,7 @@ def _checksum(topics: tuple[CatalogEntry, ...]) -> int:
     return crc32c("\n".join(entry.model_dump_json() for entry in topics).encode())
 
 
-def check_name(name: str, existing: Mapping[str, object]) -> None:
+def check_name(name: str, existing: Collection[str]) -> None:
     """Kafka's rules for topic names; InvalidTopic says which is broken."""
     if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
         raise InvalidTopic(

@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 from storage.broker import Broker
+from storage.catalog import check_name
 from storage.config import LogSettings, TopicSettings, node_setting
 from storage.errors import InvalidRequest, StorageError
 from storage.in_turns import in_turns
@@ -53,6 +54,7 @@ class ConfigHandlers:
         node = self._broker.settings
         name = resource.resource_name
         if resource.resource_type == TOPIC:
+            check_name(name, ())
             settings: BaseModel = self._broker.topic_settings(name)
             given: Mapping[str, str] = self._broker.topic(name).configs
         elif resource.resource_type == BROKER:

@@ -8,7 +8,7 @@ from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import UnknownTopicId
 from storage.broker import Broker
-from storage.catalog import format_id
+from storage.catalog import check_name, format_id
 from storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
 from storage.in_turns import in_turns
 from storage.types import Topic
@@ -76,6 +76,7 @@ class MetadataHandlers:
             return self._broker.topic(name)
         except UnknownTopicOrPartition:
             if not may_create:
+                check_name(name, ())  # Clients ask again and again for a topic that might come to be.
                 raise
             return self._broker.create_topic(name, self._broker.settings.num_partitions)
 

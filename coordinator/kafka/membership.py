@@ -90,21 +90,11 @@ class MembershipHandlers:
         if key_type == TRANSACTION_KEYS:
             none = no_transactions(key)
             return {"node_id": -1, "port": -1, "error_code": none.code, "error_message": str(none)}
-        try:
-            checked_key(key, key_type)
-        except CoordinatorError as refusal:
-            return {"node_id": -1, "port": -1, "error_code": refusal.code, "error_message": refusal.message}
+        if key_type != GROUP_KEYS:
+            why = f"key type {key_type} has no coordinator here; only groups have one ({GROUP_KEYS})"
+            return {"node_id": -1, "port": -1, "error_code": ErrorCode.INVALID_REQUEST, "error_message": why}
         endpoint = self._endpoint()
         return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
-
-
-def checked_key(key: str, key_type: int) -> None:
-    if key_type != GROUP_KEYS:
-        raise CoordinatorError(
-            ErrorCode.INVALID_REQUEST, f"key type {key_type} has no coordinator here; only groups have one (0)"
-        )
-    if not key:
-        raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "group_id is empty; give the group a name")
 
 
 def join_event(request: Any, call: KafkaCall, request_id: int) -> events.JoinGroup:
@@ -161,6 +151,11 @@ def sync_response(reply: effects.SyncReply) -> Any:
 
 def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGroup:
     named = call.api_version >= NAMED_PROTOCOL
+    if named and (request.protocol_type is None or request.protocol_name is None):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"SyncGroup version {call.api_version} came without protocol_type or protocol_name; give both",
+        )
     return events.SyncGroup(
         request_id=request_id,
         group_id=short("group_id", request.group_id),

@@ -64,7 +64,7 @@ def test_a_topic_that_is_asked_for_is_made_where_node_and_client_allow_it(versio
         assert door.broker.topic("new").partitions == 2
         may_not = {"allow_auto_topic_creation": False} if version >= 4 else {}
         bad, other = (await metadata(door, version, "no such name!", "other", **may_not)).topics
-        assert (bad.error_code, other.error_code) == ((3, 3) if version >= 4 else (17, 0))
+        assert (bad.error_code, other.error_code) == ((17, 3) if version >= 4 else (17, 0))
 
     async def without(door: Door) -> None:
         (topic,) = (await metadata(door, version, "new")).topics
@@ -245,7 +245,7 @@ def test_settings_say_where_they_come_from(version: int) -> None:
     async def story(door: Door) -> None:
         door.broker.create_topic("tuned", 1, {"retention.ms": "5000", "cleanup.policy": "compact"})
         asked = [(2, "tuned", None), (4, str(NODE_ID), ["log.segment.bytes", "nonsense"]), (2, "x", None)]
-        asked += [(4, "99", None), (8, str(NODE_ID), None)]
+        asked += [(4, "99", None), (8, str(NODE_ID), None), (2, "no such name!", None)]
         resources = [
             made("DescribeConfigsRequest.resources", resource_type=kind, resource_name=name, configuration_keys=keys)
             for kind, name, keys in asked
@@ -254,7 +254,7 @@ def test_settings_say_where_they_come_from(version: int) -> None:
             "DescribeConfigs", version, resources=resources, include_synonyms=True, include_documentation=version >= 3
         )
         topic, node, *refused = answer.results
-        assert [result.error_code for result in answer.results] == [0, 0, 3, 42, 42]
+        assert [result.error_code for result in answer.results] == [0, 0, 3, 42, 42, 17]
         assert all(result.error_message and list(result.configs) == [] for result in refused)
         entries = {entry.name: entry for entry in topic.configs}
         found = {name: (entries[name].value, entries[name].config_source) for name in ("retention.ms", "segment.bytes")}

@@ -53,8 +53,13 @@ class Shape:
         return all(lowest >= 0 and highest < catalog.get(topic, 0) for topic, lowest, highest in self.spans)
 
     def resembles(self, other: "Shape") -> bool:
-        """Whether both speak of the same partitions in the same words."""
-        return self.places == other.places and self.epochs == other.epochs and self.notes == other.notes
+        """Whether both speak for the same group, of the same partitions, in the same words."""
+        return (
+            self.request.group_id == other.request.group_id
+            and self.places == other.places
+            and self.epochs == other.epochs
+            and self.notes == other.notes
+        )
 
 
 class Commit(NamedTuple):

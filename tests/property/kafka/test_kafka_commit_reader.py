@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from coordinator.core.effects import OffsetCommitReply
 from coordinator.core.types import CommittedOffset
 from coordinator.errors import ErrorCode
+from coordinator.kafka import commits
 from coordinator.kafka.codec import MalformedFrame, decode, encode, struct
-from coordinator.kafka.commits import LONGEST_KEPT, CommitReader
+from coordinator.kafka.commits import LONGEST_KEPT, CommitReader, Shape
 from coordinator.kafka.group_offsets import commit_response
 
 VERSIONS = range(2, 10)
@@ -161,6 +162,20 @@ def test_what_a_member_says_every_time_is_read_twice(version: int) -> None:
     shapes = [reader(request_of(version, shape, [at, at + 1, at + 2]), 0)[0].shape for at in range(4)]
     assert shapes[0] is not shapes[1]
     assert shapes[1] is shapes[2] is shapes[3]
+
+
+def test_commits_for_one_group_after_the_other_are_not_searched_for_their_offsets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tools that copy the positions of many groups would pay for it with each of them, and never gain by it."""
+
+    def searched(version: int, shape: Shape) -> list[int]:
+        raise AssertionError(f"a commit for {shape.request.group_id!r} was searched")
+
+    monkeypatch.setattr(commits, "offset_places", searched)
+    reader = CommitReader(9)
+    for number in range(5):
+        reader(request_of(9, (f"group-{number}", -1, "", [("t", [(0, -1, "")])], b""), [number]), 0)
 
 
 def test_a_request_written_otherwise_than_here_is_read_rightly() -> None:

@@ -20,7 +20,7 @@ from coordinator.core.events import (
     TimerFired,
     TopicsChanged,
 )
-from coordinator.core.records import OffsetStored, RebalanceDecided, Record
+from coordinator.core.records import OffsetsStored, OffsetStored, RebalanceDecided, Record
 from coordinator.core.types import (
     Cause,
     CommittedOffset,
@@ -52,6 +52,8 @@ class TinyShard:
         match record:
             case OffsetStored(group_id, topic, partition, value):
                 self.offsets[group_id, topic, partition] = value.offset
+            case OffsetsStored(group_id, offsets):
+                self.offsets |= {(group_id, *place): value.offset for place, value in offsets.items()}
             case RebalanceDecided(group_id, entry):
                 self.rounds[group_id] = entry.number
 
@@ -79,9 +81,8 @@ class TinyShard:
         return out
 
     def commit(self, event: OffsetCommit, now_ms: int, out: Effects) -> None:
-        for (topic, partition), committed in event.offsets.items():
-            value = StoredOffset(committed.offset, -1, "", now_ms)
-            self.keep(OffsetStored(event.group_id, topic, partition, value), out)
+        offsets = {place: StoredOffset(committed.offset, -1, "", now_ms) for place, committed in event.offsets.items()}
+        self.keep(OffsetsStored(event.group_id, offsets), out)
         out.reply(event.request_id, OffsetCommitReply())
 
     def fetch(self, group_id: str) -> dict[tuple[str, int], StoredOffset | None]:

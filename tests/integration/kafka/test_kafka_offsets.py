@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.errors import ErrorCode
 from coordinator.kafka.codec import struct
+from storage.errors import UnknownTopicOrPartition
 from tests.support.kafka_client import KafkaClient
 from tests.support.kafka_node import beat, create_topic, kafka, kafka_node, lone_member
 from tests.unit.storage.logs import batch
@@ -118,6 +119,51 @@ def test_partitions_that_cannot_be_are_refused_one_by_one(run: Run, tmp_path: Pa
                 ("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             }
             assert list(await fetch(client, 5, None)) == [("t", 0)]
+
+    run(story)
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("t", 2), ("t", -1), ("u", 0)])
+def test_a_partition_that_is_not_there_is_refused_by_itself_too(
+    run: Run, tmp_path: Path, topic: str, partition: int
+) -> None:
+    async def story() -> None:
+        async with kafka_node(tmp_path / "d") as node, kafka(node) as client:
+            await create_topic(client, "t", 2)
+            for _ in range(3):  # the third is one that is known by its bytes
+                answer = await commit(client, 7, positions({partition: 5}, topic=topic))
+                assert answer == {(topic, partition): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            assert await fetch(client, 5, None) == {}
+
+    run(story)
+
+
+def test_what_the_group_refuses_of_a_commit_is_told_each_time(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with kafka_node(tmp_path / "d") as node, kafka(node) as client:
+            await create_topic(client, "t", 2)
+            rows = positions({0: 5, 1: 7})
+            rows[0].partitions[1].committed_metadata = "x" * 4_000
+            assert await commit(client, 7, rows) == {("t", 0): 0, ("t", 1): 0}
+            rows[0].partitions[1].committed_metadata = "x" * 4_097
+            for _ in range(3):
+                answer = await commit(client, 7, rows)
+                assert answer == {("t", 0): 0, ("t", 1): ErrorCode.OFFSET_METADATA_TOO_LARGE}
+
+    run(story)
+
+
+def test_the_end_of_a_log_that_is_lost_cannot_be_committed(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with kafka_node(tmp_path / "d") as node, kafka(node) as client:
+            await create_topic(client, "t", 2)
+
+            def lost(topic: str, partition: int) -> Any:
+                raise UnknownTopicOrPartition(f"{topic}-{partition} has no directory")
+
+            node.broker.start_offset = lost  # type: ignore[method-assign]
+            answer = await commit(client, 7, positions({0: -1, 1: 5}))
+            assert answer == {("t", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ("t", 1): 0}
 
     run(story)
 

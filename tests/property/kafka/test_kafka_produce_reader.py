@@ -67,13 +67,37 @@ def test_a_damaged_request_is_read_or_refused_as_by_the_schema(sent: tuple[int, 
     damaged = bytearray(frame)
     damaged[data.draw(st.integers(0, min(len(damaged) - 1, 300)))] = data.draw(st.integers(0, 255))
     damaged = damaged[: data.draw(st.sampled_from([len(damaged), None, data.draw(st.integers(0, len(damaged)))]))]
+    read_as_by_the_schema(version, damaged)
+
+
+def single(name: str = "t", index: int = 3, records: bytes = b"records") -> bytes:
+    row, topic = struct("ProduceRequest.topic_data.partition_data"), struct("ProduceRequest.topic_data")
+    told = struct("ProduceRequest")(
+        acks=-1, timeout_ms=5000, topic_data=[topic(name=name, partition_data=[row(index=index, records=records)])]
+    )
+    return b"".join(encode("ProduceRequest", 9, told))
+
+
+def read_as_by_the_schema(version: int, frame: bytes | bytearray) -> None:
     try:
-        request, _ = decode("ProduceRequest", version, damaged)
+        request, _ = decode("ProduceRequest", version, frame)
     except MalformedFrame:
         with pytest.raises(MalformedFrame, match="ProduceRequest"):
-            produce_reader(version)(damaged, 0)
+            produce_reader(version)(frame, 0)
     else:
-        assert plain(produce_reader(version)(damaged, 0)[0]) == plain(request)
+        assert plain(produce_reader(version)(frame, 0)[0]) == plain(request)
+
+
+def test_every_byte_of_a_single_batch_counts() -> None:
+    frame = single()
+    for at in range(len(frame)):
+        for value in range(256):
+            read_as_by_the_schema(9, frame[:at] + bytes([value]) + frame[at + 1 :])
+
+
+def test_a_long_name_is_no_short_one_with_what_follows() -> None:
+    """Its length has two bytes: read as one, the name's last byte would be the count of partitions, and so on."""
+    read_as_by_the_schema(9, single("x" * 126 + "\2", 12, bytes(10)))
 
 
 @settings(deadline=None)
@@ -82,14 +106,10 @@ def test_a_damaged_request_is_read_or_refused_as_by_the_schema(sent: tuple[int, 
 def test_an_answer_has_the_bytes_of_the_schema(topic: str, index: int, numbers: tuple[int, int, int, int]) -> None:
     if len(topic.encode()) > 126:
         return  # not read as a single batch
-    single, result = SingleBatch(-1, 0, topic, index, memoryview(b"")), Appended(*numbers)
-    assert single.answer(result) == b"".join(encode("ProduceResponse", 9, produce_answer(single, [result])))
+    request, result = SingleBatch(-1, 0, topic, index, memoryview(b"")), Appended(*numbers)
+    assert request.answer(result) == b"".join(encode("ProduceResponse", 9, produce_answer(request, [result])))
 
 
 def test_what_librdkafka_sends_is_a_single_batch() -> None:
-    row, topic = struct("ProduceRequest.topic_data.partition_data"), struct("ProduceRequest.topic_data")
-    told = struct("ProduceRequest")(
-        acks=-1, timeout_ms=5000, topic_data=[topic(name="t", partition_data=[row(index=3, records=bytes(16_000))])]
-    )
-    request, _ = produce_reader(9)(b"".join(encode("ProduceRequest", 9, told)), 0)
+    request, _ = produce_reader(9)(single(records=bytes(16_000)), 0)
     assert isinstance(request, SingleBatch)

@@ -54,6 +54,12 @@ def offset(leader_epoch: int = -1, expire: int | None = None, metadata: str = "m
         pytest.param(
             offset(expire=200), OFFSET_KEY, f"0001 {AT_42} {NOTE} {T100} {T200}", id="offset v1 with an expiry"
         ),
+        pytest.param(
+            offset(expire=200, metadata=""),
+            OFFSET_KEY,
+            f"0001 {AT_42} 0000 {T100} {T200}",
+            id="offset v1 with an expiry and no note",
+        ),
         pytest.param(OffsetDeleted("g", "t", 3), OFFSET_KEY, None, id="offset tombstone"),
         pytest.param(GROUP, GROUP_KEY, GROUP_V3, id="group v3"),
         pytest.param(EMPTY_GROUP, GROUP_KEY, EMPTY_V3, id="simple group, nulls"),

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ from coordinator.core import events
 from coordinator.core.effects import HeartbeatReply, JoinReply, OffsetCommitReply
 from coordinator.core.events import Forget, Heartbeat, TimerFired
 from coordinator.core.refusals import REPLY_TYPES
-from coordinator.core.types import Cause
+from coordinator.core.types import Cause, CommittedOffset
 from coordinator.runtime import engine as engine_module
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, SESSION_MS, break_it, commit, fetch, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes
@@ -222,7 +223,8 @@ def steps_of_a_heartbeat(bench: Bench) -> int:
 
 def test_the_figures_say_what_happened() -> None:
     bench = Bench()
-    bench.turn(0, heartbeat(1), heartbeat(2), commit(3, 10), join(4))
+    two = {("t", 0): CommittedOffset(10), ("t", 1): CommittedOffset(11)}
+    bench.turn(0, heartbeat(1), heartbeat(2), replace(commit(3, 10), offsets=two), join(4))
     bench.turn(JOIN_WAIT_MS)
     bench.flush()
     bench.turn(JOIN_WAIT_MS + 1, break_it(5))
@@ -235,7 +237,7 @@ def test_the_figures_say_what_happened() -> None:
     }
     assert metrics.rebalances == {Cause.MEMBER_JOINED: 1}
     assert (metrics.turns, metrics.events, metrics.largest_turn) == (3, 6, 4)
-    assert (metrics.appends, metrics.records, metrics.flushes) == (2, 2, 1)
+    assert (metrics.appends, metrics.records, metrics.flushes) == (2, 3, 1)
     assert (metrics.loads, metrics.failures, metrics.held) == (2, 1, 0)
 
 

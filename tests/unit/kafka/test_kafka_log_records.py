@@ -1,6 +1,8 @@
 """Produce, Fetch, ListOffsets and InitProducerId by Kafka's door, in every version that is served."""
 
 import asyncio
+from collections.abc import Sequence
+from threading import Event
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from coordinator.kafka.dispatch import HangUp
 from storage.batch import decode_records, encode_batch
 from storage.control import encode_marker
+from storage.errors import RequestTimedOut
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka_door import Door, made, play
 from tests.unit.storage.logs import T0, batch
@@ -52,6 +55,27 @@ async def list_offset(door: Door, version: int, timestamp: int, partition: int =
     topic = made("ListOffsetsRequest.topics", name="t", partitions=[asked])
     answer = await door.ask("ListOffsets", version, **({"replica_id": -1, "topics": [topic]} | more))
     return answer.topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+def test_a_producer_waits_for_its_flush_no_longer_than_it_said(version: int) -> None:
+    async def story(door: Door) -> None:
+        flush, may_go_on = door.broker.flush, Event()
+
+        def flush_late(partitions: Sequence[tuple[str, int]]) -> None:
+            may_go_on.wait()
+            flush(partitions)
+
+        door.broker.flush = flush_late  # type: ignore[method-assign]
+        try:
+            (late,) = await produce(door, version, ("t", 0, batch(b"late")), timeout_ms=1)
+        finally:
+            may_go_on.set()
+        assert late.error_code == RequestTimedOut.code
+        (patient,) = await produce(door, version, ("t", 0, batch(b"patient")), timeout_ms=0)
+        assert (patient.error_code, patient.base_offset) == (0, 1), "the other one came to be all the same"
+
+    play(story)
 
 
 @pytest.mark.parametrize("version", PRODUCE)

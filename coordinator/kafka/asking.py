@@ -16,6 +16,10 @@ MAX_NAME_CHARS = 4_096
 MAX_GROUPS = 10_000
 """Groups that one request may ask about."""
 
+MAX_PROTOCOLS = 100
+MAX_MEMBERS = 100_000
+MAX_TOPICS = 100_000
+
 
 class GroupDriver(Protocol):
     """The engine's place on the event loop, as this edge sees it."""
@@ -151,6 +155,20 @@ def short(field: str, value: str) -> str:
             f"{field} has {len(value)} characters; at most {MAX_NAME_CHARS} are accepted",
         )
     return value
+
+
+def few(field: str, rows: Sequence[Wanted], most: int) -> Sequence[Wanted]:
+    """The rows, if they are no more than any group has. Raises CoordinatorError."""
+    if len(rows) > most:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REQUEST, f"{field} has {len(rows)} entries; at most {most} are accepted in one request"
+        )
+    return rows
+
+
+def asked_groups(names: Sequence[str]) -> list[str]:
+    """Each group once, in the order asked; no more than one answer can be about."""
+    return list(dict.fromkeys(names))[:MAX_GROUPS]
 
 
 def short_or_none(field: str, value: str | None) -> str | None:

@@ -7,10 +7,9 @@ from uuid import uuid4
 from coordinator.core import effects, events
 from coordinator.core.consumer.records import Shares, TopicId
 from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.kafka.asking import Groups, short, short_or_none
+from coordinator.kafka.asking import MAX_TOPICS, Groups, asked_groups, few, short, short_or_none
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.group_tools import asked_groups
 
 OWN_MEMBER_ID: Final = 1
 """Members make their own ids from this version of the heartbeat on (KIP-1082)."""
@@ -77,7 +76,7 @@ def heartbeat_event(request: Any, call: KafkaCall, request_id: int) -> events.Co
 
 
 def topic_names(names: list[str]) -> tuple[str, ...]:
-    if not all(names):
+    if not all(few("subscribed_topic_names", names, MAX_TOPICS)):
         raise CoordinatorError(ErrorCode.INVALID_REQUEST, "subscribed_topic_names has an empty name; give all of them")
     return tuple(dict.fromkeys(short("subscribed_topic_names", name) for name in names))
 

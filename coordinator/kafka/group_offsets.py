@@ -10,6 +10,7 @@ from coordinator.kafka.asking import Groups, short, short_or_none
 from coordinator.kafka.codec import encode, struct
 from coordinator.kafka.commits import Commit, CommitReader, Shape
 from coordinator.kafka.dispatch import KafkaCall, Written
+from coordinator.kafka.log_records import no_more_than_any_node_has
 from storage.errors import StorageError
 
 KNOWS_GROUP_ID_NOT_FOUND: Final = 9
@@ -53,6 +54,7 @@ class OffsetHandlers:
     def offset_commit_now(self, commit: Commit, call: KafkaCall) -> Any:
         """Partitions that cannot be are refused one by one; the core judges the rest."""
         shape, version = commit.shape, call.api_version
+        no_more_than_any_node_has(len(shape.places))
         request = shape.request
         refused: dict[tuple[str, int], ErrorCode] = {}
         positions = self._positions(commit, refused)

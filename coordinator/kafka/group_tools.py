@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from coordinator.core import effects, events
 from coordinator.errors import ErrorCode
-from coordinator.kafka.asking import MAX_GROUPS, Groups
+from coordinator.kafka.asking import Groups, asked_groups
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 
@@ -60,11 +60,6 @@ class GroupToolHandlers:
         made = struct("DeleteGroupsResponse.results")
         rows = [made(group_id=name, error_code=reply.code) for name, reply in zip(names, replies, strict=True)]
         return struct("DeleteGroupsResponse")(results=rows)
-
-
-def asked_groups(names: list[str]) -> list[str]:
-    """Each group once, in the order asked; no more than one answer can be about."""
-    return list(dict.fromkeys(names))[:MAX_GROUPS]
 
 
 def group_row(group_id: str, reply: effects.DescribeReply, version: int) -> Any:

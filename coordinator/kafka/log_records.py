@@ -217,12 +217,16 @@ def fetch_answer(
 
 def partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:
     """Each partition with its topic, in the request's order. HangUp when they are more than any node has."""
-    total = sum(len(getattr(topic, within)) for topic in topics)
-    if total > MOST_PARTITIONS:
-        raise HangUp(f"a request names {total} partitions; at most {MOST_PARTITIONS} are taken")
+    no_more_than_any_node_has(sum(len(getattr(topic, within)) for topic in topics))
     for topic in topics:
         for each in getattr(topic, within):
             yield topic, each
+
+
+def no_more_than_any_node_has(total: int) -> None:
+    """HangUp when one request names too many partitions."""
+    if total > MOST_PARTITIONS:
+        raise HangUp(f"a request names {total} partitions; at most {MOST_PARTITIONS} are taken")
 
 
 def check_epoch(requests: LogRequests, topic: str, partition: int, epoch: int) -> StorageError | None:

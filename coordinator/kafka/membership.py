@@ -7,7 +7,7 @@ from uuid import uuid4
 from coordinator.core import effects, events
 from coordinator.core.types import MemberIdentity, Protocol
 from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.kafka.asking import Groups, short, short_or_none
+from coordinator.kafka.asking import MAX_MEMBERS, MAX_PROTOCOLS, Groups, asked_groups, few, short, short_or_none
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import no_transactions
@@ -45,7 +45,7 @@ class MembershipHandlers:
         if call.api_version < BATCHED:
             return response(**self._coordinator(request.key, request.key_type))
         made = struct("FindCoordinatorResponse.coordinators")
-        keys = request.coordinator_keys
+        keys = asked_groups(request.coordinator_keys)
         return response(coordinators=[made(key=key, **self._coordinator(key, request.key_type)) for key in keys])
 
     def join_group_now(self, request: Any, call: KafkaCall) -> Any:
@@ -98,7 +98,7 @@ class MembershipHandlers:
 
 
 def join_event(request: Any, call: KafkaCall, request_id: int) -> events.JoinGroup:
-    protocols = {one.name: one for one in request.protocols}
+    protocols = {one.name: one for one in few("protocols", request.protocols, MAX_PROTOCOLS)}
     if len(protocols) != len(request.protocols):
         raise CoordinatorError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a protocol is offered twice; name each assignor once"
@@ -156,6 +156,7 @@ def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGro
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"SyncGroup version {call.api_version} came without protocol_type or protocol_name; give both",
         )
+    assignments = few("assignments", request.assignments, MAX_MEMBERS)
     return events.SyncGroup(
         request_id=request_id,
         group_id=short("group_id", request.group_id),
@@ -164,7 +165,7 @@ def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGro
         generation=request.generation_id,
         protocol_type=request.protocol_type if named else None,
         protocol_name=request.protocol_name if named else None,
-        assignments=tuple({one.member_id: one.assignment for one in request.assignments}.items()),
+        assignments=tuple({one.member_id: one.assignment for one in assignments}.items()),
     )
 
 
@@ -179,7 +180,7 @@ def heartbeat_event(request: Any, request_id: int) -> events.Heartbeat:
 
 
 def leave_event(request: Any, call: KafkaCall, request_id: int) -> events.LeaveGroup:
-    members = tuple(identity(one) for one in request.members)
+    members = tuple(identity(one) for one in few("members", request.members, MAX_MEMBERS))
     if call.api_version < MANY_LEAVE:
         members = (MemberIdentity(short("member_id", request.member_id)),)
     return events.LeaveGroup(request_id, short("group_id", request.group_id), members)

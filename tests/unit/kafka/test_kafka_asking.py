@@ -10,10 +10,10 @@ import pytest
 
 from coordinator.core import effects, events
 from coordinator.errors import Draining, ErrorCode, Overloaded
-from coordinator.kafka.asking import Asked, Groups
+from coordinator.kafka.asking import MAX_GROUPS, Asked, Groups
 from coordinator.kafka.codec import struct
 from coordinator.kafka.commits import commit_of
-from coordinator.kafka.dispatch import KafkaCall, Later, Peer
+from coordinator.kafka.dispatch import HangUp, KafkaCall, Later, Peer
 from coordinator.kafka.group_handlers import GroupHandlers
 from coordinator.kafka.log_metadata import Endpoint
 from storage.errors import UnknownTopicOrPartition
@@ -67,7 +67,7 @@ def gone(topic: str, partition: int) -> tuple[int, int]:
     raise UnknownTopicOrPartition(f"{topic}-{partition} is not there.")
 
 
-def answered(driver: FullDriver, name: str, **fields: object) -> Any:
+def answered(driver: FullDriver, name: str, version: int = 0, **fields: object) -> Any:
     async def story() -> Any:
         handlers = GroupHandlers(
             driver,
@@ -76,9 +76,9 @@ def answered(driver: FullDriver, name: str, **fields: object) -> Any:
             partitions=lambda: {"t": 1},
             log_span=gone,
         )
-        call = KafkaCall(0, "c", Peer("h", asyncio.get_running_loop().create_future()))
+        call = KafkaCall(version, "c", Peer("h", asyncio.get_running_loop().create_future()))
         method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
-        request = struct(f"{name}Request")(**REQUESTS.get(name, fields))
+        request = struct(f"{name}Request")(**REQUESTS.get(name, {}) | fields)
         if name == "OffsetCommit":
             request = commit_of(request)
         if hasattr(handlers, f"{method}_now"):
@@ -98,6 +98,38 @@ def test_a_full_node_sends_clients_back_later(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in REQUESTS if name != "ListGroups"])
 def test_a_node_that_stops_sends_clients_to_look_for_another(name: str) -> None:
     assert answered(FullDriver(Draining()), name).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "row", "most"),
+    [
+        ("JoinGroup", "protocols", struct("JoinGroupRequest.protocols")(), 100),
+        ("SyncGroup", "assignments", struct("SyncGroupRequest.assignments")(), 100_000),
+        ("LeaveGroup", "members", struct("LeaveGroupRequest.members")(), 100_000),
+        ("ConsumerGroupHeartbeat", "subscribed_topic_names", "t", 100_000),
+    ],
+)
+def test_what_is_more_than_any_group_has_is_refused_before_it_is_looked_at(
+    name: str, field: str, row: object, most: int
+) -> None:
+    response = answered(FullDriver(Overloaded("full")), name, 3, **{field: [row] * (most + 1)})
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_commit_of_more_partitions_than_there_can_be_ends_the_connection() -> None:
+    row = struct("OffsetCommitRequest.topics.partitions")()
+    topics = [struct("OffsetCommitRequest.topics")(name="t", partitions=[row] * 50_001)] * 2
+    with pytest.raises(HangUp, match="names 100002 partitions"):
+        answered(FullDriver(Overloaded("full")), "OffsetCommit", topics=topics)
+
+
+def test_the_coordinator_of_many_groups_is_told_once_for_each() -> None:
+    def told(*keys: str) -> list[str]:
+        response = answered(FullDriver(Overloaded("full")), "FindCoordinator", 4, coordinator_keys=list(keys))
+        return [row.key for row in response.coordinators]
+
+    assert told("b", "a", "b") == ["b", "a"]
+    assert len(told(*map(str, range(MAX_GROUPS + 1)))) == MAX_GROUPS
 
 
 def test_a_node_that_stops_meanwhile_says_the_same() -> None:

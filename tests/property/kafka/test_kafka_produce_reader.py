@@ -70,7 +70,7 @@ def test_a_damaged_request_is_read_or_refused_as_by_the_schema(sent: tuple[int, 
     read_as_by_the_schema(version, damaged)
 
 
-def single(name: str = "t", index: int = 3, records: bytes = b"records") -> bytes:
+def single(name: str = "t", index: int = 3, records: bytes | None = b"records") -> bytes:
     row, topic = struct("ProduceRequest.topic_data.partition_data"), struct("ProduceRequest.topic_data")
     told = struct("ProduceRequest")(
         acks=-1, timeout_ms=5000, topic_data=[topic(name=name, partition_data=[row(index=index, records=records)])]
@@ -93,6 +93,13 @@ def test_every_byte_of_a_single_batch_counts() -> None:
     for at in range(len(frame)):
         for value in range(256):
             read_as_by_the_schema(9, frame[:at] + bytes([value]) + frame[at + 1 :])
+
+
+def test_a_single_batch_that_is_cut_short_is_refused_as_by_the_schema() -> None:
+    for frame in (single(), single(records=None)):
+        for end in range(len(frame)):
+            read_as_by_the_schema(9, frame[:end])
+    read_as_by_the_schema(9, single().replace(b"\x08records", b"\xff" * 5 + b"\x08records"))
 
 
 def test_a_long_name_is_no_short_one_with_what_follows() -> None:

@@ -117,6 +117,7 @@ class BrokerService:
     def _grow_topic(self, wanted: pb.NewPartitions, validate_only: bool) -> pb.TopicResult:
         result = pb.TopicResult(name=wanted.name, num_partitions=wanted.count)
         try:
+            self._broker.check_writable(wanted.name)
             if validate_only:
                 self._broker.check_more_partitions(wanted.name, wanted.count)
             else:

@@ -276,6 +276,39 @@ def test_topics_are_made_listed_grown_and_described() -> None:
     play(story)
 
 
+def test_growth_that_is_only_asked_about_does_not_come() -> None:
+    async def story(service: BrokerService, broker: Broker) -> None:
+        wanted = [pb.NewPartitions(name="t", count=9), pb.NewPartitions(name="zzz", count=9)]
+        asked = await service.create_partitions(pb.CreatePartitionsRequest(topics=wanted, validate_only=True), None)
+        before = broker.topic("t").partitions
+        grown = await service.create_partitions(pb.CreatePartitionsRequest(topics=wanted), None)
+        assert [topic.error_code for topic in asked.results] == [topic.error_code for topic in grown.results] == [0, 3]
+        assert (before, broker.topic("t").partitions) == (3, 9)
+
+    play(story)
+
+
+def test_clients_change_nothing_of_the_nodes_own_topics() -> None:
+    """With another number of partitions the node would not start again: every group's place depends on it."""
+
+    async def story(service: BrokerService, broker: Broker) -> None:
+        own = "__consumer_offsets"
+        deletion = pb.DeleteRecordsRequest()
+        deletion.topics.add(name=own).partitions.add(partition_index=0, offset=-1)
+        more = pb.CreatePartitionsRequest(topics=[pb.NewPartitions(name=own, count=9)])
+        would = pb.CreatePartitionsRequest(topics=[pb.NewPartitions(name=own, count=9)], validate_only=True)
+        answers = [
+            (await service.create_partitions(more, None)).results[0],
+            (await service.create_partitions(would, None)).results[0],
+            (await service.delete_records(deletion, None)).topics[0].partitions[0],
+            (await service.delete_topics(pb.DeleteTopicsRequest(topic_names=[own]), None)).topics[0],
+        ]
+        assert [answer.error_code for answer in answers] == [17] * 4
+        assert broker.topic(own).partitions == 1
+
+    play(story)
+
+
 def test_offsets_are_listed_and_records_deleted() -> None:
     async def story(service: BrokerService, broker: Broker) -> None:
         await service.produce(produce(("t", 0, batch(*[b"x"] * 10))), None)

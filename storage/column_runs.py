@@ -153,7 +153,7 @@ def _read_fields(data: Buffer, raw: Bytes, starts: Numbers, ends: Numbers) -> _F
     value_lengths, value_starts = varints(raw, key_starts + np.maximum(key_lengths, 0))
     counts_at = value_starts + np.maximum(value_lengths, 0)
     counts, at = varints(raw, counts_at)
-    wrong = (key_lengths < -1) | (value_lengths < -1) | (counts < 0) | ((counts == 0) & (at != ends))
+    wrong = (counts < 0) | ((counts == 0) & (at != ends))
     if wrong.any():
         raise CorruptMessage(f"The record at byte {int(starts[wrong.argmax()])} has lengths that do not add up.")
     headers = _headers(data, counts, counts_at, ends)

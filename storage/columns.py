@@ -20,7 +20,7 @@ _INLINE = 12
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Records by their place in `data`. A length of -1 stands for null."""
+    """Records by their place in `data`. A negative length stands for null."""
 
     data: Buffer
     offsets: Numbers

@@ -151,6 +151,27 @@ def test_one_batch_that_unpacks_to_more_is_a_run_of_its_own() -> None:
     assert [[batch.base_offset for batch in batches] for batches in runs] == [[0], [20], [40]]
 
 
+@pytest.mark.parametrize("at", [4, 5])
+@pytest.mark.parametrize("batches", [1, 2, 30])
+def test_any_negative_length_stands_for_null_as_in_kafka(at: int, batches: int) -> None:
+    row = (5, None, b"v", ()) if at == 4 else (5, None, None, ())
+    data = bytearray(b"".join(encode_batch([row], base_offset=place) for place in range(batches)))
+    views = list(read_batches(data))
+    for view in views:
+        data[view.position + HEADER_SIZE + at] = 3  # -2, where -1 is usual
+    assert records_of(bytes(data), views) == one_by_one(bytes(data))
+    assert len(one_by_one(bytes(data))) == batches
+
+
+@pytest.mark.parametrize("count", [-1, -(2**31)])
+@pytest.mark.parametrize("batches", [1, 30])
+def test_a_claim_of_less_than_no_records_is_refused(count: int, batches: int) -> None:
+    data = b"".join(encode_batch([(5, None, b"v", ())], base_offset=place) for place in range(batches))
+    views = [view._replace(count=count) for view in read_batches(data)]
+    with pytest.raises(CorruptMessage, match=f"offset 0 claims {count} records"):
+        records_of(data, views)
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_a_claim_of_more_records_than_the_bytes_can_hold_takes_no_memory(codec: str) -> None:
     """Whoever writes to the log may claim any number: room for so many would be hundreds of gigabytes."""

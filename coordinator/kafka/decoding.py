@@ -1,7 +1,8 @@
 """Writes a decoder for one message in one version: straight code without calls for what ordinary messages hold.
 
 Every length is compared with the bytes that are left before anything is made of it, an array's length with the fewest
-bytes that so many elements can take; all arrays of one message together have at most MAX_ELEMENTS elements.
+bytes that so many elements can take; all arrays of one message together have at most MAX_ELEMENTS elements, and tagged
+fields count as such.
 """
 
 import struct as packing
@@ -184,12 +185,15 @@ class Structs:
             emit.line(one.path, f"{target}.{one.name} = {one.default!r}")
         if not fields:
             with emit.block(path, "if b[p]:"):
-                emit.line(path, "p = skip_tags(b, p, end)")
+                emit.line(path, "p, room = skip_tags(b, p, end, room)")
             with emit.block(path, "else:"):
                 emit.line(path, "p += 1")
             return
         number = emit.number()
         emit.line(path, f"t{number}, p = uvarint(b, p)")
+        with emit.block(path, f"if t{number} > room:"):
+            emit.line(path, f"raise Broken(f'it announces {{t{number}}} tagged fields, more than are taken')")
+        emit.line(path, f"room -= t{number}")
         emit.line(path, f"l{number} = -1")
         with emit.block(path, f"for _{number} in range(t{number}):"):
             emit.line(path, "n, p = uvarint(b, p)")
@@ -255,9 +259,11 @@ def uvarint(b: Frame, p: int) -> tuple[int, int]:
     raise Broken("its length is no varint of 32 bits")
 
 
-def skip_tags(b: Frame, p: int, end: int) -> int:
-    """The position behind tagged fields of which none is known here."""
+def skip_tags(b: Frame, p: int, end: int, room: int) -> tuple[int, int]:
+    """The position behind tagged fields of which none is known here, and the room that is left."""
     count, p = uvarint(b, p)
+    if count > room:
+        raise Broken(f"it announces {count} tagged fields, more than are taken")
     last = -1
     for _ in range(count):
         tag, p = uvarint(b, p)
@@ -268,7 +274,7 @@ def skip_tags(b: Frame, p: int, end: int) -> int:
         p += size
         if p > end:
             raise Broken("the frame ends within a tagged field")
-    return p
+    return p, room - count
 
 
 def unpack_ints(b: Frame, p: int, count: int) -> tuple[list[int], int]:

@@ -145,10 +145,11 @@ def test_compressed_batches_are_not_unpacked_all_at_once() -> None:
 def test_one_batch_that_unpacks_to_more_is_a_run_of_its_own() -> None:
     large, small = [(5, None, bytes(1_000), ())] * 20, [(5, None, b"v", ())]
     data = b"".join(
-        encode_batch(rows, base_offset=20 * n, codec="gzip") for n, rows in enumerate([small, large, small])
+        encode_batch(rows, base_offset=20 * n, codec="gzip")
+        for n, rows in enumerate([large, small, small, large, large, small])
     )
     runs = [batches for _, batches in decode_runs(data, list(read_batches(data)), 1_000)]
-    assert [[batch.base_offset for batch in batches] for batches in runs] == [[0], [20], [40]]
+    assert [[batch.base_offset for batch in batches] for batches in runs] == [[0], [20, 40], [60], [80], [100]]
 
 
 @pytest.mark.parametrize("at", [4, 5])
@@ -161,6 +162,26 @@ def test_any_negative_length_stands_for_null_as_in_kafka(at: int, batches: int) 
         data[view.position + HEADER_SIZE + at] = 3  # -2, where -1 is usual
     assert records_of(bytes(data), views) == one_by_one(bytes(data))
     assert len(one_by_one(bytes(data))) == batches
+
+
+@pytest.mark.parametrize("batches", [1, 2, 30])
+@pytest.mark.parametrize(
+    ("headers", "at", "byte"),
+    [
+        pytest.param([], 7, 1, id="fewer than no headers"),
+        pytest.param([("k", b"v")], 7, 0, id="no headers, and bytes of some"),
+        pytest.param([("k", b"vw")], 10, 2, id="headers that end before their record"),
+        pytest.param([("k", b"vw")], 10, 6, id="headers that end behind it"),
+    ],
+)
+def test_headers_end_with_their_record(headers: list[tuple[str, bytes]], at: int, byte: int, batches: int) -> None:
+    data = bytearray(b"".join(encode_batch([(5, None, b"v", headers)], base_offset=n) for n in range(batches)))
+    views = list(read_batches(data))
+    data[views[-1].position + HEADER_SIZE + at] = byte
+    with pytest.raises(CorruptMessage):
+        views[-1].records()
+    with pytest.raises(CorruptMessage):
+        records_of(bytes(data), views)
 
 
 @pytest.mark.parametrize("count", [-1, -(2**31)])

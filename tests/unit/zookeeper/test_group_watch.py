@@ -156,6 +156,39 @@ def test_who_died_is_told_from_who_left(changes: list[Callable[[Tree], None]], e
     assert (last.members, last.owners, last.ended) == ((), {}, frozenset(ended))
 
 
+def in_order(tree: Tree, *steps: Callable[[], None]) -> None:
+    """One of these before each of the next reads."""
+    first, *rest = steps
+
+    def step() -> None:
+        if rest:
+            in_order(tree, *rest)
+        first()
+
+    tree.before_get = step
+
+
+def test_who_died_while_the_last_try_read_its_claims_is_told_from_who_left() -> None:
+    def doubted(tree: Tree) -> None:
+        for path in ALL[:2]:
+            tree.fire(path, "changed")
+
+    def others_come_and_the_session_ends(tree: Tree) -> None:
+        doubted(tree)
+        in_order(
+            tree,
+            lambda: tree.transaction(registered("b")),
+            lambda: None,
+            lambda: tree.transaction(registered("c")),
+            lambda: doubted(tree),
+            lambda: tree.transaction({}, ALL),
+        )
+
+    _, before, after = looks(others_come_and_the_session_ends, lambda tree: None)
+    assert ([member.id for member in before.members], before.owners) == (["a", "b", "c"], {})
+    assert ([member.id for member in after.members], after.ended) == (["b", "c"], {"a"})
+
+
 def test_claims_are_never_seen_with_the_members_of_before() -> None:
     """`a` leaves while claims are read, and `b` claims what it had: they belong together, or nobody would have left."""
 

@@ -115,6 +115,22 @@ def test_offsets_survive_the_node_and_unknown_partitions_are_refused_one_by_one(
     run(second_life)
 
 
+def test_what_the_group_refuses_of_a_commit_is_told_of_its_partition_alone(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d") as (node, stub):
+            async with connected(node) as channel:
+                await create_topic(channel, "t", 2)
+            request = commit(7, 0, 1)
+            request.topics[0].partitions[1].committed_metadata = "x" * 4_097
+            answer = await stub.OffsetCommit(request)
+            codes = {p.partition_index: p.error_code for p in answer.topics[0].partitions}
+            assert codes == {0: 0, 1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+            fetched = await stub.OffsetFetch(pb.OffsetFetchRequest(group_id="s", all_topics=True))
+            assert [p.partition_index for p in fetched.topics[0].partitions] == [0]
+
+    run(story)
+
+
 def test_the_coordinator_is_found_here(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with groups(tmp_path / "d", node_id="3") as (node, stub):

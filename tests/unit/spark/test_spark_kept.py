@@ -7,7 +7,10 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
+from coordinator.spark.fetch import transport_of
 from coordinator.spark.kept import DAEMON, settle_in
+from coordinator.spark.lookup import Lookup
+from coordinator.spark.options import read_options
 from coordinator.spark.source import MusterDataSource
 
 
@@ -53,3 +56,13 @@ def test_elsewhere_nothing_changes() -> None:
 def test_a_process_that_only_makes_the_source_settles_too() -> None:
     MusterDataSource({"bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}).schema()
     assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_process_that_plans_or_reads_settles_with_what_that_needs() -> None:
+    options = read_options({"bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}, streaming=False)
+    for begin in (lambda: Lookup(options), lambda: transport_of(options.client_config())):
+        settle_in.cache_clear()
+        gc.unfreeze()
+        begin()
+        assert gc.get_freeze_count() > 0

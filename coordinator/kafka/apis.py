@@ -35,7 +35,7 @@ APIS: Final = (
     Api(3, "Metadata", 0, 12, parks=True),
     Api(8, "OffsetCommit", 2, 9),
     Api(9, "OffsetFetch", 1, 9, parks=True),
-    Api(10, "FindCoordinator", 0, 4),
+    Api(10, "FindCoordinator", 0, 4, parks=True),
     Api(11, "JoinGroup", 0, 9, parks=True),
     Api(12, "Heartbeat", 0, 4),
     Api(13, "LeaveGroup", 0, 5),

@@ -5,7 +5,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.core import effects, events
 from coordinator.errors import CoordinatorError, Draining, ErrorCode, Overloaded
-from coordinator.kafka.dispatch import Later
+from coordinator.kafka.dispatch import HangUp, Later
 from coordinator.runtime.router import partition_for
 
 Wanted = TypeVar("Wanted")
@@ -13,8 +13,11 @@ Wanted = TypeVar("Wanted")
 MAX_NAME_CHARS = 4_096
 """Longest id or name. In UTF-8, with a uuid appended, it still fits the 32,767 bytes of a stored string."""
 
-MAX_GROUPS = 10_000
-"""Groups that one request may ask about."""
+MAX_GROUPS = 100_000
+"""Groups that one request may name: tools ask about all that they found in a list at once."""
+
+GROUPS_AT_ONCE = 1_000
+"""Of those, how many are asked about before others have their turn."""
 
 MAX_PROTOCOLS = 100
 MAX_MEMBERS = 100_000
@@ -69,11 +72,15 @@ class Groups:
         return asked
 
     async def ask_each(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
-        """The replies to several events, asked in one turn."""
-        try:
-            return await self.driver.ask_all(questions, wanted)
-        except (CoordinatorError, Overloaded, Draining) as refusal:
-            return [refused(refusal, wanted)] * len(questions)
+        """The replies to several events, asked in one turn, or in a few if they are very many."""
+        replies: list[Wanted] = []
+        for begin in range(0, len(questions), GROUPS_AT_ONCE):
+            some = questions[begin : begin + GROUPS_AT_ONCE]
+            try:
+                replies += await self.driver.ask_all(some, wanted)
+            except (CoordinatorError, Overloaded, Draining) as refusal:
+                replies += [refused(refusal, wanted)] * len(some)
+        return replies
 
 
 class Asked(Later, Generic[Wanted]):
@@ -167,8 +174,11 @@ def few(field: str, rows: Sequence[Wanted], most: int) -> Sequence[Wanted]:
 
 
 def asked_groups(names: Sequence[str]) -> list[str]:
-    """Each group once, in the order asked; no more than one answer can be about."""
-    return list(dict.fromkeys(names))[:MAX_GROUPS]
+    """Each group once, in the order asked. HangUp when they are too many: no answer says that some are left out."""
+    once = list(dict.fromkeys(names))
+    if len(once) > MAX_GROUPS:
+        raise HangUp(f"a request names {len(once)} groups; at most {MAX_GROUPS} are taken")
+    return once
 
 
 def short_or_none(field: str, value: str | None) -> str | None:

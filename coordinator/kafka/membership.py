@@ -12,6 +12,7 @@ from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import no_transactions
 from coordinator.kafka.log_metadata import Endpoint
+from storage.in_turns import in_turns
 
 GROUP_KEYS: Final = 0
 TRANSACTION_KEYS: Final = 1
@@ -45,8 +46,11 @@ class MembershipHandlers:
         if call.api_version < BATCHED:
             return response(**self._coordinator(request.key, request.key_type))
         made = struct("FindCoordinatorResponse.coordinators")
-        keys = asked_groups(request.coordinator_keys)
-        return response(coordinators=[made(key=key, **self._coordinator(key, request.key_type)) for key in keys])
+        found = await in_turns(
+            lambda key: made(key=key, **self._coordinator(key, request.key_type)),
+            asked_groups(request.coordinator_keys),
+        )
+        return response(coordinators=found)
 
     def join_group_now(self, request: Any, call: KafkaCall) -> Any:
         return self._groups.begin(

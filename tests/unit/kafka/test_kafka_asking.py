@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.core import effects, events
 from coordinator.errors import Draining, ErrorCode, Overloaded
-from coordinator.kafka.asking import MAX_GROUPS, Asked, Groups
+from coordinator.kafka.asking import GROUPS_AT_ONCE, MAX_GROUPS, Asked, Groups
 from coordinator.kafka.codec import struct
 from coordinator.kafka.commits import commit_of
 from coordinator.kafka.dispatch import HangUp, KafkaCall, Later, Peer
@@ -129,7 +129,46 @@ def test_the_coordinator_of_many_groups_is_told_once_for_each() -> None:
         return [row.key for row in response.coordinators]
 
     assert told("b", "a", "b") == ["b", "a"]
-    assert len(told(*map(str, range(MAX_GROUPS + 1)))) == MAX_GROUPS
+    assert len(told(*map(str, range(20_000)))) == 20_000
+
+
+class CountingDriver(FullDriver):
+    """Refuses everything, and knows how much was asked at once."""
+
+    def __init__(self) -> None:
+        super().__init__(Draining())
+        self.asked: list[int] = []
+
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
+        self.asked.append(len(questions))
+        raise self.why
+
+
+ABOUT_GROUPS = [
+    ("DescribeGroups", "groups", "groups"),
+    ("ConsumerGroupDescribe", "group_ids", "groups"),
+    ("DeleteGroups", "groups_names", "results"),
+]
+
+
+@pytest.mark.parametrize(("name", "asked", "told"), ABOUT_GROUPS)
+def test_a_tool_that_asks_about_very_many_groups_hears_of_each_and_holds_up_nobody(
+    name: str, asked: str, told: str
+) -> None:
+    driver, names = CountingDriver(), [str(number) for number in range(20_500)]
+    rows = getattr(answered(driver, name, **{asked: names}), told)
+    assert [row.group_id for row in rows] == names
+    assert max(driver.asked) <= GROUPS_AT_ONCE, "whoever else the node serves has turns in between"
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"), [*(each[:2] for each in ABOUT_GROUPS), ("FindCoordinator", "coordinator_keys")]
+)
+def test_more_groups_than_one_request_may_name_end_the_connection(name: str, asked: str) -> None:
+    """Rather than that some of them are left out without a word."""
+    names = [str(number) for number in range(MAX_GROUPS + 1)]
+    with pytest.raises(HangUp, match=f"names {MAX_GROUPS + 1} groups"):
+        answered(CountingDriver(), name, 4 if name == "FindCoordinator" else 0, **{asked: names})
 
 
 def test_a_node_that_stops_meanwhile_says_the_same() -> None:

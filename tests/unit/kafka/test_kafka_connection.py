@@ -50,6 +50,7 @@ def test_answers_leave_in_the_order_of_the_requests_whichever_is_ready_first() -
 
 PARKED = [("JoinGroup", 7), ("SyncGroup", 3), ("Fetch", 11)]
 LARGE = [
+    ("FindCoordinator", 4),
     ("OffsetFetch", 7),
     ("DescribeGroups", 5),
     ("ListGroups", 4),

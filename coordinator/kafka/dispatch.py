@@ -33,7 +33,7 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,253}[a-zA-Z0-9])?")
 
 
 class Written:
-    """An answer that a handler has as bytes, without header: one that it gave before."""
+    """An answer that a handler has as bytes, without header."""
 
     __slots__ = ("body",)
 

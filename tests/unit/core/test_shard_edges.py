@@ -3,6 +3,7 @@
 import pytest
 
 from assignors.user_data import Subscription, encode_subscription
+from coordinator.core import push
 from coordinator.core.effects import DescribeReply, HeartbeatReply
 from coordinator.core.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
 from coordinator.core.plan import assignment_of
@@ -11,11 +12,13 @@ from coordinator.core.records import (
     GroupStored,
     MemberRecord,
     OffsetDeleted,
+    OffsetsStored,
+    OffsetStored,
     RebalanceForgotten,
     Record,
 )
 from coordinator.core.shard import Shard
-from coordinator.core.types import GroupState, Limits, Protocol
+from coordinator.core.types import GroupState, Limits, Protocol, StoredOffset
 from coordinator.errors import ErrorCode
 
 SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))
@@ -89,3 +92,11 @@ def test_an_illegal_move_is_a_bug() -> None:
 @pytest.mark.parametrize("blob", [b"", b"junk", b"\x00\x01\xff\xff\xff\xff"])
 def test_an_assignment_that_cannot_be_read_is_unknown(blob: bytes) -> None:
     assert assignment_of(blob) == {}
+
+
+def test_positions_are_nothing_that_listening_members_are_told_of() -> None:
+    """Or each commit would ask for every member what its heartbeat would hear."""
+    position = StoredOffset(5, -1, "", 0)
+    facts = (OffsetsStored("g", {("t", 0): position}), OffsetStored("g", "t", 0, position), OffsetDeleted("g", "t", 0))
+    assert [push.group_of(fact) for fact in facts] == ["", "", ""]
+    assert push.group_of(stored_group(None)) == "g"

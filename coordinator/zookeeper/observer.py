@@ -42,7 +42,8 @@ class Observer:
         self._watches: dict[str, GroupWatch] = {}
         self._seen: dict[str, GroupObserved] = {}
         self._around = Around((), {})
-        self._stale: set[str] = set()
+        self._stale: dict[str, None] = {}
+        """Groups to look at, in their order: one that changes all the time takes its turn like the others."""
         self._central: set[str] = set()
         self._stale_around = True
         self._look = asyncio.Event()
@@ -129,7 +130,7 @@ class Observer:
             raise
         if around != self._around:
             self._around = around
-            self._stale.update(self._watches)
+            self._stale.update(dict.fromkeys(self._watches))
         self._follow(groups)
 
     async def _consumers_own(self, groups: list[str]) -> list[str]:
@@ -157,27 +158,27 @@ class Observer:
             self._watches[group_id] = GroupWatch(
                 self._session, group_id, self._marking(group_id), was_there=self._first
             )
-            self._stale.add(group_id)
+            self._stale[group_id] = None
         self._first = False
 
     def _forget(self, group_id: str) -> None:
         self._watches.pop(group_id, None)
-        self._stale.discard(group_id)
+        self._stale.pop(group_id, None)
         if self._seen.pop(group_id, None) is not None:
             self._tell(GroupUnseen(group_id))
 
     async def _look_at_groups(self) -> None:
         while self._stale:
             await self._look_around()  # what members did since may rest on it
-            group_id = min(self._stale)
-            self._stale.discard(group_id)
+            group_id = next(iter(self._stale))
+            del self._stale[group_id]
             watch = self._watches.get(group_id)
             if watch is None:
                 continue
             try:
                 seen = await watch.look(self._around)
             except ZooKeeperError:
-                self._stale.add(group_id)
+                self._stale[group_id] = None
                 raise
             if self._watches.get(group_id) is not watch:
                 continue  # it was deleted while we looked
@@ -187,7 +188,7 @@ class Observer:
 
     def _marking(self, group_id: str) -> Callable[[], None]:
         def mark() -> None:
-            self._stale.add(group_id)
+            self._stale[group_id] = None
             self._look.set()
 
         return mark
@@ -202,5 +203,5 @@ class Observer:
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
             self._stale_around = True
-            self._stale.update(self._watches)
+            self._stale.update(dict.fromkeys(self._watches))
             self._look.set()

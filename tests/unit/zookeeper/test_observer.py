@@ -1,0 +1,62 @@
+"""Which of many groups is looked at when."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.core.observed.events import GroupObserved
+from coordinator.zookeeper import observer as observer_module
+from coordinator.zookeeper import paths
+from coordinator.zookeeper.connect import SessionState
+from coordinator.zookeeper.group_watch import Around
+from coordinator.zookeeper.observer import Observer
+
+RESTLESS = "a"
+
+
+class Groups:
+    """A session in which three groups are there and nothing else."""
+
+    state = SessionState.CONNECTED
+
+    def on_state(self, listener: object) -> None: ...
+
+    async def connected(self) -> None: ...
+
+    async def children(self, path: str, watch: object = None) -> list[str] | None:
+        return [RESTLESS, "b", "c"] if path == paths.CONSUMERS else None
+
+    async def get(self, path: str, watch: object = None) -> None: ...
+
+
+def test_a_group_that_changes_all_the_time_keeps_nobody_from_looking_at_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+    enough = asyncio.Event()
+
+    class Watch:
+        def __init__(self, session: object, group_id: str, changed: Callable[[], None], *, was_there: bool) -> None:
+            self._group_id = group_id
+            self._changed = changed
+
+        async def look(self, around: Around) -> GroupObserved:
+            looked.append(self._group_id)
+            if self._group_id == RESTLESS:
+                self._changed()
+            if looked.count(RESTLESS) == 3:
+                enough.set()
+            await asyncio.sleep(0)
+            return GroupObserved(self._group_id, (), {}, {}, ())
+
+    async def story() -> None:
+        seen: list[str] = []
+        observer = Observer(Groups(), lambda event: seen.append(event.group_id))  # type: ignore[arg-type]
+        observer.start()
+        await enough.wait()
+        await observer.stop()
+        assert {"b", "c"} <= set(seen)
+
+    monkeypatch.setattr(observer_module, "GroupWatch", Watch)
+    asyncio.run(story())

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from coordinator.kafka.asking import GroupDriver, Groups
 from coordinator.kafka.consumer_groups import ConsumerGroupHandlers
-from coordinator.kafka.group_offsets import OffsetHandlers
+from coordinator.kafka.group_offsets import Elsewhere, OffsetHandlers
 from coordinator.kafka.group_tools import GroupToolHandlers
 from coordinator.kafka.log_metadata import Endpoint
 from coordinator.kafka.membership import MembershipHandlers
@@ -14,7 +14,8 @@ class GroupHandlers:
     """Members of both protocols, committed offsets and tools, over the same groups as the node's other door.
 
     `endpoint` is asked each time: the port is known only once the node listens. `partitions` gives the catalog's
-    partition counts, `log_span` the first offset and the end of one partition.
+    partition counts, `log_span` the first offset and the end of one partition; `elsewhere` are the groups of a
+    ZooKeeper, if there is one.
     """
 
     def __init__(
@@ -25,13 +26,14 @@ class GroupHandlers:
         endpoint: Callable[[], Endpoint],
         partitions: Callable[[], Mapping[str, int]],
         log_span: Callable[[str, int], tuple[int, int]],
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         groups = Groups(driver, shards)
         members = MembershipHandlers(groups, endpoint)
         self.find_coordinator = members.find_coordinator
         self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now
         self.leave_group_now, self.heartbeat_now = members.leave_group_now, members.heartbeat_now
-        offsets = OffsetHandlers(groups, partitions, log_span)
+        offsets = OffsetHandlers(groups, partitions, log_span, elsewhere)
         self.offset_commit_now, self.offset_commit_reader = offsets.offset_commit_now, offsets.offset_commit_reader
         self.offset_fetch, self.offset_delete = offsets.offset_fetch, offsets.offset_delete
         tools = GroupToolHandlers(groups)

@@ -1,10 +1,12 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, Protocol
 
 from coordinator.core import effects, events
-from coordinator.core.types import CommittedOffset
+from coordinator.core.observed.group import ZOOKEEPER
+from coordinator.core.types import CommittedOffset, StoredOffset
 from coordinator.errors import CoordinatorError, ErrorCode
 from coordinator.kafka.asking import Groups, short, short_or_none
 from coordinator.kafka.codec import encode, struct
@@ -32,10 +34,20 @@ LATEST: Final = -1
 """The protocol's words for a log's beginning and end: kafkajs resets a group by committing them."""
 
 
+class Elsewhere(Protocol):
+    """Groups that keep their positions in ZooKeeper."""
+
+    def knows(self, group_id: str) -> bool: ...
+
+    async def positions(self, group_id: str) -> Mapping[tuple[str, int], int]:
+        """Raises CoordinatorError while they cannot be read."""
+        ...
+
+
 class OffsetHandlers:
     """`partitions` gives the catalog's partition counts: positions in a log that does not exist are refused.
 
-    `log_span` gives a partition's first offset and its end.
+    `log_span` gives a partition's first offset and its end. `elsewhere` are the groups of a ZooKeeper, if there is one.
     """
 
     def __init__(
@@ -43,7 +55,9 @@ class OffsetHandlers:
         groups: Groups,
         partitions: Callable[[], Mapping[str, int]],
         log_span: Callable[[str, int], tuple[int, int]],
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._groups = groups
         self._partitions = partitions
         self._log_span = log_span
@@ -116,7 +130,7 @@ class OffsetHandlers:
         partitions = None
         if asked.topics is not None:
             partitions = tuple((topic.name, one) for topic in asked.topics for one in topic.partition_indexes)
-        return await self._groups.ask(
+        reply = await self._groups.ask(
             asked.group_id,
             lambda: events.OffsetFetch(
                 self._groups.next_id(),
@@ -128,6 +142,33 @@ class OffsetHandlers:
             ),
             effects.OffsetFetchReply,
         )
+        if reply.code is ErrorCode.NONE and self._elsewhere is not None and self._elsewhere.knows(asked.group_id):
+            return await self._completed(self._elsewhere, asked.group_id, partitions, reply)
+        return reply
+
+    async def _completed(
+        self,
+        elsewhere: Elsewhere,
+        group_id: str,
+        partitions: tuple[tuple[str, int], ...] | None,
+        reply: effects.OffsetFetchReply,
+    ) -> effects.OffsetFetchReply:
+        """With what the group keeps in ZooKeeper, if it lives there; the larger counts where both have a position."""
+        group = await self._groups.ask(
+            group_id, lambda: events.DescribeGroup(self._groups.next_id(), group_id), effects.DescribeReply
+        )
+        if group.protocol_type != ZOOKEEPER:
+            return reply
+        try:
+            positions = await elsewhere.positions(group_id)
+        except CoordinatorError as error:
+            return effects.OffsetFetchReply(code=error.code, message=error.message)
+        offsets = dict(reply.offsets)
+        for place, offset in positions.items():
+            stored = offsets.get(place)
+            if (partitions is None or place in offsets) and (stored is None or stored.offset < offset):
+                offsets[place] = StoredOffset(offset, -1, "", 0)
+        return replace(reply, offsets=offsets)
 
     def _positions(
         self, commit: Commit, refused: dict[tuple[str, int], ErrorCode]

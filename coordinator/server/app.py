@@ -133,7 +133,11 @@ class Node:
         await self._listener.start(self.methods)
         if self._kafka is not None:
             await self._kafka.start(
-                self.driver, self.log_requests, shards=self.engine.shards, partitions=lambda: self._partitions
+                self.driver,
+                self.log_requests,
+                shards=self.engine.shards,
+                partitions=lambda: self._partitions,
+                observed=self._zookeeper.groups if self._zookeeper is not None else None,
             )
         if self._zookeeper is not None:
             self._zookeeper.start(self._report_zookeeper)

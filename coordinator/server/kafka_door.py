@@ -13,6 +13,7 @@ from coordinator.kafka.log_handlers import LogHandlers
 from coordinator.kafka.log_metadata import Endpoint
 from coordinator.server.drive import Driver
 from coordinator.server.listener import AddressTaken, cure_of
+from coordinator.server.observed import ObservedGroups
 from storage.requests import LogRequests
 
 log = structlog.get_logger("muster.kafka")
@@ -52,7 +53,13 @@ class KafkaDoor:
         self._listener.give_back()
 
     async def start(
-        self, driver: Driver, requests: LogRequests, *, shards: int, partitions: Callable[[], Mapping[str, int]]
+        self,
+        driver: Driver,
+        requests: LogRequests,
+        *,
+        shards: int,
+        partitions: Callable[[], Mapping[str, int]],
+        observed: ObservedGroups | None,
     ) -> None:
         """Answer clients."""
         settings = self._settings
@@ -63,7 +70,9 @@ class KafkaDoor:
         def log_span(topic: str, partition: int) -> tuple[int, int]:
             return requests.broker.start_offset(topic, partition), requests.broker.high_watermark(topic, partition)
 
-        groups = GroupHandlers(driver, shards=shards, endpoint=endpoint, partitions=partitions, log_span=log_span)
+        groups = GroupHandlers(
+            driver, shards=shards, endpoint=endpoint, partitions=partitions, log_span=log_span, elsewhere=observed
+        )
         records = LogHandlers(
             requests, endpoint, node_id=settings.node_id, auto_create=settings.auto_create_topics_enable
         )

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -15,6 +16,7 @@ from kazoo.client import KazooClient
 from coordinator.client.aio.admin import Admin
 from coordinator.client.errors import GroupNotEmpty, GroupNotFound, Refused
 from coordinator.client.types import TopicPartition
+from coordinator.kafka.codec import struct
 from coordinator.rpc.v1.ledger_pb2 import Rebalance
 from coordinator.server.app import Node
 from coordinator.zookeeper.connect import SessionState
@@ -23,6 +25,7 @@ from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_registry import is_there, node_at, plain, until
 from tests.integration.zookeeper.test_zookeeper_session import expire
 from tests.support.grpc_node import connected, create_topic
+from tests.support.kafka_node import join, kafka
 from tests.support.zookeeper import running
 
 JOINED, EXPIRED, LEFT, BROKERS, GREW = 1, 4, 5, 43, 32
@@ -80,8 +83,8 @@ def members(connect: str, *names: str) -> Iterator[list[Member]]:
 
 
 @asynccontextmanager
-async def stage(data: Path, connect: str, partitions: int = 2) -> AsyncIterator[tuple[Node, Admin]]:
-    async with node_at(data, connect) as node, connected(node) as channel:
+async def stage(data: Path, connect: str, partitions: int = 2, **more: str) -> AsyncIterator[tuple[Node, Admin]]:
+    async with node_at(data, connect, **more) as node, connected(node) as channel:
         await create_topic(channel, "t", partitions)
         with plain(connect) as zk:  # members of that era come after the topics they read
             await until(is_there(zk, f"/brokers/topics/t/partitions/{partitions - 1}/state"))
@@ -154,6 +157,39 @@ def test_a_group_of_the_zookeeper_era_is_shown_beside_the_others(zookeeper: str,
                     b.id: {"t": [1]},
                 }
             await state_is(admin, "Empty", 0)
+
+    run(story)
+
+
+def test_kafkas_tools_see_where_a_group_of_the_zookeeper_era_is(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    """Until it has members in the log: what those begin from is what was committed there, as ever."""
+
+    async def story() -> None:
+        more = {"kafka_listeners": "127.0.0.1:0"}
+        async with stage(tmp_path / "d", zookeeper, **more) as (node, admin), kafka(node) as client:
+
+            async def fetched(version: int, partitions: list[int] | None) -> dict[int, int]:
+                path = "OffsetFetchRequest.groups.topics" if version >= 8 else "OffsetFetchRequest.topics"
+                topics = None if partitions is None else [struct(path)(name="t", partition_indexes=partitions)]
+                asked: dict[str, Any] = {"group_id": "old", "topics": topics}
+                if version >= 8:
+                    asked = {"groups": [struct("OffsetFetchRequest.groups")(**asked)]}
+                answer = await client.ask("OffsetFetch", version, **asked)
+                answer = answer.groups[0] if version >= 8 else answer
+                assert answer.error_code == 0
+                return {
+                    row.partition_index: row.committed_offset for topic in answer.topics for row in topic.partitions
+                }
+
+            with members(zookeeper, "a") as (a,):
+                await in_thread(a.register, lambda: a.claim(0, 1), lambda: a.commit(0, 7))
+                await state_is(admin, "Stable", 1)
+                for version in (5, 8):
+                    assert await fetched(version, None) == {0: 7}
+                    assert await fetched(version, [0, 1]) == {0: 7, 1: -1}
+                joined = await join(client, group_id="old")
+                assert await fetched(8, [0, 1]) == {0: -1, 1: -1}
+                await client.ask("LeaveGroup", 1, group_id="old", member_id=joined.member_id)
 
     run(story)
 

@@ -38,8 +38,8 @@ def plain(connect: str) -> Iterator[KazooClient]:
 
 
 @asynccontextmanager
-async def node_at(data: Path, connect: str, number: int = 1) -> AsyncIterator[Node]:
-    node = Node(settings(data, node_id=str(number), zookeeper_connect=connect, **SESSION))
+async def node_at(data: Path, connect: str, number: int = 1, **more: str) -> AsyncIterator[Node]:
+    node = Node(settings(data, node_id=str(number), zookeeper_connect=connect, **SESSION, **more))
     await node.start()
     try:
         yield node

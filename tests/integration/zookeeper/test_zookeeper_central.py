@@ -90,9 +90,11 @@ def offsets(tool: KazooClient) -> list[int]:
 
 
 def elected(tool: KazooClient) -> int | None:
-    if not tool.exists(paths.CENTRAL_COORDINATOR):
+    try:
+        stored, _ = tool.get(paths.CENTRAL_COORDINATOR)
+    except NoNodeError:
         return None
-    return paths.read_coordinator(paths.CENTRAL_COORDINATOR, tool.get(paths.CENTRAL_COORDINATOR)[0])[0]
+    return paths.read_coordinator(paths.CENTRAL_COORDINATOR, stored)[0]
 
 
 def test_a_tool_sees_owners_and_offsets_and_they_go_with_the_group(

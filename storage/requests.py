@@ -74,7 +74,7 @@ class LogRequests:
         told up to SWEEP_S late.
         """
         if acks not in _KNOWN_ACKS:
-            return [refused(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts]
+            return [failed(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts]
         append, durable = self.commit.append, acks != ACKS_NONE
         begun = [append((topic, partition), batches, durable=durable) for topic, partition, batches in parts]
         if timeout_ms:
@@ -176,10 +176,11 @@ def outcome(part: "asyncio.Future[Appended]") -> Appended | StorageError:
     raise error
 
 
-def refused(error: StorageError) -> "asyncio.Future[Appended]":
-    refused: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-    refused.set_exception(error)
-    return refused
+def failed(error: StorageError) -> "asyncio.Future[Appended]":
+    """A part that is refused before the log is asked."""
+    part: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+    part.set_exception(error)
+    return part
 
 
 def _too_slow(timeout_ms: int) -> RequestTimedOut:

@@ -5,23 +5,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.core import effects, events
 from coordinator.errors import CoordinatorError, Draining, ErrorCode, Overloaded
-from coordinator.kafka.dispatch import HangUp, Later
+from coordinator.kafka.dispatch import Later
 from coordinator.runtime.router import partition_for
 
 Wanted = TypeVar("Wanted")
 
-MAX_NAME_CHARS = 4_096
-"""Longest id or name. In UTF-8, with a uuid appended, it still fits the 32,767 bytes of a stored string."""
-
-MAX_GROUPS = 100_000
-"""Groups that one request may name: tools ask about all that they found in a list at once."""
-
 GROUPS_AT_ONCE = 1_000
-"""Of those, how many are asked about before others have their turn."""
-
-MAX_PROTOCOLS = 100
-MAX_MEMBERS = 100_000
-MAX_TOPICS = 100_000
+"""Of the groups that one request names, how many are asked about before others have their turn."""
 
 
 class GroupDriver(Protocol):
@@ -152,34 +142,3 @@ def refused(why: CoordinatorError | Overloaded | Draining, wanted: type[Wanted])
         return wanted(code=why.code, message=why.message)  # type: ignore[call-arg]
     code = ErrorCode.NOT_COORDINATOR if isinstance(why, Draining) else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return wanted(code=code, message=str(why))  # type: ignore[call-arg]
-
-
-def short(field: str, value: str) -> str:
-    """The value, if it can be stored. Raises CoordinatorError."""
-    if len(value) > MAX_NAME_CHARS:
-        raise CoordinatorError(
-            ErrorCode.INVALID_REQUEST,
-            f"{field} has {len(value)} characters; at most {MAX_NAME_CHARS} are accepted",
-        )
-    return value
-
-
-def few(field: str, rows: Sequence[Wanted], most: int) -> Sequence[Wanted]:
-    """The rows, if they are no more than any group has. Raises CoordinatorError."""
-    if len(rows) > most:
-        raise CoordinatorError(
-            ErrorCode.INVALID_REQUEST, f"{field} has {len(rows)} entries; at most {most} are accepted in one request"
-        )
-    return rows
-
-
-def asked_groups(names: Sequence[str]) -> list[str]:
-    """Each group once, in the order asked. HangUp when they are too many: no answer says that some are left out."""
-    once = list(dict.fromkeys(names))
-    if len(once) > MAX_GROUPS:
-        raise HangUp(f"a request names {len(once)} groups; at most {MAX_GROUPS} are taken")
-    return once
-
-
-def short_or_none(field: str, value: str | None) -> str | None:
-    return None if value is None else short(field, value)

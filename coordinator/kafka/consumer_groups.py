@@ -7,9 +7,10 @@ from uuid import uuid4
 from coordinator.core import effects, events
 from coordinator.core.consumer.records import Shares, TopicId
 from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.kafka.asking import MAX_TOPICS, Groups, asked_groups, few, short, short_or_none
+from coordinator.kafka.asking import Groups
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.request_limits import MAX_TOPICS, asked_groups, few, short, short_or_none
 
 OWN_MEMBER_ID: Final = 1
 """Members make their own ids from this version of the heartbeat on (KIP-1082)."""

@@ -192,9 +192,6 @@ def answering(api: Api, handlers: Sequence[object]) -> object:
 class Negotiation:
     """ApiVersions: what is served here, and what the client is (KIP-35, KIP-511)."""
 
-    async def api_versions(self, request: Any, call: KafkaCall) -> Any:
-        return self.api_versions_now(request, call)
-
     def api_versions_now(self, request: Any, call: KafkaCall) -> Any:
         if call.api_version >= 3:
             for word in (request.client_software_name, request.client_software_version):

@@ -8,11 +8,11 @@ from coordinator.core import effects, events
 from coordinator.core.observed.group import ZOOKEEPER
 from coordinator.core.types import CommittedOffset, StoredOffset
 from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.kafka.asking import Groups, short, short_or_none
+from coordinator.kafka.asking import Groups
 from coordinator.kafka.codec import encode, struct
 from coordinator.kafka.commits import Commit, CommitReader, Shape
 from coordinator.kafka.dispatch import KafkaCall, Written
-from coordinator.kafka.log_records import no_more_than_any_node_has
+from coordinator.kafka.request_limits import check_partition_count, short, short_or_none
 from storage.errors import StorageError
 
 KNOWS_GROUP_ID_NOT_FOUND: Final = 9
@@ -68,7 +68,7 @@ class OffsetHandlers:
     def offset_commit_now(self, commit: Commit, call: KafkaCall) -> Any:
         """Partitions that cannot be are refused one by one; the core judges the rest."""
         shape, version = commit.shape, call.api_version
-        no_more_than_any_node_has(len(shape.places))
+        check_partition_count(len(shape.places))
         request = shape.request
         refused: dict[tuple[str, int], ErrorCode] = {}
         positions = self._positions(commit, refused)

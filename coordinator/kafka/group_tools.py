@@ -4,9 +4,10 @@ from typing import Any, Final
 
 from coordinator.core import effects, events
 from coordinator.errors import ErrorCode
-from coordinator.kafka.asking import Groups, asked_groups
+from coordinator.kafka.asking import Groups
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.request_limits import asked_groups
 
 TELLS_MISSING: Final = 6
 """DescribeGroups reports a group that is not there as an error from this version on; before, it is "Dead"."""

@@ -22,8 +22,7 @@ class LogHandlers:
         self, requests: LogRequests, endpoint: Callable[[], Endpoint], *, node_id: int, auto_create: bool
     ) -> None:
         records = RecordHandlers(requests)
-        self.produce, self.produce_now = records.produce, records.produce_now
-        self.produce_reader = produce_reader
+        self.produce_now, self.produce_reader = records.produce_now, produce_reader
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = OffsetHandlers(requests)
         self.list_offsets, self.init_producer_id = offsets.list_offsets, offsets.init_producer_id

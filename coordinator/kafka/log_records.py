@@ -8,15 +8,13 @@ from typing import Any, Final
 from coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
 from coordinator.kafka.log_errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
 from coordinator.kafka.produces import SingleBatch
+from coordinator.kafka.request_limits import check_partition_count
 from storage.errors import FencedLeaderEpoch, InvalidRecord, StorageError, UnsupportedCompressionType
 from storage.files import Buffer
-from storage.requests import ACKS_NONE, Batches, LogRequests, Place, outcome, refused
+from storage.requests import ACKS_NONE, Batches, LogRequests, Place, failed, outcome
 from storage.types import AbortedTransaction, Appended, Fetched
 
 READ_COMMITTED: Final = 1
-MOST_PARTITIONS: Final = 100_000
-"""That one request may name, so that it cannot hold up all others."""
-
 ZSTD: Final = 4
 ZSTD_SINCE: Final = 7
 """The first version of Produce in which zstd may come (KIP-110)."""
@@ -85,18 +83,11 @@ class RecordHandlers:
 
     # -- produce ------------------------------------------------------------------------------------------
 
-    async def produce(self, request: Any, call: KafkaCall) -> ProduceAnswer | None:
+    def produce_now(self, request: Any, call: KafkaCall) -> Promised:
         """Append everything in order, then answer when it is as durable as its topics promise; None with acks=0.
 
         HangUp when something could not be appended and no answer is wanted: as in Kafka, only that tells the client.
         """
-        begun = self.produce_now(request, call)
-        await asyncio.wait([begun.future])
-        answer: ProduceAnswer | None = begun.respond()
-        return answer
-
-    def produce_now(self, request: Any, call: KafkaCall) -> Promised:
-        """The same without a task: what comes in on one connection is appended in its order."""
         if isinstance(request, SingleBatch):
             return self._produce_single(request, call)
         parts: list[Batches] = []
@@ -123,7 +114,7 @@ class RecordHandlers:
             part = (request.topic, request.index, request.records)
             (begun,) = self._requests.begin_produce((part,), request.acks, max(request.timeout_ms, 0))
         else:
-            begun = refused(refusal)
+            begun = failed(refusal)
 
         def respond() -> ProduceAnswer | Written | None:
             result = outcome(begun)
@@ -218,16 +209,10 @@ def fetch_answer(
 def partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:
     """Each partition with its topic, in the request's order. HangUp when they are more than any node has."""
     # A topic that is named for nothing takes its time, too.
-    no_more_than_any_node_has(sum(max(len(getattr(topic, within)), 1) for topic in topics))
+    check_partition_count(sum(max(len(getattr(topic, within)), 1) for topic in topics))
     for topic in topics:
         for each in getattr(topic, within):
             yield topic, each
-
-
-def no_more_than_any_node_has(total: int) -> None:
-    """HangUp when one request names too many partitions."""
-    if total > MOST_PARTITIONS:
-        raise HangUp(f"a request names {total} partitions; at most {MOST_PARTITIONS} are taken")
 
 
 def check_epoch(requests: LogRequests, topic: str, partition: int, epoch: int) -> StorageError | None:

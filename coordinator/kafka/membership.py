@@ -7,11 +7,12 @@ from uuid import uuid4
 from coordinator.core import effects, events
 from coordinator.core.types import MemberIdentity, Protocol
 from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.kafka.asking import MAX_MEMBERS, MAX_PROTOCOLS, Groups, asked_groups, few, short, short_or_none
+from coordinator.kafka.asking import Groups
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import no_transactions
 from coordinator.kafka.log_metadata import Endpoint
+from coordinator.kafka.request_limits import MAX_MEMBERS, MAX_PROTOCOLS, asked_groups, few, short, short_or_none
 from storage.in_turns import in_turns
 
 GROUP_KEYS: Final = 0

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from coordinator.kafka.codec import decode_frame, decoder_of, encode, struct
-from coordinator.kafka.dispatch import KafkaCall, Peer, Written, snake_case
+from coordinator.kafka.dispatch import KafkaCall, Peer, Promised, Written, snake_case
 from coordinator.kafka.log_handlers import LogHandlers
 from coordinator.kafka.log_metadata import Endpoint
 from storage.broker import Broker
@@ -35,11 +35,20 @@ class Door:
         name = snake_case(api)
         read = getattr(self.handlers, f"{name}_reader", partial(decoder_of, f"{api}Request"))(version)
         request, _ = read(data, 0)
-        answer = await getattr(self.handlers, name)(request, KafkaCall(version, "tests", self._peer))
+        answer = await self._answer(name, request, KafkaCall(version, "tests", self._peer))
         if answer is None:
             return None
         body = answer.body if isinstance(answer, Written) else encode(f"{api}Response", version, answer)
         return decode_frame(f"{api}Response", version, b"".join(body))
+
+    async def _answer(self, name: str, request: Any, call: KafkaCall) -> Any:
+        if not hasattr(self.handlers, f"{name}_now"):
+            return await getattr(self.handlers, name)(request, call)
+        answer = getattr(self.handlers, f"{name}_now")(request, call)
+        if isinstance(answer, Promised):
+            await asyncio.wait([answer.future])
+            return answer.respond()
+        return await getattr(self.handlers, name)(request, call) if answer is None else answer
 
 
 def play(

@@ -10,12 +10,13 @@ import pytest
 
 from coordinator.core import effects, events
 from coordinator.errors import Draining, ErrorCode, Overloaded
-from coordinator.kafka.asking import GROUPS_AT_ONCE, MAX_GROUPS, Asked, Groups
+from coordinator.kafka.asking import GROUPS_AT_ONCE, Asked, Groups
 from coordinator.kafka.codec import struct
 from coordinator.kafka.commits import commit_of
 from coordinator.kafka.dispatch import HangUp, KafkaCall, Later, Peer
 from coordinator.kafka.group_handlers import GroupHandlers
 from coordinator.kafka.log_metadata import Endpoint
+from coordinator.kafka.request_limits import MAX_GROUPS
 from storage.errors import UnknownTopicOrPartition
 
 

@@ -45,6 +45,23 @@ def test_package_and_folder_agree(path: Path) -> None:
     assert package.group(1) == ".".join(path.parent.parts)
 
 
+@pytest.mark.parametrize("path", PROTOS, ids=str)
+def test_go_is_told_where_its_package_lies(path: Path) -> None:
+    assert f'option go_package = "muster/{path.parent.as_posix()};' in (ROOT / "proto" / path).read_text()
+
+
+@pytest.mark.parametrize("path", PROTOS, ids=str)
+def test_the_format_of_opaque_bytes_is_told(path: Path) -> None:
+    """`bytes` says nothing: the line above (or that of the field before it, for pairs) says what is in them."""
+    lines = (ROOT / "proto" / path).read_text().splitlines()
+    untold = [
+        f"{path}:{at + 1}: {line.strip()}"
+        for at, line in enumerate(lines)
+        if re.match(r" +bytes ", line) and not re.match(r" +(//|bytes )", lines[at - 1])
+    ]
+    assert not untold
+
+
 @pytest.mark.parametrize("path", SERVICES, ids=str)
 def test_every_method_has_a_request_and_a_response_of_its_own(path: Path) -> None:
     methods = re.findall(

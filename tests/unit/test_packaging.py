@@ -33,8 +33,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 def test_the_wheel_installs_its_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     names = {name.split("/")[0] for name in wheel.namelist()}
-    packages = {name for name in names if not name.endswith(".dist-info")}
+    packages = {name for name in names if not name.endswith((".dist-info", ".data"))}
     assert packages == {"assignors", "coordinator", "storage", "pyspark_muster"}
+
+
+def test_the_wheel_brings_the_contracts_for_other_languages(wheel: zipfile.ZipFile) -> None:
+    """Below the prefix, at the paths by which they import each other; and nothing else goes there."""
+    shared = {name.partition(".data/data/")[2] for name in wheel.namelist() if ".data/" in name}
+    protos = (path.relative_to(ROOT / "proto") for path in (ROOT / "proto").rglob("*.proto"))
+    assert shared == {f"share/muster/proto/{path.as_posix()}" for path in protos}
 
 
 def test_every_package_is_typed_and_the_licence_is_there(wheel: zipfile.ZipFile) -> None:

@@ -27,6 +27,15 @@ if _version_not_supported:
 
 class GroupCoordinatorStub(object):
     """Who owns which partition, and why. Field names are Kafka's, in snake_case.
+
+    Deadlines: a long poll (JoinGroup, SyncGroup) is answered after its group, not after its caller. Give the call a deadline
+    longer than the time named with it, or none: a call that is cut off is forgotten and has to be made again, and the
+    member lives on meanwhile until its session ends. All other calls are answered at once; ten seconds are ample.
+    Every refusal of the protocol travels in error_code; a gRPC status other than OK means that the call did not get
+    through (UNAVAILABLE: try again, FAILED_PRECONDITION or INVALID_ARGUMENT: the request is at fault, and says how).
+
+    Fields of type bytes hold what Kafka's clients exchange, in Kafka's own encoding (ConsumerProtocolSubscription and
+    ConsumerProtocolAssignment, versions 0 to 3, each behind an int16 version), and pass through the coordinator as they are.
     buf:lint:ignore SERVICE_SUFFIX
     """
 
@@ -130,6 +139,15 @@ class GroupCoordinatorStub(object):
 
 class GroupCoordinatorServicer(object):
     """Who owns which partition, and why. Field names are Kafka's, in snake_case.
+
+    Deadlines: a long poll (JoinGroup, SyncGroup) is answered after its group, not after its caller. Give the call a deadline
+    longer than the time named with it, or none: a call that is cut off is forgotten and has to be made again, and the
+    member lives on meanwhile until its session ends. All other calls are answered at once; ten seconds are ample.
+    Every refusal of the protocol travels in error_code; a gRPC status other than OK means that the call did not get
+    through (UNAVAILABLE: try again, FAILED_PRECONDITION or INVALID_ARGUMENT: the request is at fault, and says how).
+
+    Fields of type bytes hold what Kafka's clients exchange, in Kafka's own encoding (ConsumerProtocolSubscription and
+    ConsumerProtocolAssignment, versions 0 to 3, each behind an int16 version), and pass through the coordinator as they are.
     buf:lint:ignore SERVICE_SUFFIX
     """
 
@@ -140,14 +158,17 @@ class GroupCoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def JoinGroup(self, request, context):
-        """Long poll: answered when the join phase of the rebalance is over.
+        """Long poll: answered when the join phase of the rebalance is over. That is when every known member has joined, at the
+        latest after the longest rebalance_timeout_ms among them; the first members of an empty group wait for
+        group.initial.rebalance.delay.ms, again and again as others come. Deadline: rebalance_timeout_ms + 5 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SyncGroup(self, request, context):
-        """Long poll: answered when the leader has handed in the plan.
+        """Long poll: answered when the leader has handed in the plan, at the latest after the rebalance timeout, when members that
+        have not synced are removed. Deadline: rebalance_timeout_ms + 5 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -160,7 +181,8 @@ class GroupCoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ConsumerGroupHeartbeat(self, request, context):
-        """KIP-848: join, stay, leave; the coordinator decides who gets what.
+        """KIP-848: join, stay, leave; the coordinator decides who gets what. Answered at once, also where a plan is still made:
+        the next heartbeat, after heartbeat_interval_ms, brings it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -236,14 +258,16 @@ class GroupCoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchGroup(self, request, context):
-        """Changes of state, generation, cause and assignment of a group, as they become durable.
+        """Changes of state, generation, cause and assignment of a group, as they become durable. Never ends by itself while the
+        node runs: give it no deadline.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Session(self, request_iterator, context):
-        """One stream per member: heartbeats go up, and what a heartbeat would hear comes down as soon as it is true. Members of
+        """No deadline: it lives as long as the member. A stream without a hello or registration is ended soon.
+        One stream per member: heartbeats go up, and what a heartbeat would hear comes down as soon as it is true. Members of
         central groups register on it, and answer the coordinator's orders.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -353,6 +377,15 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class GroupCoordinator(object):
     """Who owns which partition, and why. Field names are Kafka's, in snake_case.
+
+    Deadlines: a long poll (JoinGroup, SyncGroup) is answered after its group, not after its caller. Give the call a deadline
+    longer than the time named with it, or none: a call that is cut off is forgotten and has to be made again, and the
+    member lives on meanwhile until its session ends. All other calls are answered at once; ten seconds are ample.
+    Every refusal of the protocol travels in error_code; a gRPC status other than OK means that the call did not get
+    through (UNAVAILABLE: try again, FAILED_PRECONDITION or INVALID_ARGUMENT: the request is at fault, and says how).
+
+    Fields of type bytes hold what Kafka's clients exchange, in Kafka's own encoding (ConsumerProtocolSubscription and
+    ConsumerProtocolAssignment, versions 0 to 3, each behind an int16 version), and pass through the coordinator as they are.
     buf:lint:ignore SERVICE_SUFFIX
     """
 

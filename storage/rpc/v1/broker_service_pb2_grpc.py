@@ -27,6 +27,11 @@ if _version_not_supported:
 
 class BrokerStub(object):
     """Topics and partitions, in Kafka's on-disk format.
+
+    Deadlines: Fetch and MultiFetch wait for up to max_wait_ms (give them that and 5 s); Produce waits for the
+    disk for up to timeout_ms (0: as long as it takes); all others are answered at once, those that make or delete thousands of partitions
+    within seconds. Refusals travel in error_code, for each topic or partition; a gRPC status other than OK means that the
+    call did not get through (UNAVAILABLE), or that the request itself is at fault (INVALID_ARGUMENT, and says how).
     buf:lint:ignore SERVICE_SUFFIX
     """
 
@@ -95,6 +100,11 @@ class BrokerStub(object):
 
 class BrokerServicer(object):
     """Topics and partitions, in Kafka's on-disk format.
+
+    Deadlines: Fetch and MultiFetch wait for up to max_wait_ms (give them that and 5 s); Produce waits for the
+    disk for up to timeout_ms (0: as long as it takes); all others are answered at once, those that make or delete thousands of partitions
+    within seconds. Refusals travel in error_code, for each topic or partition; a gRPC status other than OK means that the
+    call did not get through (UNAVAILABLE), or that the request itself is at fault (INVALID_ARGUMENT, and says how).
     buf:lint:ignore SERVICE_SUFFIX
     """
 
@@ -235,6 +245,11 @@ def add_BrokerServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Broker(object):
     """Topics and partitions, in Kafka's on-disk format.
+
+    Deadlines: Fetch and MultiFetch wait for up to max_wait_ms (give them that and 5 s); Produce waits for the
+    disk for up to timeout_ms (0: as long as it takes); all others are answered at once, those that make or delete thousands of partitions
+    within seconds. Refusals travel in error_code, for each topic or partition; a gRPC status other than OK means that the
+    call did not get through (UNAVAILABLE), or that the request itself is at fault (INVALID_ARGUMENT, and says how).
     buf:lint:ignore SERVICE_SUFFIX
     """
 

@@ -1,5 +1,7 @@
 """`muster health`: ask a node whether it serves, as probes and load balancers do (grpc.health.v1)."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +11,10 @@ from coordinator.cli.options import NumberRange, bootstrap_option
 from coordinator.cli.output import notice
 
 if TYPE_CHECKING:
+    import grpc
     from grpc_health.v1 import health_pb2_grpc
+
+    from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 ZOOKEEPER = "zookeeper"
 """The part that only a node with zookeeper.connect has."""
@@ -32,7 +37,7 @@ ZOOKEEPER = "zookeeper"
     help="Ask about one part: a gRPC service, or zookeeper (whether the node is in touch with it).",
 )
 def health(bootstrap: str, timeout: float, service: str) -> None:
-    """Exit with 0 when the node serves, with 4 when it drains or does not answer."""
+    """Exit with 0 when the node serves and nothing is wrong with it, with 4 and the reason otherwise."""
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -51,6 +56,7 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
                 "is one running there (muster serve), and is --bootstrap right?",
             ) from None
         away = not service and misses_zookeeper(stub, timeout)
+        wrong = conditions(channel, timeout)
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     click.echo(status)
     if away:
@@ -58,14 +64,44 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
             f"{bootstrap} is not in touch with ZooKeeper: it coordinates no central groups until it is; "
             "everything else is served"
         )
-    if answer.status != health_pb2.HealthCheckResponse.SERVING and service:
+    if service:
+        wrong = [condition for condition in wrong if condition.impairs == service]
+    if answer.status != health_pb2.HealthCheckResponse.SERVING and service and not wrong:
         raise Unhealthy(
             f"{service} of {bootstrap} is {status}", "expected SERVING", "see the node's log for the reason"
         )
+    if wrong:
+        raise Unhealthy("\n".join(condition_line(condition) for condition in wrong))
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
         raise Unhealthy(
             f"{bootstrap} is {status}", "expected SERVING", "it is being stopped; ask again once it is back"
         )
+
+
+def conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Condition]":
+    """What the node says is wrong with it. Nothing, where it does not answer any more: it is being stopped."""
+    import grpc
+
+    from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+    from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+
+    stub = GroupCoordinatorStub(channel)  # type: ignore[no-untyped-call]
+    try:
+        return list(stub.DescribeNode(pb.DescribeNodeRequest(), timeout=timeout).conditions)
+    except grpc.RpcError:
+        return []
+
+
+def condition_line(condition: "pb.Condition") -> str:
+    """One trouble for people: name, sentence, since when and how often.
+
+    >>> from types import SimpleNamespace as Condition
+    >>> condition_line(Condition(name="disk-full", sentence="no room", since_ms=0, count=3))
+    'disk-full: no room (since 1970-01-01T00:00:00Z, 3 times)'
+    """
+    since = datetime.fromtimestamp(condition.since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    times = f", {condition.count} times" if condition.count > 1 else ""
+    return f"{condition.name}: {condition.sentence} (since {since}{times})"
 
 
 def misses_zookeeper(stub: "health_pb2_grpc.HealthStub", timeout: float) -> bool:

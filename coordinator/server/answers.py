@@ -8,6 +8,7 @@ from coordinator.core.types import MemberPlan, Move, Phase, RebalanceEntry, Stor
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import errors_pb2, ledger_pb2
+from coordinator.runtime.conditions import Condition
 
 Value = TypeVar("Value")
 
@@ -23,6 +24,17 @@ def error_code(code: ErrorCode) -> errors_pb2.ErrorCode:
 def sentence(code: ErrorCode, message: str = "") -> str:
     """What the client reads beside the number; empty without an error."""
     return "" if code is ErrorCode.NONE else message or code.meaning
+
+
+def condition(known: Condition) -> pb.Condition:
+    return pb.Condition(
+        name=known.name,
+        sentence=known.sentence,
+        since_ms=known.since_ms,
+        last_ms=known.last_ms,
+        count=known.count,
+        impairs=known.impairs,
+    )
 
 
 def join_group(reply: effects.JoinReply) -> pb.JoinGroupResponse:

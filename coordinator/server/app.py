@@ -28,6 +28,7 @@ from coordinator.server.listener import Listener, TransportLimits
 from coordinator.server.service import Endpoint, GroupCoordinator
 from coordinator.server.session import Sessions
 from coordinator.server.shape import MalformedRequest
+from coordinator.server.telling import Telling
 from coordinator.server.watch import Watchers
 from coordinator.server.zookeeper import HEALTH as ZOOKEEPER
 from coordinator.server.zookeeper import ZooKeeperSide, registration_of
@@ -80,7 +81,7 @@ class Node:
         self._kafka = KafkaDoor(settings) if settings.kafka_listeners else None
         self._zookeeper: ZooKeeperSide | None = None
         self._central: CentralElection | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self.telling = Telling(self._clock)
         self._cluster_id: str | None = None
 
     @property
@@ -131,6 +132,7 @@ class Node:
         self._ticking = asyncio.create_task(self._tick())
         self._compacting = asyncio.create_task(self._compact())
         await self._listener.start(self.methods)
+        self.telling.start(self._listener.report)
         if self._kafka is not None:
             await self._kafka.start(
                 self.driver,
@@ -191,9 +193,7 @@ class Node:
             await self._zookeeper.register()
 
     def _report_zookeeper(self, in_touch: bool) -> None:
-        telling = asyncio.create_task(self._listener.report(ZOOKEEPER, in_touch))
-        self._telling.add(telling)
-        telling.add_done_callback(self._telling.discard)
+        self.telling.tell(ZOOKEEPER, serving=in_touch)
 
     async def _leave_zookeeper(self) -> None:
         zookeeper, self._zookeeper = self._zookeeper, None
@@ -284,6 +284,7 @@ class Node:
             endpoint=lambda: Endpoint(self._settings.node_id, *self.advertised),
             partitions=lambda: self._partitions,
             log_span=self._log_span,
+            conditions=self.telling.conditions,
             observed=self._zookeeper.groups if self._zookeeper is not None else None,
             central=self._central,
         )

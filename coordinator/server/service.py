@@ -9,6 +9,7 @@ from coordinator.core import effects, events
 from coordinator.core.central.views import CENTRAL
 from coordinator.errors import ErrorCode, Overloaded
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.runtime.conditions import Conditions
 from coordinator.runtime.router import partition_for
 from coordinator.server import answers, answers_consumer, shape, translate, translate_consumer
 from coordinator.server.central_election import CentralElection
@@ -40,7 +41,8 @@ class GroupCoordinator:
 
     `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs, `endpoint` is what FindCoordinator
     answers, `partitions` gives the catalog's partition counts, `log_span` where a partition's log begins and ends,
-    `observed` the groups of a ZooKeeper, if there is one, `central` who is elected there for central groups.
+    `conditions` what is wrong with the node, `observed` the groups of a ZooKeeper, if there is one, `central` who
+    is elected there for central groups.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class GroupCoordinator:
         endpoint: Callable[[], Endpoint],
         partitions: Callable[[], Mapping[str, int]],
         log_span: LogSpan,
+        conditions: Conditions,
         observed: ObservedGroups | None = None,
         central: CentralElection | None = None,
     ) -> None:
@@ -65,6 +68,7 @@ class GroupCoordinator:
         self._endpoint = endpoint
         self._partitions = partitions
         self._log_span = log_span
+        self._conditions = conditions
         self._observed = observed
         self._central = central
         self._simulator = Simulator(
@@ -254,6 +258,10 @@ class GroupCoordinator:
         self, request: pb.SimulateAssignmentRequest, call: Call
     ) -> pb.SimulateAssignmentResponse:
         return await self._simulator.simulate(request, call)
+
+    async def describe_node(self, request: pb.DescribeNodeRequest, call: Call) -> pb.DescribeNodeResponse:
+        conditions = [answers.condition(condition) for condition in self._conditions.current()]
+        return pb.DescribeNodeResponse(node_id=self._endpoint().node_id, conditions=conditions)
 
     def session(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
         return self._sessions.serve(requests, call)

@@ -8,6 +8,34 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class DescribeNodeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeNodeResponse(_message.Message):
+    __slots__ = ("node_id", "conditions")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    conditions: _containers.RepeatedCompositeFieldContainer[Condition]
+    def __init__(self, node_id: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...
+
+class Condition(_message.Message):
+    __slots__ = ("name", "sentence", "since_ms", "last_ms", "count", "impairs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_MS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    IMPAIRS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    sentence: str
+    since_ms: int
+    last_ms: int
+    count: int
+    impairs: str
+    def __init__(self, name: _Optional[str] = ..., sentence: _Optional[str] = ..., since_ms: _Optional[int] = ..., last_ms: _Optional[int] = ..., count: _Optional[int] = ..., impairs: _Optional[str] = ...) -> None: ...
+
 class FindCoordinatorRequest(_message.Message):
     __slots__ = ("key", "group_protocol")
     KEY_FIELD_NUMBER: _ClassVar[int]

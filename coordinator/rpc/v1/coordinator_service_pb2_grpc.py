@@ -125,6 +125,11 @@ class GroupCoordinatorStub(object):
                 request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.SerializeToString,
                 response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.FromString,
                 _registered_method=True)
+        self.DescribeNode = channel.unary_unary(
+                '/coordinator.rpc.v1.GroupCoordinator/DescribeNode',
+                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeRequest.SerializeToString,
+                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeResponse.FromString,
+                _registered_method=True)
         self.WatchGroup = channel.unary_stream(
                 '/coordinator.rpc.v1.GroupCoordinator/WatchGroup',
                 request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.SerializeToString,
@@ -257,6 +262,13 @@ class GroupCoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeNode(self, request, context):
+        """What is wrong with the node at the moment, if anything is. `muster health` asks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchGroup(self, request, context):
         """Changes of state, generation, cause and assignment of a group, as they become durable. Never ends by itself while the
         node runs: give it no deadline.
@@ -356,6 +368,11 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
                     servicer.SimulateAssignment,
                     request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.FromString,
                     response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.SerializeToString,
+            ),
+            'DescribeNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeNode,
+                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeRequest.FromString,
+                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeResponse.SerializeToString,
             ),
             'WatchGroup': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchGroup,
@@ -811,6 +828,33 @@ class GroupCoordinator(object):
             '/coordinator.rpc.v1.GroupCoordinator/SimulateAssignment',
             coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.SerializeToString,
             coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.rpc.v1.GroupCoordinator/DescribeNode',
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeRequest.SerializeToString,
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,68 @@
+"""What is wrong with a node is told in the same words by its log, gRPC's health service and `muster health`."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from structlog.testing import capture_logs
+
+from coordinator.runtime.conditions import GROUPS, LOG
+from coordinator.server.app import Node
+from tests.support.grpc_node import connected, serving
+
+pytestmark = pytest.mark.integration
+
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def status_of(channel: grpc.aio.Channel, service: str = "") -> int:
+    answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service))
+    return int(answer.status)
+
+
+async def asked(node: Node, *arguments: str) -> tuple[int, str, list[str]]:
+    """The exit code of `muster health`, what it says, and the lines of its complaint."""
+    words = ["health", "--bootstrap", f"127.0.0.1:{node.bound.port}", *arguments]
+    run = f"import sys; from coordinator.cli.main import main; sys.exit(main({words!r}))"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", run, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode().strip(), err.decode().splitlines()
+
+
+def test_health_says_no_with_the_reason_and_yes_again_once_it_is_over(tmp_path: Path) -> None:
+    asyncio.run(health_of(tmp_path))
+
+
+async def health_of(data: Path) -> None:
+    async with serving(data) as node, connected(node) as channel:
+        assert await asked(node) == (0, "SERVING", [])
+        with capture_logs() as lines:
+            for _ in range(3):
+                node.telling.conditions.report("disk-full", "no room in /data; free some", impairs=LOG)
+            node.telling.conditions.report("loop-late", "the loop stood still for 2.0 s", lasting_ms=60_000)
+        told = [(line["event"], line["name"], line["why"]) for line in lines]
+        assert told == [
+            ("condition", "disk-full", "no room in /data; free some"),
+            ("condition", "loop-late", "the loop stood still for 2.0 s"),
+        ]
+
+        code, out, complaint = await asked(node)
+        assert (code, out, len(complaint)) == (4, "SERVING", 2)
+        assert complaint[0].startswith("error: disk-full: no room in /data; free some (since 20")
+        assert complaint[0].endswith("Z, 3 times)")
+        assert complaint[1].startswith("error: loop-late: the loop stood still for 2.0 s (since 20")
+        code, out, complaint = await asked(node, "--service", LOG)
+        assert (code, out, len(complaint)) == (4, "NOT_SERVING", 1)
+        assert await asked(node, "--service", GROUPS) == (0, "SERVING", [])
+
+        # A probe restarts a node for the empty name's sake: what still works must not go down with the rest.
+        assert [await status_of(channel, name) for name in ("", GROUPS, LOG)] == [SERVING, SERVING, NOT_SERVING]
+        node.telling.conditions.clear("disk-full")
+        node.telling.conditions.clear("loop-late")
+        assert await status_of(channel, LOG) == SERVING
+        assert await asked(node) == (0, "SERVING", [])

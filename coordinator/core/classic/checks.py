@@ -56,6 +56,8 @@ def fits_the_log(group_id: str, what: str, size: int, limit: int) -> None:
 
 def same_generation(group: ClassicGroup, member: Member, generation: int) -> None:
     """The member speaks for the group's generation, and was itself told to join it."""
+    if generation == group.trailing.get(member.id):
+        return
     if generation != group.generation:
         raise CoordinatorError(
             ErrorCode.ILLEGAL_GENERATION,

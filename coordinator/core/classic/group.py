@@ -45,6 +45,8 @@ class ClassicGroup:
     """While the initial delay runs: how much longer it may still be extended."""
     subscribed_topics: frozenset[str] | None = None
     """None: unknown, so nothing of the group may expire."""
+    trailing: dict[str, int] = field(default_factory=dict)
+    """Since a downgrade, until they join: members that were still on their way to its epoch, and at which they are."""
     restored: bool = False
     """Loaded from the log, and no generation has been completed since."""
 

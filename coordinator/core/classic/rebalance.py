@@ -87,6 +87,7 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
 
     group.initial_remaining_ms = None
     group.new_member_added = False
+    group.trailing.clear()
     group.generation += 1
     history.joined(group, step)
     if group.members:
@@ -212,6 +213,7 @@ def remove_member(group: ClassicGroup, member: Member, departure: Departure, ste
     step.disarm(group.session_timer(member.id))
     group.members.remove(member)
     group.pending_syncs.discard(member.id)
+    group.trailing.pop(member.id, None)
     if member.group_instance_id is not None and group.static.get(member.group_instance_id) == member.id:
         del group.static[member.group_instance_id]
     if group.leader == member.id:

@@ -1,5 +1,7 @@
 """A KIP-848 group becomes classic again when its last member of that protocol is gone."""
 
+from collections.abc import Collection, Sequence
+
 from assignors.user_data import encode_assignment
 from coordinator.core.classic.lifecycle import restore
 from coordinator.core.classic.rebalance import prepare_rebalance
@@ -7,7 +9,7 @@ from coordinator.core.consumer import history
 from coordinator.core.consumer.cleanup import forget_group
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.core.consumer.records import ClassicSide
-from coordinator.core.ledger import Trigger
+from coordinator.core.ledger import Departure, Trigger
 from coordinator.core.plan import CONSUMER
 from coordinator.core.records import GroupStored, MemberRecord
 from coordinator.core.state import Step
@@ -15,44 +17,56 @@ from coordinator.core.state import Step
 DOWNGRADES = ("downgrade", "bidirectional")
 
 
-def is_due(group: ConsumerGroup, step: Step) -> bool:
-    """Only members of the classic protocol are left, and the group may be one."""
+def is_due(group: ConsumerGroup, step: Step, without: Collection[str] = ()) -> bool:
+    """Only members of the classic protocol are left once those have gone, and the group may be one."""
     allowed = step.limits.consumer_migration_policy in DOWNGRADES
-    only_classic = bool(group.members) and all(member.classic is not None for member in group.members.values())
-    return allowed and only_classic and len(group.members) <= step.limits.max_group_size
+    staying = [member for member in group.members.values() if member.id not in without]
+    only_classic = bool(staying) and all(member.classic is not None for member in staying)
+    return allowed and only_classic and len(staying) <= step.limits.max_group_size
 
 
-def downgrade(group: ConsumerGroup, trigger: Trigger | None, step: Step) -> None:
-    """Everyone keeps what it was to have; then `trigger`, if there is one, calls the members to a rebalance.
+def downgrade(
+    group: ConsumerGroup, trigger: Trigger | None, step: Step, leavers: Sequence[tuple[ConsumerMember, Departure]] = ()
+) -> None:
+    """Everyone but the leavers keeps what it was to have; then `trigger`, if there is one, calls them to a rebalance.
 
-    There is none when a static member only came back with the other protocol and everyone has its target already.
+    The group epoch is the generation and is not raised: whoever is up to date hears REBALANCE_IN_PROGRESS, and may
+    commit what it has done, until it joins again. So may whoever is still on its way to that epoch, under its own.
+    There is no trigger when a static member only came back with the other protocol and everyone has its target already.
     """
     history.handed_back(group, step)
-    stored = as_classic(group, step)
-    sides = {member.id: member.classic for member in group.members.values() if member.classic is not None}
+    gone = {member.id: departure for member, departure in leavers}
+    staying = [member for member in group.members.values() if member.id not in gone]
+    stored = as_classic(group, staying, step)
+    adrift = history.adrift(group, staying, step)
+    trailing = {member.id: member.epoch for member in staying if 0 < member.epoch < group.epoch}
     seen_ms = dict(group.progress.last_seen_ms)
     forget_group(group, step)
     step.keep(stored)
     classic = step.state.groups[group.id]
     restore(classic, stored, step)
     classic.restored = False
-    for member in classic.members.values():
-        classic.members.offer(member, sides[member.id].protocols)
-        member.last_seen_ms = seen_ms.get(member.id, step.now_ms)
+    classic.carried, classic.departures, classic.trailing = adrift, gone, trailing
+    for side in staying:
+        member = classic.members[side.id]
+        classic.members.offer(member, side_of(side).protocols)
+        member.last_seen_ms = seen_ms.get(side.id, step.now_ms)
     if trigger is not None:
         prepare_rebalance(classic, trigger, step)
+        assert classic.rebalance is not None
+        classic.rebalance.also.append("only members of the classic protocol are left: the group speaks it again")
 
 
-def as_classic(group: ConsumerGroup, step: Step) -> GroupStored:
-    protocol = common_protocol([side_of(member) for member in group.members.values()])
+def as_classic(group: ConsumerGroup, staying: Sequence[ConsumerMember], step: Step) -> GroupStored:
+    protocol = common_protocol([side_of(member) for member in staying])
     return GroupStored(
         group_id=group.id,
         protocol_type=CONSUMER,
         generation=group.epoch,
         protocol=protocol,
-        leader=next(iter(group.members)),
+        leader=staying[0].id,
         state_timestamp_ms=step.now_ms,
-        members=tuple(member_record(group, member, protocol, step) for member in group.members.values()),
+        members=tuple(member_record(group, member, protocol, step) for member in staying),
     )
 
 

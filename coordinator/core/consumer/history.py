@@ -4,6 +4,7 @@ A partition is let go when its owner has acknowledged the revocation (or is gone
 assignment contains it. An entry is settled when every member has its target, or when the next epoch begins.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from assignors.api import Snapshot
@@ -18,7 +19,7 @@ from coordinator.core.consumer.group import (
 from coordinator.core.consumer.records import CurrentStored, Shares, TopicId
 from coordinator.core.entries import begun, keep_entry, settle, within_limit
 from coordinator.core.ledger import Change, Departure, RebalanceInProgress, Trigger, last_few
-from coordinator.core.moves import Before, difference
+from coordinator.core.moves import Before, Withheld, difference
 from coordinator.core.plan import CONSUMER, Plan
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, Settlement
@@ -77,13 +78,26 @@ def emptied(group: ConsumerGroup, step: Step) -> None:
 
 
 def handed_back(group: ConsumerGroup, step: Step) -> None:
-    """The group turns classic: the epoch that began leaves its entry, what follows is a generation."""
+    """The group turns classic: an epoch that got no target leaves its entry, what follows is a generation."""
     close_handover(group, step)
     rebalance = group.progress.rebalance
     if rebalance is not None:
         rebalance.also.append("only members of the classic protocol are left: the group speaks it again")
         write(group, rebalance, Outcome.SUPERSEDED, (), None, step)
         group.progress.rebalance = None
+
+
+def adrift(group: ConsumerGroup, staying: Sequence[ConsumerMember], step: Step) -> dict[tuple[str, int], Withheld]:
+    """Partitions that those who stay when the group turns classic are not to have: who held them last."""
+    given = {cell for member in staying for cell in cells(group.target_of(member))}
+    progress = group.progress
+    holders = {cell: member_id for member_id, share in progress.before.items() for cell in cells(share)}
+    holders |= {(topic, p): owner for topic, row in group.owners.items() for p, owner in row.items()}
+    return {
+        (named(topic, step), partition): Withheld(holder, progress.free_since.get((topic, partition)))
+        for (topic, partition), holder in holders.items()
+        if (topic, partition) not in given
+    }
 
 
 def assignor_failed(group: ConsumerGroup, why: str, step: Step) -> None:

@@ -68,14 +68,14 @@ def drop_late(group: ConsumerGroup, member: ConsumerMember, cause: Cause, verb: 
 def remove(
     group: ConsumerGroup, leavers: Sequence[tuple[ConsumerMember, Departure]], trigger: Trigger, step: Step
 ) -> None:
-    """Take the members out; one new epoch for all of them."""
+    """Take the members out; one new epoch for all of them, or a generation where only classic members are left."""
+    if downgrade.is_due(group, step, without=[member.id for member, _ in leavers]):
+        downgrade.downgrade(group, trigger, step, leavers)
+        return
     history.begin(group, trigger, step)
     for member, departure in leavers:
         take_out(group, member, departure, step)
     target.raise_epoch(group, step)
-    if downgrade.is_due(group, step):
-        downgrade.downgrade(group, trigger, step)
-        return
     if group.members:
         target.assign(group, step)
         return

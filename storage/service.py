@@ -16,6 +16,7 @@ from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2 as pb
 from storage.shape import MalformedRequest, bounded, each_once
 from storage.types import Appended, Fetched
+from storage.wording import as_text
 
 READ_COMMITTED = 1
 
@@ -298,4 +299,5 @@ def _entries(settings: LogSettings | TopicSettings, given: set[str] | None = Non
         alias = field.alias or name
         value = getattr(settings, name)
         standard = alias not in given if given is not None else value == field.default
-        yield pb.ConfigEntry(name=alias, value=str(value), is_default=standard, documentation=field.description or "")
+        text = as_text(value) or ""
+        yield pb.ConfigEntry(name=alias, value=text, is_default=standard, documentation=field.description or "")

@@ -40,3 +40,14 @@ def without_none(annotation: Any) -> Any:
     """`int` of `int | None`."""
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
     return kinds[0] if NoneType in get_args(annotation) and len(kinds) == 1 else annotation
+
+
+def as_text(value: object) -> str | None:
+    """A setting's value as a properties file has it; None where it has none.
+
+    >>> as_text(True), as_text(5), as_text(None)
+    ('true', '5', None)
+    """
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -11,6 +11,7 @@ from coordinator.cli.lazy import Lazy, LazyGroup
 
 COMMANDS = {
     "serve": Lazy("coordinator.cli.serve:serve", "Run a node."),
+    "settings": Lazy("coordinator.cli.settings:settings", "Show every setting of a node, and what differs."),
     "demo": Lazy(
         "coordinator.cli.demo.command:demo", "Node, topic, workers, one of them killed: see why it rebalanced."
     ),

@@ -30,8 +30,8 @@ def serve(
 ) -> int:
     """Run a node. SIGTERM and Ctrl-C drain it.
 
-    Settings come from FILE, then from --set, --data, --listen and the like, which win. Every setting with its default
-    and one sentence is in deploy/coordinator.properties.
+    Settings come from FILE, then from --set, --data, --listen and the like, which win. `muster settings` lists them
+    all, each with its default; `muster settings -o wide NAME` says what one means.
     """
     from coordinator.config import SettingsError, load_settings
     from coordinator.server.main import run

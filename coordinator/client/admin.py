@@ -58,7 +58,12 @@ class Admin:
         """With every setting that applies to it."""
         return self._run(self._admin.describe_topic(name))
 
+    def describe_node(self) -> dict[str, str]:
+        """What the node runs with, by the dotted names of its settings."""
+        return self._run(self._admin.describe_node())
+
     def describe_configs(self, topic: str) -> dict[str, str]:
+        """What holds for a topic, by the dotted names of Kafka's topic configs."""
         return self._run(self._admin.describe_configs(topic))
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:

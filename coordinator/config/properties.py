@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from coordinator.config.addresses import ConnectText
 from coordinator.config.settings import Settings, known_settings
 from coordinator.config.values import AssignorNames
+from storage.wording import as_text
 from storage.wording import expected as in_words
 
 
@@ -50,7 +51,7 @@ def render_properties() -> str:
     lines = ["# Every setting of a Muster node, at its default. This file is generated from coordinator/config."]
     for name, field in known_settings().items():
         lines += ["", *(f"# {line}" for line in wrap(f"{field.description} Allowed: {expected(field)}.", width=98))]
-        lines.append(f"{name}={field.default}")
+        lines.append(f"{name}={as_text(field.default) or ''}")
     return "\n".join(lines) + "\n"
 
 
@@ -79,7 +80,7 @@ def read_properties(file: Path) -> Iterator[tuple[str, Given]]:
 
 def unknown_setting(key: str, place: str, known: Mapping[str, FieldInfo]) -> str:
     near = get_close_matches(key, known, n=1, cutoff=0.6)
-    remedy = f"did you mean {near[0]}?" if near else "the file deploy/coordinator.properties lists all there are"
+    remedy = f"did you mean {near[0]}?" if near else "`muster settings` lists all there are"
     return f"{place}: {key} is no setting of this node; {remedy}"
 
 

@@ -13,7 +13,7 @@ from storage.catalog import check_name
 from storage.config import LogSettings, TopicSettings, node_setting
 from storage.errors import InvalidRequest, StorageError
 from storage.in_turns import in_turns
-from storage.wording import bound, without_none
+from storage.wording import as_text, bound, without_none
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -136,10 +136,3 @@ def kind(field: FieldInfo) -> int:
         most = bound(field, "le")
         return INT if most is not None and most <= _MAX_INT else LONG
     return STRING
-
-
-def as_text(value: object) -> str | None:
-    """A setting's value as a properties file has it."""
-    if value is None:
-        return None
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -112,6 +112,15 @@ def test_a_topic_is_created_described_widened_and_deleted(muster: Prompt) -> Non
     assert name not in muster("topics", "list").out
 
 
+def test_a_running_node_tells_its_settings(muster: Prompt) -> None:
+    changed = muster.json("settings", "--running", "--changed")
+    assert isinstance(changed, list)
+    found = {row["setting"]: (row["value"], row["default"]) for row in changed}
+    assert found["group.initial.rebalance.delay.ms"] == ("100", "3000")
+    assert "log.dirs" in found
+    assert "auto.create.topics.enable" not in found
+
+
 def test_lines_of_equal_keys_stay_in_order(muster: Prompt, topic: str) -> None:
     done = muster("consume", "--topic", topic, "--from-beginning", "--max-messages", "3")
     assert done.code == 0

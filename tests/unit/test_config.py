@@ -167,9 +167,7 @@ def test_an_unknown_setting_is_named_with_its_place_and_the_nearest_known(tmp_pa
 
 
 def test_an_unknown_setting_without_a_neighbour_points_to_the_list() -> None:
-    assert complaint(qqqq="1") == (
-        "--set: qqqq is no setting of this node; the file deploy/coordinator.properties lists all there are"
-    )
+    assert complaint(qqqq="1") == ("--set: qqqq is no setting of this node; `muster settings` lists all there are")
 
 
 def test_the_attribute_name_is_not_a_setting() -> None:

@@ -107,13 +107,19 @@ class Admin:
         raise UnknownTopic(3, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {name!r}")
 
     async def describe_configs(self, topic: str) -> dict[str, str]:
-        request = pb.DescribeConfigsRequest(topics=[topic])
-        answer = await self._transport.retried(
-            methods.DESCRIBE_CONFIGS, request, doing=f"reading the settings of {topic!r}"
-        )
+        """What holds for a topic, by the dotted names of Kafka's topic configs."""
+        return await self._settings(pb.DescribeConfigsRequest(topics=[topic]), topic)
+
+    async def describe_node(self) -> dict[str, str]:
+        """What the node runs with, by the dotted names of its settings."""
+        return await self._settings(pb.DescribeConfigsRequest(), "the node")
+
+    async def _settings(self, request: pb.DescribeConfigsRequest, about: str) -> dict[str, str]:
+        doing = f"reading the settings of {about!r}"
+        answer = await self._transport.retried(methods.DESCRIBE_CONFIGS, request, doing=doing)
         for result in answer.results:
             if result.error_code:
-                raise refused(result.error_code, result.error_message, topic)
+                raise refused(result.error_code, result.error_message, about)
         return {entry.name: entry.value for result in answer.results for entry in result.configs}
 
     async def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:

@@ -1,0 +1,136 @@
+"""`muster settings`: every setting of a node, what it is, what it would be by default, and one sentence each."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.options import FORMATS, admin_of, bootstrap_option, key_values
+from coordinator.cli.output import Column, show
+
+if TYPE_CHECKING:
+    from coordinator.config import Settings
+
+COLUMNS = [
+    Column("SETTING", "setting", style="cyan"),
+    Column("VALUE", "value"),
+    Column("DEFAULT", "default"),
+    Column("ALLOWED", "allowed", wide=True),
+    Column("MEANING", "meaning", wide=True),
+]
+WIDTH = 98
+
+
+@click.command()
+@bootstrap_option
+@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="With this properties file.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="With this property, as for `muster serve`; may be repeated.",
+)
+@click.option("--running", is_flag=True, help="What the node at --bootstrap runs with, instead.")
+@click.option("--changed", is_flag=True, help="Only what differs from its default.")
+@click.option(
+    "-o",
+    "--output",
+    "style",
+    type=click.Choice([*FORMATS, "properties"]),
+    default="table",
+    show_default=True,
+    help="How to print; wide adds what is allowed and what it means; properties is a file for --config.",
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def settings(
+    bootstrap: str,
+    file: Path | None,
+    overrides: dict[str, str],
+    running: bool,
+    changed: bool,
+    style: str,
+    names: tuple[str, ...],
+) -> None:
+    """Show the settings of a node, all or those NAMEd (a part of a name will do: `muster settings session`).
+
+    Without --running they are those that `muster serve` would start with, given the same --config and --set; what is
+    wrong in them is said, and nothing is started.
+    """
+    if running and (file or overrides):
+        raise click.UsageError("--running asks a node what it has; leave --config and --set out")
+    rows = running_rows(bootstrap) if running else rows_of(loaded(file, overrides))
+    rows = [row for row in named(rows, names) if not changed or row["changed"]]
+    if style == "properties":
+        click.echo(properties_of(rows), nl=False)
+    else:
+        show(rows, COLUMNS, style)
+
+
+def loaded(file: Path | None, overrides: Mapping[str, str]) -> "Settings":
+    from coordinator.config import SettingsError, load_settings
+
+    try:
+        return load_settings(file, overrides)
+    except SettingsError as error:
+        raise CommandError(str(error), code=Exit.USAGE) from error
+
+
+def rows_of(given: "Settings") -> list[dict[str, Any]]:
+    from coordinator.config import known_settings
+    from storage.wording import as_text
+
+    of = {field.alias or name: name for name, field in type(given).model_fields.items()}
+    return [row(name, as_text(getattr(given, of[name])) or "") for name in known_settings()]
+
+
+def running_rows(bootstrap: str) -> list[dict[str, Any]]:
+    """What a node says of itself. One of another version may have settings that are not known here."""
+    with admin_of(bootstrap, {}) as admin:
+        told = admin.describe_node()
+    return [row(name, value) for name, value in told.items()]
+
+
+def row(name: str, value: str) -> dict[str, Any]:
+    from coordinator.config import expected, known_settings
+    from storage.wording import as_text
+
+    field = known_settings().get(name)
+    default = as_text(field.default) or "" if field else None
+    return {
+        "setting": name,
+        "value": value,
+        "default": default,
+        "changed": value != default,
+        "allowed": expected(field) if field else None,
+        "meaning": field.description if field else "not known to this version",
+    }
+
+
+def named(rows: Sequence[dict[str, Any]], words: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows whose name is one of the words, or else has it in it. Raises CommandError for a word that none has."""
+    if not words:
+        return list(rows)
+    names = [str(row["setting"]) for row in rows]
+    chosen: set[str] = set()
+    for word in words:
+        hits = {word} if word in names else {name for name in names if word in name}
+        if not hits:
+            near = get_close_matches(word, names, n=1, cutoff=0.6)
+            remedy = f"did you mean {near[0]}?" if near else "`muster settings` lists all there are"
+            raise CommandError(f"no setting of a node is called {word!r}", remedy=remedy, code=Exit.NOT_FOUND)
+        chosen |= hits
+    return [row for row in rows if row["setting"] in chosen]
+
+
+def properties_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = []
+    for each in rows:
+        lines += [f"# {line}" for line in wrap(f"{each['meaning']} Allowed: {each['allowed']}.", width=WIDTH)]
+        lines += [f"{each['setting']}={each['value']}", ""]
+    return "\n".join(lines)

@@ -78,7 +78,7 @@ def test_no_range_of_numbers_takes_what_is_no_number(word: str) -> None:
     ("arguments", "said"),
     [
         (["serv"], "there is no command 'muster serv'; did you mean 'serve'?"),
-        (["quux"], "there is no command 'muster quux'; expected one of serve, demo"),
+        (["quux"], "there is no command 'muster quux'; expected one of serve, settings"),
         (["groups", "explian", "g"], "there is no command 'muster groups explian'; did you mean 'explain'?"),
         (["topics", "create"], "Missing argument 'NAME'"),
         (["topics", "create", "t", "--partitons", "3"], "--partitions"),

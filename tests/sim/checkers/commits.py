@@ -8,7 +8,7 @@ from collections.abc import Callable
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer.group import ConsumerGroup
 from coordinator.core.effects import Effects, OffsetCommitReply, Reply
-from coordinator.core.events import Event, OffsetCommit, Request
+from coordinator.core.events import Event, OffsetCommit, Request, TimerFired
 from coordinator.core.records import OffsetDeleted, OffsetsStored
 from coordinator.core.shard import Shard
 from coordinator.core.types import GroupState
@@ -32,17 +32,34 @@ class CommitsAreFencedAndKept(Checker):
         self.by_request: dict[int, list[tuple[Place, int]]] = {}
         self.count = 0
         self.may_land: MayLand = anything
+        self.epochs: dict[str, int] = {}
+        """Of the members of the KIP-848 group that the step is about."""
+        self.trailing: dict[str, tuple[int, dict[str, int]]] = {}
+        """group that turned classic -> its generation then, and the epoch at which each member was"""
 
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
+        turning = core.consumer_groups.get(group_of(event))
+        self.epochs = {member.id: member.epoch for member in turning.members.values()} if turning else {}
         if isinstance(event, OffsetCommit):
             consumer_group = core.consumer_groups.get(event.group_id)
             if consumer_group is not None:
                 self.may_land = may_commit_to_consumers(consumer_group, event)
             else:
-                allowed = may_commit(core.groups.get(event.group_id), event)
-                self.may_land = anything if allowed else nothing
+                group = core.groups.get(event.group_id)
+                trailing = self._has_not_joined_since_it_turned(group, event)
+                self.may_land = anything if trailing or may_commit(group, event) else nothing
+
+    def _has_not_joined_since_it_turned(self, group: ClassicGroup | None, commit: OffsetCommit) -> bool:
+        """A member of a group that turned classic goes on under its epoch until the next generation."""
+        if group is None or commit.member_id not in group.members:
+            return False
+        generation, epochs = self.trailing.get(group.id, (-1, {}))
+        return group.generation == generation and 0 < commit.generation == epochs.get(commit.member_id)
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
+        group_id = group_of(event)
+        if self.epochs and group_id not in core.consumer_groups and group_id in core.groups:
+            self.trailing[group_id] = (core.groups[group_id].generation, self.epochs)
         for record in effects.records:
             match record:
                 case OffsetsStored():
@@ -87,6 +104,11 @@ class CommitsAreFencedAndKept(Checker):
                     f"the commit {tags[floor]} to {topic}-{partition} of {group_id} was acknowledged, "
                     f"but after a reload there is {stored}"
                 )
+
+
+def group_of(event: Event) -> str:
+    """The group that the step is about, as far as a KIP-848 group may turn classic by it."""
+    return event.key[1] if isinstance(event, TimerFired) and len(event.key) > 1 else getattr(event, "group_id", "")
 
 
 def may_commit(group: ClassicGroup | None, commit: OffsetCommit) -> bool:

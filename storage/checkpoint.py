@@ -1,7 +1,8 @@
 """Kafka's small text checkpoints: a version, a count, then one line of fields each.
 
 Kafka's own have no checksum. Ours carry one as a last line that reads as an entry of a topic which cannot
-exist, so that Kafka's tools still read the file and a flipped digit does not become an offset.
+exist, so that Kafka's tools still read the file and a flipped digit does not become an offset. In the same way a line
+`#id/TOPIC/ID 0 0` says whose offsets these are: a topic of that name that was made anew has another id.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,17 +14,37 @@ from storage.files import Files, read_file, replace_file
 from storage.types import TopicPartition
 
 _SEAL = "#checksum"
+_ID = "#id"
 
 
-def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the checkpoint with these offsets, crash-safely."""
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> None:
+    """Replace the checkpoint with these offsets, crash-safely; `ids` are those of their topics."""
     lines = [(topic, str(partition), str(offset)) for (topic, partition), offset in sorted(offsets.items())]
-    write_lines(files, path, lines)
+    named = [name for name in dict.fromkeys(topic for topic, _ in sorted(offsets)) if name in ids]
+    write_lines(files, path, [*lines, *((f"{_ID}/{name}/{ids[name]}", "0", "0") for name in named)])
 
 
-def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """The offsets in a checkpoint; empty when there is none; DataDirectoryError when it is damaged."""
-    return {(topic, int(partition)): int(offset) for topic, partition, offset in read_lines(files, path, 3)}
+def read_offsets(files: Files, path: str, ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """The offsets in a checkpoint of the topics that have these `ids`; empty without a file.
+
+    Offsets of another topic of the same name are left out. Where the file names no id, as older ones do not, the name
+    has to do. DataDirectoryError when it is damaged.
+    """
+    offsets, owners = read_checkpoint(files, path)
+    ours = {name for name, topic_id in ids.items() if owners.get(name, topic_id) == topic_id}
+    return {tp: offset for tp, offset in offsets.items() if tp[0] in ours}
+
+
+def read_checkpoint(files: Files, path: str) -> tuple[dict[TopicPartition, int], dict[str, str]]:
+    """All offsets in a checkpoint, and the ids of their topics as far as it names them."""
+    offsets: dict[TopicPartition, int] = {}
+    owners: dict[str, str] = {}
+    for name, partition, offset in read_lines(files, path, 3):
+        if name.startswith(_ID + "/"):
+            _, topic, owners[topic] = name.split("/")
+        else:
+            offsets[name, int(partition)] = int(offset)
+    return offsets, owners
 
 
 def write_lines(files: Files, path: str, lines: Iterable[tuple[str, ...]], width: int = 3) -> None:

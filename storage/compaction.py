@@ -17,6 +17,7 @@ from storage.types import Record
 # What a dict entry of a digest and an offset takes, about.
 _BYTES_PER_KEY = 180
 _TRANSACTION_AND_TIME_BITS = 0x38
+_DIGEST_BYTES = 16
 
 
 class OffsetMap:
@@ -42,7 +43,8 @@ class OffsetMap:
 
 
 def _digest(key: bytes) -> bytes:
-    return key if len(key) <= 16 else md5(key, usedforsecurity=False).digest()
+    """The key itself only where it is shorter than any digest: a key of 16 bytes could be a longer one's."""
+    return key if len(key) < _DIGEST_BYTES else md5(key, usedforsecurity=False).digest()
 
 
 class CleanedTransactions:

@@ -4,12 +4,15 @@ Nothing is written into a directory before it is known to be ours or empty.
 """
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage.catalog import CATALOG, format_id
 from storage.errors import DataDirectoryError
 from storage.files import Files, Lock, LockHeld, read_file, replace_file
+
+logger = logging.getLogger("muster.storage")
 
 META = "meta.properties"
 META_VERSION = "1"
@@ -64,11 +67,26 @@ def take_directory(
         ) from None
     except OSError as error:
         raise _unusable(path, error) from error
+    _tighten(files, path)
     try:
         return lock, _identity(files, path, node_id, random_bytes, cluster_id), fresh
     except BaseException:
         lock.release()
         raise
+
+
+def _tighten(files: Files, path: str) -> None:
+    """Older versions let everybody read; who may not enter the directory reaches nothing in it."""
+    try:
+        before = files.tighten(path)
+    except OSError as error:
+        logger.warning(
+            "Others than the owner may enter the data directory %s, and its mode cannot be changed: %s. Run chmod 700 "
+            "on it as its owner.", path, error.strerror or error,
+        )  # fmt: skip
+        return
+    if before is not None:
+        logger.warning("The data directory %s had mode %04o; it has 0700 now, for its owner alone.", path, before)
 
 
 def _unusable(path: str, error: OSError) -> DataDirectoryError:

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -17,6 +18,10 @@ Buffer = bytes | bytearray | memoryview
 
 # The kernel takes at most IOV_MAX (1024) buffers in one call.
 _MAX_BUFFERS = 1024
+
+# Records are nobody's business but the node's: whatever the umask, neither group nor others may read them.
+_FILE_MODE = 0o600
+_DIRECTORY_MODE = 0o700
 
 
 class File(Protocol):
@@ -81,6 +86,10 @@ class Files(Protocol):
 
     def make_dir(self, path: str) -> None:
         """Make a directory and its parents; no error when it is there."""
+        ...
+
+    def tighten(self, path: str) -> int | None:
+        """Let nobody but the owner into a directory: the mode that it had before, None if that was so already."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -177,7 +186,7 @@ class RealFiles:
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
-        return RealFile(os.open(path, flags | (os.O_CREAT if create else 0), 0o644))
+        return RealFile(os.open(path, flags | (os.O_CREAT if create else 0), _FILE_MODE))
 
     def names(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
@@ -189,7 +198,21 @@ class RealFiles:
         return os.path.isdir(path)
 
     def make_dir(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        # One by one: `makedirs` gives those in between the mode that the umask leaves.
+        missing = []
+        while path and not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for each in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(each, _DIRECTORY_MODE)
+
+    def tighten(self, path: str) -> int | None:
+        found = stat.S_IMODE(os.stat(path).st_mode)
+        if not found & ~_DIRECTORY_MODE:
+            return None
+        os.chmod(path, _DIRECTORY_MODE)
+        return found
 
     def remove(self, path: str) -> None:
         os.unlink(path)
@@ -211,7 +234,7 @@ class RealFiles:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def lock(self, path: str) -> Lock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(fd, 0)

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from storage.config import TopicSettings
 from storage.epochs import LeaderEpochs
-from storage.errors import LogDamaged
-from storage.files import Files
+from storage.errors import LogDamaged, StorageError
+from storage.files import Files, read_file
 from storage.log import Log
 from storage.log_state import LogState, Recovered
 from storage.open_segments import OpenSegments
@@ -23,6 +23,7 @@ from storage.summaries import Summary, load_epochs, load_summaries, save_summari
 from storage.swap import finish_swaps
 from storage.types import TopicPartition
 
+METADATA = "partition.metadata"
 _SIDES = (".index", ".timeindex", ".txnindex")
 
 logger = logging.getLogger("muster.storage")
@@ -36,11 +37,12 @@ def create_log(
     opened: OpenSegments,
     *,
     now_ms: int,
-    metadata: str,
+    topic_id: str,
 ) -> Log:
     """A new, empty log; what its directory holds, `partition.metadata` among it, is durable on return."""
     files.make_dir(directory)
-    file = files.open(f"{directory}/partition.metadata", create=True)
+    metadata = f"version: 0\ntopic_id: {topic_id}"
+    file = files.open(f"{directory}/{METADATA}", create=True)
     try:
         file.write([metadata.encode()], len(metadata), 0)
         file.sync()
@@ -49,7 +51,7 @@ def create_log(
     first = Segment(files, directory, 0, opened, settings.index_interval_bytes)
     first.start(now_ms)
     files.sync_dir(directory)
-    return Log(files, directory, partition, settings, opened, LogState([first], {}, 0))
+    return Log(files, directory, partition, settings, opened, LogState([first], {}, 0), topic_id)
 
 
 def open_log(
@@ -62,13 +64,32 @@ def open_log(
     clean: bool,
     recovery_point: int = 0,
     start_offset: int = 0,
+    topic_id: str = "",
 ) -> Log:
-    """The log that lies in `directory`. `clean` says that the last process closed it in order."""
+    """The log that lies in `directory`. `clean` says that the last process closed it in order.
+
+    StorageError when the directory says that it is another topic's than `topic_id`.
+    """
+    check_owner(files, directory, topic_id)
     tidy(files, directory)
     state = load_state(
         files, directory, settings, opened, clean=clean, recovery_point=recovery_point, start_offset=start_offset
     )
-    return Log(files, directory, partition, settings, opened, state)
+    return Log(files, directory, partition, settings, opened, state, topic_id)
+
+
+def check_owner(files: Files, directory: str, topic_id: str) -> None:
+    """Never serve one topic's records as those of another that has its name."""
+    path = f"{directory}/{METADATA}"
+    if not topic_id or not files.exists(path):
+        return
+    lines = read_file(files, path).decode(errors="replace").splitlines()
+    found = next((line.partition(":")[2].strip() for line in lines if line.startswith("topic_id:")), None)
+    if found != topic_id:
+        raise StorageError(
+            f"{path} says that the partition's topic has the id {found or 'unknown'}, topics.json that it has "
+            f"{topic_id}: these are not its records. Restore the directory and topics.json from one copy."
+        )
 
 
 def tidy(files: Files, directory: str) -> None:

@@ -49,6 +49,7 @@ class Log:
         settings: TopicSettings,
         opened: OpenSegments,
         state: LogState,
+        topic_id: str = "",
     ) -> None:
         self.files = files
         self.directory = directory
@@ -67,6 +68,12 @@ class Log:
         self.durable_offset = self.end_offset
         self.unflushed_since_ms: int | None = None
         self.failure: StorageError | None = state.recovered.damage
+        # Whose log it is: a topic that is made anew under the same name has another id.
+        self.topic_id = topic_id
+        # How far it has been compacted; whether damage keeps it from going on; whether its topic has been removed.
+        self.cleaned_to = 0
+        self.uncleanable = False
+        self.retired = False
         self._plain = (
             settings.message_timestamp_type == "CreateTime"
             and settings.validate_records == "header"
@@ -312,6 +319,7 @@ class Log:
     def retire(self) -> None:
         """The partition is being removed: refuse everything from now on."""
         topic, partition = self.partition
+        self.retired = True
         self.failure = UnknownTopicOrPartition(f"Partition {topic}-{partition} has been removed.")
         for segment in self.segments:
             self.opened.forget(segment)

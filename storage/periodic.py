@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from storage.checkpoint import read_offsets, write_offsets
+from storage.checkpoint import read_checkpoint, write_offsets
 from storage.cleaner import clean, dirty_part
 from storage.config import LogSettings
 from storage.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
@@ -22,24 +22,23 @@ logger = logging.getLogger("muster.storage")
 def write_checkpoints(files: Files, data_dir: str, logs: Iterable[Log]) -> None:
     """The recovery points, log starts and high watermarks of these logs, each file replaced as a whole."""
     logs = list(logs)
+    ids = {log.partition[0]: log.topic_id for log in logs}
     points = {log.partition: log.durable_offset for log in logs if log.durable_offset}
     starts = {log.partition: log.start_offset for log in logs if log.start_offset}
     marks = {log.partition: log.high_watermark for log in logs if log.high_watermark}
-    write_offsets(files, f"{data_dir}/{RECOVERY_POINTS}", points)
-    write_offsets(files, f"{data_dir}/{LOG_STARTS}", starts)
-    write_offsets(files, f"{data_dir}/{HIGH_WATERMARKS}", marks)
+    write_offsets(files, f"{data_dir}/{RECOVERY_POINTS}", points, ids)
+    write_offsets(files, f"{data_dir}/{LOG_STARTS}", starts, ids)
+    write_offsets(files, f"{data_dir}/{HIGH_WATERMARKS}", marks, ids)
 
 
 class Upkeep:
-    """Knows what was done when, and how far each log has been compacted."""
+    """Knows what was done when. How far a log has been compacted it knows itself, so that no other can inherit it."""
 
     def __init__(self, files: Files, data_dir: str, settings: LogSettings) -> None:
         self._files = files
         self._data_dir = data_dir
         self._settings = settings
         self._last_done: dict[str, int] = {}
-        self._uncleanable: set[TopicPartition] = set()
-        self.cleaned: dict[TopicPartition, int] = {}
         # Held while a log is compacted, and while the cleaner's checkpoint is written.
         self._compacting = threading.Lock()
         self._at_work: Log | None = None
@@ -83,29 +82,29 @@ class Upkeep:
 
     def _compact(self, logs: Sequence[Log], now_ms: int) -> TopicPartition | None:
         parts = [
-            dirty_part(log, self.cleaned.get(log.partition, 0), now_ms)
+            dirty_part(log, log.cleaned_to, now_ms)
             for log in logs
-            if log.settings.compacted
-            and log.failure is None
-            and not log.let_go
-            and log.partition not in self._uncleanable
+            if log.settings.compacted and log.failure is None and not log.let_go and not log.uncleanable
         ]
         chosen = max((part for part in parts if part.due), key=lambda part: (part.overdue, part.ratio), default=None)
         if chosen is None:
             return None
-        tp = chosen.log.partition
-        self._at_work = chosen.log
+        log = chosen.log
+        self._at_work = log
         try:
-            self.cleaned[tp] = clean(chosen, now_ms, self._settings.cleaner_dedupe_buffer_size)
+            log.cleaned_to = clean(chosen, now_ms, self._settings.cleaner_dedupe_buffer_size)
         except CorruptMessage:
             # Damage does not heal: the rest of the node's logs must not wait for it.
-            self._uncleanable.add(tp)
+            log.uncleanable = True
             raise
         finally:
             self._at_work = None
         with self._writing_points:
-            write_offsets(self._files, f"{self._data_dir}/{CLEANER_POINTS}", dict(self.cleaned))
-        return tp
+            staying = [each for each in logs if not each.retired]
+            points = {each.partition: each.cleaned_to for each in staying if each.cleaned_to}
+            ids = {each.partition[0]: each.topic_id for each in staying}
+            write_offsets(self._files, f"{self._data_dir}/{CLEANER_POINTS}", points, ids)
+        return log.partition
 
     def let_go(self, logs: Iterable[Log]) -> None:
         """Compact these logs no more; once this returns, nobody does."""
@@ -117,23 +116,18 @@ class Upkeep:
             with self._compacting:
                 return
 
-    def forget(self, tp: TopicPartition) -> None:
-        """The partition has been removed: one of the same name begins from nothing."""
-        self.cleaned.pop(tp, None)
-        self._uncleanable.discard(tp)
-
     def forget_topics(self, names: set[str]) -> None:
-        """Strike removed topics off the checkpoints: what was durable of them says nothing of a new one's records."""
+        """Strike removed topics off the checkpoints, which may be old ones that name no ids."""
         with self._writing_points:
             for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS):
                 self._strike_off(f"{self._data_dir}/{name}", names)
 
     def _strike_off(self, path: str, names: set[str]) -> None:
         try:
-            known = read_offsets(self._files, path)
+            known, owners = read_checkpoint(self._files, path)
         except DataDirectoryError as error:
             logger.error("%s", error)
             return
         kept = {tp: offset for tp, offset in known.items() if tp[0] not in names}
         if len(kept) < len(known):
-            write_offsets(self._files, path, kept)
+            write_offsets(self._files, path, kept, owners)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from storage.catalog import load_catalog
-from storage.checkpoint import read_offsets, write_offsets
+from storage.checkpoint import read_checkpoint, write_offsets
 from storage.data_dir import CLEAN_SHUTDOWN, LOCK, RECOVERY_POINTS
 from storage.errors import DataDirectoryError
 from storage.files import Files, LockHeld, RealFiles
@@ -97,13 +97,13 @@ def _lower_recovery_points(files: Files, data_dir: str, cuts: list[Cut]) -> None
     """First of all: nothing past the cuts counts as durable any more, so the next start is content with them."""
     path = f"{data_dir}/{RECOVERY_POINTS}"
     try:
-        points = read_offsets(files, path)
+        points, owners = read_checkpoint(files, path)
     except DataDirectoryError:
-        points = {}
+        points, owners = {}, {}
     for cut in cuts:
         tp = (cut.topic, cut.partition)
         points[tp] = min(points.get(tp, 0), cut.first_offset)
-    write_offsets(files, path, points)
+    write_offsets(files, path, points, owners)
     mark = f"{data_dir}/{CLEAN_SHUTDOWN}"
     if files.exists(mark):
         files.remove(mark)

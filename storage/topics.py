@@ -113,7 +113,7 @@ class Topics:
         self._finish_deletions()
         points = self._checkpoint(RECOVERY_POINTS)
         starts = self._checkpoint(LOG_STARTS)
-        self._upkeep.cleaned = self._checkpoint(CLEANER_POINTS)
+        cleaned = self._checkpoint(CLEANER_POINTS)
         for entry in self._catalog.values():
             topic = entry.topic()
             self._topics[topic.name] = topic
@@ -126,15 +126,23 @@ class Topics:
                         f"The directory {directory} of partition {topic.name}-{number} is gone. Restore it from a copy."
                     )
                     continue
-                log = open_log(
-                    files, directory, tp, settings, self._opened,
-                    clean=clean, recovery_point=points.get(tp, 0), start_offset=starts.get(tp, 0),
-                )  # fmt: skip
+                try:
+                    log = open_log(
+                        files, directory, tp, settings, self._opened, clean=clean,
+                        recovery_point=points.get(tp, 0), start_offset=starts.get(tp, 0), topic_id=entry.id,
+                    )  # fmt: skip
+                except StorageError as error:
+                    logger.error("%s", error)
+                    self._broken[tp] = error
+                    continue
+                log.cleaned_to = cleaned.get(tp, 0)
                 self._adopt(tp, log)
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:
-            return read_offsets(self._files, f"{self.data_dir}/{name}")
+            return read_offsets(
+                self._files, f"{self.data_dir}/{name}", {entry.name: entry.id for entry in self._catalog.values()}
+            )
         except DataDirectoryError as error:
             logger.error("%s It is taken as empty.", error)
             return {}
@@ -217,6 +225,7 @@ class Topics:
         """Make a topic with empty partitions; it survives a crash once this returns."""
         configs = dict(configs or {})
         settings = self.check_new_topic(name, partitions, configs)
+        self._finish_deletion_of(name)
         topic = Topic(name, self._random_bytes(16), partitions, configs, internal)
         self._make_partitions(topic, 0, settings)
         return topic
@@ -258,9 +267,8 @@ class Topics:
         if self._files.is_dir(directory):
             # Left by a creation that did not come to its end, or by a foreign hand: never take over its records.
             remove_tree(self._files, directory)
-        metadata = f"version: 0\ntopic_id: {format_id(topic.id)}"
-        now_ms = self._clock_ms()
-        return create_log(self._files, directory, tp, settings, self._opened, now_ms=now_ms, metadata=metadata)
+        now_ms, topic_id = self._clock_ms(), format_id(topic.id)
+        return create_log(self._files, directory, tp, settings, self._opened, now_ms=now_ms, topic_id=topic_id)
 
     def check_more_partitions(self, name: str, total: int) -> None:
         """Refuse what `add_partitions` would refuse."""
@@ -280,7 +288,6 @@ class Topics:
             self._upkeep.let_go([self._logs[tp] for tp in self._logs if tp[0] == name])
             for number in range(topic.partitions):
                 self._broken.pop((name, number), None)
-                self._upkeep.forget((name, number))
                 log = self._logs.pop((name, number), None)
                 if log:
                     log.retire()
@@ -293,8 +300,20 @@ class Topics:
             if name not in self._topics:
                 self._tell_topics()
 
-    def _finish_deletions(self) -> None:
-        going = [entry for entry in self._catalog.values() if entry.deleting]
+    def _finish_deletion_of(self, name: str) -> None:
+        """What is left of a topic of that name must go before there is another one."""
+        if name not in self._catalog:
+            return
+        try:
+            self._finish_deletions(name)
+        except OSError as error:
+            raise StorageError(
+                f"Topic '{name}' is still being removed from disk, which fails: {error.strerror or error}. Mend the "
+                "disk, then try again."
+            ) from error
+
+    def _finish_deletions(self, only: str | None = None) -> None:
+        going = [entry for entry in self._catalog.values() if entry.deleting and only in (None, entry.name)]
         for entry in going:
             for number in range(entry.partitions):
                 directory = self._directory((entry.name, number))
@@ -303,7 +322,7 @@ class Topics:
         if going:
             self._files.sync_dir(self.data_dir)
             self._upkeep.forget_topics({entry.name for entry in going})
-            self._save({name: entry for name, entry in self._catalog.items() if not entry.deleting})
+            self._save({name: entry for name, entry in self._catalog.items() if entry not in going})
 
     def _save(self, catalog: dict[str, CatalogEntry]) -> None:
         save_catalog(self._files, self.data_dir, catalog)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from storage.catalog import load_catalog
-from storage.checkpoint import read_offsets
+from storage.checkpoint import read_checkpoint
 from storage.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from storage.errors import DataDirectoryError
 from storage.files import Files, RealFiles
@@ -55,7 +55,7 @@ def verify_dir(data_dir: str, progress: Progress | None = None, files: Files | N
     catalog = load_catalog(disk, data_dir)
     for name in _CHECKPOINTS:
         try:
-            read_offsets(disk, f"{data_dir}/{name}")
+            read_checkpoint(disk, f"{data_dir}/{name}")
         except DataDirectoryError as error:
             report.findings.append(Finding(f"{data_dir}/{name}", 0, 0, -1, str(error)))
     directories = [

@@ -115,13 +115,14 @@ class Broker(Topics):
 
     # -- upkeep -------------------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int, *, compacting: bool = True) -> None:
+    def tick(self, now_ms: int, *, compacting: bool = True) -> list[str]:
         """The periodic work: flushes by age, checkpoints, retention, one compaction.
 
-        To be called about once a second by the thread that appends. What fails is logged and tried again. With
-        `compacting` off somebody else calls `compact`, from a thread where it holds up nobody.
+        To be called about once a second by the thread that appends. What fails is logged, tried again, and
+        told in one sentence each. With `compacting` off somebody else calls `compact`, from a thread where it holds up
+        nobody.
         """
-        self._upkeep.tick(list(self._logs.values()), now_ms, compacting=compacting)
+        return self._upkeep.tick(list(self._logs.values()), now_ms, compacting=compacting)
 
     def compact(self, now_ms: int) -> TopicPartition | None:
         """Compact the log that needs it most; which one that was. On any thread.

@@ -196,8 +196,9 @@ class Log:
         if reshape.is_full(self, stamped, now_ms):
             self.roll(now_ms)
             active = self.segment_list.active
+        file = reshape.opened(active)
         try:
-            active.file().write(stamped.buffers, stamped.size, active.size)
+            file.write(stamped.buffers, stamped.size, active.size)
         except OSError as error:
             raise reshape.write_failed(self, active, error) from error
         self._note(active, stamped, markers)
@@ -252,8 +253,9 @@ class Log:
             return
         # Read after `end`: a roll in between has flushed the segment before.
         active = self.segment_list.active
+        file = reshape.opened(active)
         try:
-            active.file().sync()
+            file.sync()
         except OSError as error:
             raise self._fail(f"Could not flush {active.path()}", error) from error
         self._became_durable(end, cuts)

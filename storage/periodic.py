@@ -12,7 +12,7 @@ from storage.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVE
 from storage.errors import CorruptMessage, DataDirectoryError, StorageError
 from storage.files import Files
 from storage.log import Log
-from storage.retention import policies
+from storage.retention import RetentionPolicy, policies
 from storage.types import TopicPartition
 from storage.upkeep import remove_doomed, retain
 
@@ -39,12 +39,15 @@ class Upkeep:
         self._data_dir = data_dir
         self._settings = settings
         self._last_done: dict[str, int] = {}
+        self._complaints: list[str] = []
         # Held while a log is compacted, and while the cleaner's checkpoint is written.
         self._compacting = threading.Lock()
         self._at_work: Log | None = None
         self._writing_points = threading.Lock()
 
-    def tick(self, logs: Sequence[Log], now_ms: int, *, compacting: bool) -> None:
+    def tick(self, logs: Sequence[Log], now_ms: int, *, compacting: bool) -> list[str]:
+        """Do what is due; a sentence for each piece of work that failed. One that fails holds up none of the others."""
+        self._complaints = []
         settings = self._settings
         sound = [log for log in logs if log.failure is None]
         for log in sound:
@@ -54,14 +57,17 @@ class Upkeep:
         if self._due("checkpoint", now_ms, settings.flush_offset_checkpoint_interval_ms):
             self._try(partial(write_checkpoints, self._files, self._data_dir, logs))
         if self._due("retention", now_ms, settings.retention_check_interval_ms):
-            for log in sound:
-                self._try(partial(retain, log, policies(), now_ms))
-                log.forget_producers(now_ms, settings.producer_id_expiration_ms)
+            asked: list[RetentionPolicy] = []
+            self._try(lambda: asked.extend(policies()))
+            for log in sound if asked else ():
+                self._try(partial(retain, log, asked, now_ms))
+                self._try(partial(log.forget_producers, now_ms, settings.producer_id_expiration_ms))
         for log in sound:
             if log.doomed:
                 self._try(partial(remove_doomed, log, now_ms))
         if compacting and self._due("cleaning", now_ms, settings.cleaner_backoff_ms):
             self._try(partial(self.compact, logs, now_ms))
+        return self._complaints
 
     def _due(self, work: str, now_ms: int, interval_ms: int) -> bool:
         if now_ms - self._last_done.setdefault(work, now_ms) < interval_ms:
@@ -73,7 +79,11 @@ class Upkeep:
         try:
             work()
         except (StorageError, OSError) as error:
+            self._complaints.append(str(error))
             logger.error("Upkeep of %s: %s", self._data_dir, error)
+        except Exception as error:  # a bug, such as one of a retention policy: the other work must go on
+            self._complaints.append(repr(error))
+            logger.exception("Upkeep of %s", self._data_dir)
 
     def compact(self, logs: Sequence[Log], now_ms: int) -> TopicPartition | None:
         """Compact the log that needs it most; which one that was. One thread at a time; others wait."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from storage.errors import StorageError
+from storage.files import File
 from storage.producer_loading import load_producers
 from storage.producer_state import ProducerState
 from storage.reading import SegmentList
@@ -98,6 +99,17 @@ def is_full(log: "Log", stamped: Stamped, now_ms: int) -> bool:
         return True
     # Room for an entry per batch of this append, so that the index is never full half-way.
     return active.entries + len(stamped.heads) > log.most_entries
+
+
+def opened(active: Segment) -> File:
+    """The segment's open file. Without a descriptor for it nothing was tried, so the log is as sound as before."""
+    try:
+        return active.file()
+    except OSError as error:
+        raise StorageError(
+            f"Could not open {active.path()}: {error.strerror or error}. Nothing was written or flushed; where the "
+            "system is out of descriptors, raise its limit (ulimit -n) or lower log.max.open.files, then send again."
+        ) from error
 
 
 def write_failed(log: "Log", active: Segment, error: OSError) -> StorageError:

@@ -85,8 +85,8 @@ class ShortWay:
             or crc32c(view[ATTRIBUTES_AT:]) != crc
         ):
             return None
+        file = active._file or reshape.opened(active)
         try:
-            file = active._file or active.file()
             file.write((_pack(first, length, epoch), view[MAGIC_AT:]), size, position)
         except OSError as error:
             raise reshape.write_failed(log, active, error) from error
@@ -138,8 +138,9 @@ class ShortWay:
             end += size
             first = last + 1
         if done:
+            file = reshape.opened(active)
             try:
-                active.file().write(buffers, end - start, start)
+                file.write(buffers, end - start, start)
             except OSError as error:
                 raise reshape.write_failed(log, active, error) from error
             active.note(first - 1, top, end - start, top_offset, done[0].last_offset)

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import structlog
 
@@ -12,9 +12,11 @@ from coordinator.core.events import TopicsChanged
 from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.shard import Shard
 from coordinator.rpc.v1 import coordinator_service_pb2
+from coordinator.runtime.conditions import LOG
 from coordinator.runtime.engine import Engine
 from coordinator.runtime.group_log import BrokerGroupLog
 from coordinator.runtime.limits import limits_of
+from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.router import partition_for
 from coordinator.runtime.slot import ShardStatus
 from coordinator.server.central_election import CentralElection
@@ -55,6 +57,9 @@ LAST_WORDS_S = 0.5
 
 TICK_S = 1.0
 """How often the log does its periodic work."""
+
+UPKEEP_TROUBLE_MS = 600_000
+"""The log's periodic work counts as failing until none of it has failed for so long: retention is looked at seldom."""
 
 log = structlog.get_logger("muster.node")
 
@@ -233,7 +238,11 @@ class Node:
             self._zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
 
     def _log_span(self, topic: str, partition: int) -> tuple[int, int]:
-        return self.broker.start_offset(topic, partition), self.broker.high_watermark(topic, partition)
+        """Raises LogFailed for a partition that is not there, or is damaged."""
+        try:
+            return self.broker.start_offset(topic, partition), self.broker.high_watermark(topic, partition)
+        except StorageError as error:
+            raise LogFailed(str(error)) from error
 
     def _start_driver(self) -> None:
         self.driver = Driver(
@@ -243,6 +252,7 @@ class Node:
             work_deadline_ms=self._settings.group_assignor_deadline_ms,
             on_notice=self._noticed,
             on_fatal=self._fail,
+            on_bug=report_contained,
             complete=lambda work: with_lags(work, self.engine, self._log_span),
         )
         self._sessions = Sessions(
@@ -309,9 +319,11 @@ class Node:
         while True:
             await asyncio.sleep(TICK_S)
             try:
-                self.broker.tick(self._clock.now_ms(), compacting=False)
-            except (OSError, StorageError) as error:
-                log.error("the log's periodic work failed", why=str(error))
+                complaints = self.broker.tick(self._clock.now_ms(), compacting=False)
+            except Exception as error:  # whatever it was: what is due next must not be left undone for good
+                log.error("the log's periodic work failed", exc_info=error)
+                complaints = [repr(error)]
+            self._report_upkeep(complaints)
 
     async def _compact(self) -> None:
         """One log at a time, in a thread: it may take minutes, and only the swap at its end holds up anybody."""
@@ -321,6 +333,19 @@ class Node:
                 await asyncio.to_thread(self.broker.compact, self._clock.now_ms())
             except (OSError, StorageError) as error:
                 log.error("a log could not be compacted", why=str(error))
+                self._report_upkeep([str(error)])
+            except Exception as error:
+                log.error("a log could not be compacted", exc_info=error)
+                self._report_upkeep([repr(error)])
+
+    def _report_upkeep(self, complaints: Sequence[str]) -> None:
+        for complaint in complaints:
+            self.telling.conditions.report(
+                "upkeep-failing",
+                f"retention, checkpoints, flushes by age or compaction fail and are tried again: {complaint}",
+                impairs=LOG,
+                lasting_ms=UPKEEP_TROUBLE_MS,
+            )
 
     async def _answer_everyone(self) -> None:
         timeout_s = self._settings.shutdown_timeout_ms / 1000
@@ -356,6 +381,11 @@ def topic_ids(broker: Broker) -> dict[str, bytes]:
 
 def partition_counts(broker: Broker) -> dict[str, int]:
     return {name: topic.partitions for name, topic in broker.topics().items()}
+
+
+def report_contained(what: str, error: Exception) -> None:
+    """Something unexpected that concerns one group only."""
+    log.error("one group's work failed", what=what, exc_info=error)
 
 
 def report_bug(event: str, error: Exception) -> None:

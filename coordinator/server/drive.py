@@ -16,9 +16,10 @@ from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.types import RequestId
 from coordinator.errors import Draining, Overloaded
 from coordinator.runtime.engine import Engine, FlushJob, Work
+from coordinator.runtime.ports import LogFailed
 from coordinator.server.clock import Clock
 from coordinator.server.flusher import Flusher
-from coordinator.server.workers import Workers
+from coordinator.server.workers import Workers, failure
 
 Wanted = TypeVar("Wanted")
 Seen = TypeVar("Seen")
@@ -49,7 +50,8 @@ class Driver:
 
     `on_notice` gets what watchers may hear, `on_fatal` an exception of the engine itself, after which the driver
     answers nothing any more and the node has to stop: its log holds all that was promised. `complete` adds to what a
-    shard wants computed what only the node knows, in the turn that asked for it.
+    shard wants computed what only the node knows, in the turn that asked for it. `on_bug` gets what went wrong while
+    one group's work was prepared or its watchers were told: that is this group's trouble, and nobody else's.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class Driver:
         complete: Callable[[Work], Work] = lambda work: work,
         on_notice: Callable[[GroupChanged], None],
         on_fatal: Callable[[BaseException], None],
+        on_bug: Callable[[str, Exception], None] = lambda what, error: None,
     ) -> None:
         self._engine = engine
         self._clock = clock
         self._max_parked = max_parked
         self._on_notice = on_notice
         self._on_fatal = on_fatal
+        self._on_bug = on_bug
         self._loop = asyncio.get_running_loop()
         self._flusher = Flusher(self._loop, self._flushed)
         self._workers = Workers(work_deadline_ms)
@@ -143,7 +147,11 @@ class Driver:
         """Like `ask`, with what `look` sees at the moment of the decision: nothing happens in between."""
         future = self._submit(shard, event)
         self._turn()
-        seen = look()
+        try:
+            seen = look()
+        except Exception:
+            self.forget(shard, event)
+            raise
         return await self._answered(shard, event, wanted, future), seen
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
@@ -242,15 +250,35 @@ class Driver:
             if waiter is not None and not waiter.done():
                 waiter.set_result(reply)
         for notice in released.notices:
-            self._on_notice(notice)
+            try:
+                self._on_notice(notice)
+            except Exception as error:
+                self._on_bug(f"telling the watchers of group {notice.group_id!r}", error)
         for work in released.work:
-            task = self._loop.create_task(self._work(self._complete(work)))
-            self._working.add(task)
-            task.add_done_callback(self._working.discard)
+            self._begin_work(work)
+
+    def _begin_work(self, work: Work) -> None:
+        try:
+            whole = self._complete(work)
+        except Exception as error:
+            self._engine.answer_work(work, self._failed(work, error))
+            return
+        task = self._loop.create_task(self._work(whole))
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    def _failed(self, work: Work, error: Exception) -> events.Planned | events.RegexResolved:
+        """What could not be computed is a failure of the group that asked, which may ask again."""
+        if not isinstance(error, LogFailed):
+            self._on_bug(f"work for group {work.request.group_id!r}", error)
+        return failure(work.request, str(error) or repr(error))
 
     async def _work(self, work: Work) -> None:
         """Compute what a shard asked for, off the loop, and tell it."""
-        answer = await self._workers.answer(work.request)
+        try:
+            answer = await self._workers.answer(work.request)
+        except Exception as error:
+            answer = self._failed(work, error)
         if not self._closed:
             self._engine.answer_work(work, answer)
             self._wake()

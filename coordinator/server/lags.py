@@ -9,13 +9,14 @@ from coordinator.core.shard import Shard
 from coordinator.runtime.engine import Engine, Work
 
 Span = Callable[[str, int], tuple[int, int]]
-"""The first offset of a partition, and the one after its last."""
+"""The first offset of a partition, and the one after its last. Raises LogFailed where they cannot be known."""
 
 
 def with_lags(work: Work, engine: Engine, span: Span) -> Work:
     """The work with the lags of this moment, where its assignor asks for them.
 
-    Called in the turn in which the shard asked: nobody can commit in between.
+    Called in the turn in which the shard asked: nobody can commit in between. Raises LogFailed when the log of a
+    partition is away: a plan by guessed lags would look like one by real ones.
     """
     request = work.request
     shard = engine.core(work.shard)

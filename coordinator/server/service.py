@@ -1,6 +1,7 @@
 """GroupCoordinator: each method asks the shard that holds the group, by way of the driver. No transport here."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 from uuid import uuid4
@@ -10,6 +11,7 @@ from coordinator.core.central.views import CENTRAL
 from coordinator.errors import ErrorCode, Overloaded
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.runtime.conditions import Conditions
+from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.router import partition_for
 from coordinator.server import answers, answers_consumer, shape, translate, translate_consumer
 from coordinator.server.central_election import CentralElection
@@ -21,7 +23,7 @@ from coordinator.server.simulate import Simulator
 from coordinator.server.watch import Watchers
 
 LogSpan: TypeAlias = Callable[[str, int], tuple[int, int]]
-"""(log start, high watermark) of an existing partition"""
+"""(log start, high watermark) of an existing partition. Raises LogFailed when its log is away or damaged."""
 
 
 ALL_IS_WELL = pb.HeartbeatResponse()
@@ -289,8 +291,14 @@ class GroupCoordinator:
         return f"{topic}-{partition} does not exist; the partitions of {topic!r} are 0 to {count - 1}"
 
     def _log_spans(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        """Of those that can be told; one that is damaged hides none of the others."""
         counts = self._partitions()
-        return {tp: self._log_span(*tp) for tp in partitions if 0 <= tp[1] < counts.get(tp[0], 0)}
+        spans: dict[tuple[str, int], tuple[int, int]] = {}
+        for tp in partitions:
+            if 0 <= tp[1] < counts.get(tp[0], 0):
+                with suppress(LogFailed):
+                    spans[tp] = self._log_span(*tp)
+        return spans
 
     def _unknown_partitions(self, event: events.OffsetCommit) -> frozenset[tuple[str, int]]:
         catalog = self._partitions()

@@ -22,6 +22,17 @@ MAX_THREADS = 16
 Result = TypeVar("Result")
 
 
+def failure(request: PlanRequest | ResolveRegex, why: str) -> Planned | RegexResolved:
+    """The answer to what could not be computed."""
+    match request:
+        case PlanRequest():
+            return Planned(request.group_id, request.epoch, None, why, request.snapshot)
+        case ResolveRegex():
+            return RegexResolved(request.group_id, request.regex, (), request.version, why)
+        case _:
+            assert_never(request)
+
+
 class Workers:
     """Belongs to the event loop that makes it. `deadline_ms` counts from the moment a computation is asked for."""
 
@@ -63,7 +74,11 @@ class Workers:
         async with asyncio.timeout(self._deadline_ms / 1000):
             await self._places.acquire()
             future: asyncio.Future[Result] = self._loop.create_future()
-            Thread(target=self._work, args=(job, future), name="muster-worker", daemon=True).start()
+            try:
+                Thread(target=self._work, args=(job, future), name="muster-worker", daemon=True).start()
+            except RuntimeError:  # the system is out of threads for the moment
+                self._places.release()
+                raise
             return await future
 
     def _work(self, job: Callable[[], Result], future: asyncio.Future[Result]) -> None:

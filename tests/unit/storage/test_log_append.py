@@ -303,3 +303,53 @@ def _all(held: Any) -> list[Any]:
         for view in read_batches(segment.read(0, segment.size)):
             found += view.records()
     return found
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_moment_without_descriptors_costs_an_append_and_not_the_log(many: bool) -> None:
+    files = MemoryFiles()
+    broker = open_broker(files, log__max__open__files=16)
+    broker.create_topic("t", 20)
+
+    def put(partition: int) -> None:
+        if many:
+            (done,) = broker.append_each("t", partition, [batch(b"v")], T0)
+            if isinstance(done, errors.StorageError):
+                raise done
+        else:
+            broker.append("t", partition, batch(b"v"), T0)
+
+    for partition in range(20):  # the last are open, the first have been let go
+        put(partition)
+    broker.flush()
+
+    def none_left(operation: str, path: str) -> None:
+        if operation == "open":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    files.fault = none_left
+    with pytest.raises(errors.StorageError, match=r"Could not open /data/t-0/.*Too many open files.*ulimit -n"):
+        put(0)
+    files.fault = None
+    put(0)
+    broker.flush()
+    assert values(read_all(broker.log("t", 0))) == [b"v", b"v"]
+
+
+def test_a_moment_without_descriptors_at_a_flush_costs_the_flush_and_not_the_log() -> None:
+    files = MemoryFiles()
+    broker = open_broker(files, log__max__open__files=16)
+    broker.create_topic("t", 20)
+    for partition in range(20):
+        broker.append("t", partition, batch(b"v"), T0)
+
+    def none_left(operation: str, path: str) -> None:
+        if operation == "open":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    files.fault = none_left
+    with pytest.raises(errors.StorageError, match="Nothing was written or flushed"):
+        broker.flush([("t", 0)])
+    files.fault = None
+    broker.flush([("t", 0)])
+    assert values(read_all(broker.log("t", 0))) == [b"v"]

@@ -38,6 +38,30 @@ def latest(broker: Broker) -> dict[bytes | None, bytes | None]:
     return {key: value for key, value in found.items() if value is not None}
 
 
+# -- one piece of work that fails holds up none of the others ------------------------------------------------
+
+
+class Broken:
+    """A retention policy with a bug."""
+
+    name = "broken"
+
+    def expired(self, segment: SegmentFacts, log: LogFacts, now_ms: int) -> bool:
+        raise KeyError("a bug")
+
+
+def test_a_bug_in_one_piece_of_work_is_told_and_the_rest_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFiles()
+    broker = made({"flush.ms": "10"}, disk)
+    broker.append("t", 0, batch(b"v"), T0)
+    monkeypatch.setattr("storage.periodic.policies", lambda: (Broken(),))
+    broker.tick(T0)
+    disk.now_ms = T0 + DAY
+    assert broker.tick(T0 + DAY) == ["KeyError('a bug')"]
+    assert broker.log("t", 0).unflushed == 0
+    assert b"t 0 1" in disk.content("/data/recovery-point-offset-checkpoint")
+
+
 # -- retention ----------------------------------------------------------------------------------------------
 
 

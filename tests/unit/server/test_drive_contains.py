@@ -1,0 +1,146 @@
+"""What goes wrong while one group's work is prepared is that group's trouble: the node goes on, and the group too."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from coordinator.core import effects, events
+from coordinator.core.shard import Shard
+from coordinator.core.types import Limits
+from coordinator.errors import ErrorCode
+from coordinator.runtime.engine import Engine, Work
+from coordinator.runtime.ports import LogFailed
+from coordinator.server import workers
+from coordinator.server.clock import Clock
+from coordinator.server.drive import Driver
+from tests.fakes.memory_group_log import MemoryGroupLog
+
+PATIENCE_S = 20
+MANY = 5_000
+"""Partitions enough for a plan to be made off the loop."""
+
+
+@dataclass
+class Bench:
+    """A driver over one shard with one large topic; `mend` is what makes the next attempt succeed."""
+
+    complete: Callable[[Work], Work] = lambda work: work
+    on_notice: Callable[[effects.GroupChanged], None] = lambda notice: None
+    bugs: list[tuple[str, str]] = field(default_factory=list)
+    fatal: list[BaseException] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.engine = Engine(MemoryGroupLog(1), 1, Limits(consumer_assignment_interval_ms=1), Shard)
+        self.engine.submit_all(events.TopicsChanged({"t": MANY}, ids={"t": b"t" * 16}))
+        clock = Clock()
+        self.engine.load(clock.now_ms())
+        self.driver = Driver(
+            self.engine,
+            clock,
+            max_parked=10,
+            complete=self.complete,
+            on_notice=self.on_notice,
+            on_fatal=self.fatal.append,
+            on_bug=lambda what, error: self.bugs.append((what, str(error))),
+        )
+
+    async def join(self) -> ErrorCode:
+        event = events.ConsumerHeartbeat(
+            self.driver.next_id(), "g", "m", 0, rebalance_timeout_ms=60_000, topic_names=("t",), owned={}, client_id="m"
+        )
+        return (await self.driver.ask(0, event, effects.ConsumerHeartbeatReply)).code
+
+    async def state(self) -> str:
+        event = events.DescribeConsumerGroup(self.driver.next_id(), "g")
+        return (await self.driver.ask(0, event, effects.DescribeConsumerReply)).state
+
+    async def planned(self) -> None:
+        """The group has its target in the end."""
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.state() == "Assigning":
+                pass
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await story()
+
+    asyncio.run(bounded())
+
+
+def test_work_that_cannot_be_prepared_fails_its_group_and_is_tried_again() -> None:
+    failures: list[Exception] = [LogFailed("t-1: its directory is gone"), KeyError("a bug")]
+
+    def complete(work: Work) -> Work:
+        if failures:
+            raise failures.pop(0)
+        return work
+
+    async def story() -> None:
+        bench = Bench(complete)
+        bench.start()
+        assert await bench.join() is ErrorCode.NONE
+        await bench.planned()
+        assert failures == []
+        assert bench.fatal == []
+        assert bench.bugs == [("work for group 'g'", "'a bug'")], "a log that is away is no bug"
+
+    run(story)
+
+
+def test_a_thread_that_cannot_be_started_is_a_failed_attempt_of_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [3]
+
+    class Scarce(Thread):
+        def start(self) -> None:
+            if left[0]:
+                left[0] -= 1
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(workers, "Thread", Scarce)
+
+    async def story() -> None:
+        bench = Bench()
+        bench.start()
+        assert await bench.join() is ErrorCode.NONE
+        await bench.planned()
+        assert left == [0]
+        assert [error for _, error in bench.bugs] == ["can't start new thread"] * 3
+
+    run(story)
+
+
+def test_a_watcher_that_cannot_be_told_stops_nobody() -> None:
+    def broken(notice: effects.GroupChanged) -> None:
+        raise ValueError("no ears")
+
+    async def story() -> None:
+        bench = Bench(on_notice=broken)
+        bench.start()
+        assert await bench.join() is ErrorCode.NONE
+        await bench.planned()
+        assert bench.fatal == []
+        assert ("telling the watchers of group 'g'", "no ears") in bench.bugs
+
+    run(story)
+
+
+def test_a_look_that_fails_leaves_no_request_behind() -> None:
+    def blind() -> None:
+        raise LogFailed("nothing to see")
+
+    async def story() -> None:
+        bench = Bench()
+        bench.start()
+        event = events.OffsetFetch(bench.driver.next_id(), "g", None)
+        with pytest.raises(LogFailed):
+            await bench.driver.ask_and_look(0, event, effects.OffsetFetchReply, blind)
+        assert bench.driver.waiting == 0
+
+    run(story)

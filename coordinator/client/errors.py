@@ -44,6 +44,18 @@ class Unreachable(ClientError, ConnectionError):
         return Unreachable(self.address, waited_ms, self.doing, self.detail)
 
 
+class WrongPort(Unreachable):
+    """Something listens at the address that is no node of Muster's; to try again would not change it."""
+
+    def __init__(self, found: Unreachable, what: str) -> None:
+        super().__init__(found.address, found.waited_ms, found.doing, found.detail)
+        self.brief = f"{found.doing}: {found.address} {what}"
+        self.args = (self.brief,)
+
+    def after(self, waited_ms: int) -> "Unreachable":
+        return self
+
+
 class TransportRefused(ClientError):
     """The node's transport refused the call itself: malformed, not permitted, or over a limit."""
 

@@ -15,7 +15,8 @@ import grpc
 from google.protobuf.message import Message
 
 from coordinator.client.config import ClientConfig
-from coordinator.client.errors import IllegalState, TransportRefused, Unreachable, WrongProcess
+from coordinator.client.doors import behind
+from coordinator.client.errors import IllegalState, TransportRefused, Unreachable, WrongPort, WrongProcess
 from coordinator.client.methods import Method
 from coordinator.member.backoff import Backoff
 
@@ -83,6 +84,11 @@ class Transport:
         """The bootstrap server in use; the next one after a failure."""
         return self._servers[0]
 
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other bootstrap server to try."""
+        return len(self._servers) == 1
+
     def use(self, servers: Sequence[str]) -> None:
         """Begin with these nodes from now on, instead of bootstrap.servers."""
         assert servers, "whoever knows of no node goes on with the old ones"
@@ -109,7 +115,8 @@ class Transport:
         try:
             answer: Response = await call
         except grpc.aio.AioRpcError as error:
-            raise self.translated(error, target, doing, now_ms() - started_ms) from None
+            translated = self.translated(error, target, doing, now_ms() - started_ms)
+            raise (await behind(translated) if isinstance(translated, Unreachable) else translated) from None
         finally:
             if not call.done():
                 call.cancel()
@@ -246,6 +253,8 @@ class Patience:
 
     async def another_try(self, error: Exception) -> bool:
         """Wait for the next attempt after `error`; False at once when there is no time left for one."""
+        if isinstance(error, WrongPort) and self._transport.alone:
+            return False
         wait_ms = self._backoff.next_ms()
         if now_ms() + wait_ms >= self._deadline_ms:
             return False

@@ -1,11 +1,12 @@
 """Reading topics as a table: where to begin and end is settled once, when the query is planned."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from coordinator.spark.lookup import TP, Lookup
+from coordinator.spark.kafka_options import tell
+from coordinator.spark.lookup import Lookup
 from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
 from coordinator.spark.pushdown import Pushed, narrowed, understood
@@ -23,9 +24,10 @@ class MusterBatchReader(DataSourceReader):
         self._pushed = Pushed()
 
     def partitions(self) -> list[InputPartition]:
+        tell(self._options.ignored)
         lookup = Lookup(self._options)
         try:
-            ranges = lookup.run(settled(lookup, self._options, self._pushed))
+            ranges = lookup.run(settled(lookup, self._pushed))
         finally:
             lookup.close()
         return list(slots_of(ranges, self._options, self._columns, self._cores))
@@ -47,10 +49,7 @@ def batch_reader(options: ReadOptions, schema: Any, cores: int | None) -> Muster
     return kind(options, schema, cores)
 
 
-async def settled(lookup: Lookup, options: ReadOptions, pushed: Pushed) -> list[OffsetRange]:
+async def settled(lookup: Lookup, pushed: Pushed) -> list[OffsetRange]:
     """What the query reads, as of now."""
-    bounds = await lookup.bounds(lookup.partitions_of(await lookup.topics()))
-    starts: Mapping[TP, int] = await lookup.positions(options.starting, bounds)
-    ends = await lookup.positions(options.ending, bounds)
-    ranges = [OffsetRange(*tp, starts[tp], max(starts[tp], ends[tp])) for tp in sorted(bounds)]
-    return narrowed(ranges, pushed)
+    starts, ends = await lookup.span()
+    return narrowed([OffsetRange(*tp, start, ends[tp]) for tp, start in sorted(starts.items())], pushed)

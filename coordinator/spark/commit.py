@@ -25,9 +25,10 @@ from coordinator.client.group_calls import GroupCalls
 from coordinator.client.loop import shared_loop
 from coordinator.client.transport import Transport
 from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from coordinator.spark.errors import OptionError
 from coordinator.spark.lookup import TP, Lookup
 from coordinator.spark.offsets import MARKER, OffsetError, StreamOffset, ahead, parse
-from coordinator.spark.options import OptionError, ReadOptions, read_options
+from coordinator.spark.options import ReadOptions, read_options
 
 log = logging.getLogger("muster.spark")
 
@@ -53,12 +54,12 @@ def pin_batch(options: Mapping[str, str]) -> dict[str, str]:
 
     A batch query settles its bounds when it is planned and tells nobody, so a job that wants to commit them, or to run
     the same query twice, has to know them before. Raises OptionError, without a group.id too: what nobody can commit is
-    told before the job and not after it. And what a node can refuse.
+    told before the job and not after it, or for an end that is before its start. And what a node can refuse.
     """
     known = of_a_group("pin_batch", options)
     lookup = Lookup(known)
     try:
-        starts, ends = lookup.run(bounds_of(lookup, known))
+        starts, ends = lookup.run(lookup.span())
     finally:
         lookup.close()
     settled = {*ENDINGS, *STARTINGS, *SOURCES}
@@ -70,7 +71,7 @@ def pin_batch(options: Mapping[str, str]) -> dict[str, str]:
         **kept,
         "assign": json.dumps(partitions),
         "startingOffsets": as_json(starts),
-        "endingOffsets": as_json({tp: max(end, starts[tp]) for tp, end in ends.items()}),
+        "endingOffsets": as_json(ends),
     }
 
 
@@ -82,12 +83,6 @@ def of_a_group(who: str, options: Mapping[str, str]) -> ReadOptions:
             "no pinning: give it startingOffsets and endingOffsets as JSON"
         )
     return known
-
-
-async def bounds_of(lookup: Lookup, options: ReadOptions) -> tuple[dict[TP, int], dict[TP, int]]:
-    bounds = await lookup.bounds(lookup.partitions_of(await lookup.topics()))
-    starts = await lookup.positions(options.starting, bounds)
-    return starts, await lookup.positions(options.ending, bounds)
 
 
 def commit_batch(options: Mapping[str, str]) -> dict[TP, int]:

@@ -1,6 +1,6 @@
 """What can go wrong for the data source beyond what a client can meet."""
 
-from coordinator.client.errors import ClientError
+from coordinator.client.errors import ClientError, ConfigError
 
 REMEDY = (
     "they expired, were deleted, or the topic was made again; set failOnDataLoss=false to go on with what is left, "
@@ -10,6 +10,10 @@ REMEDY = (
 NOT_READ_REMEDY = (
     "name it again, use a new checkpoint for what is read now, or set failOnDataLoss=false to go on without it"
 )
+
+
+class OptionError(ConfigError):
+    """An option of the data source that is unknown, malformed, or contradicts another one."""
 
 
 class DataLoss(ClientError):

@@ -15,9 +15,9 @@ from coordinator.client.loop import shared_loop
 from coordinator.client.methods import METADATA
 from coordinator.client.transport import Transport
 from coordinator.client.types import OffsetAndMetadata, TopicPartition
-from coordinator.spark.errors import DataLoss
+from coordinator.spark.errors import DataLoss, OptionError
 from coordinator.spark.kept import settle_in
-from coordinator.spark.options import OptionError, ReadOptions
+from coordinator.spark.options import ReadOptions
 from coordinator.spark.starting import PartitionNumbers, Where
 from storage.rpc.v1 import broker_service_pb2 as pb
 
@@ -152,6 +152,21 @@ class Lookup:
             case _:
                 times = every_partition(where.times, bounds, option)
                 return await self._at_times(times, bounds, where.strategy, option)
+
+    async def span(self) -> tuple[dict[TP, int], dict[TP, int]]:
+        """Where a batch begins and where it ends, as of now. OptionError when it would begin behind its end."""
+        options = self._options
+        bounds = await self.bounds(self.partitions_of(await self.topics()))
+        starts = await self.positions(options.starting, bounds)
+        ends = await self.positions(options.ending, bounds)
+        for tp, start in sorted(starts.items()):
+            if start > ends[tp]:
+                first, last = options.starting.option, options.ending.option
+                raise OptionError(
+                    f"{tp[0]}-{tp[1]}: {first} gives {start}, which is beyond {ends[tp]}, where {last} ends the read; "
+                    f"move {first} back, or {last} on"
+                )
+        return starts, ends
 
     def _explicit(self, tp: TP, offset: int, known: Bounds, option: str) -> int:
         if offset in (EARLIEST, LATEST):

@@ -1,7 +1,7 @@
 """What `spark.read.format("muster")` understands: the option names of Spark's Kafka source, and what it lacks.
 
 Spark hands options over as text, with their names in lower case. Unknown names are refused with the nearest known one,
-names of Kafka that mean nothing here with the reason.
+names of Kafka that mean something else here with the reason (`kafka_options`).
 """
 
 import difflib
@@ -15,39 +15,32 @@ from assignors.registry import resolve_all
 from coordinator.client.config import ClientConfig, WorkerConfig, load
 from coordinator.client.errors import ConfigError
 from coordinator.client.group_protocols import dotted
+from coordinator.spark.errors import OptionError
 from coordinator.spark.foreign import DEADLINE_MS, MAX_DEADLINE_MS
+from coordinator.spark.kafka_options import (
+    CATALOG,
+    IGNORED_READING,
+    IN_A_BATCH,
+    KAFKA_PREFIX,
+    NO_OPTIONS,
+    NO_TABLE,
+    REFUSED_READING,
+    STREAM_ONLY,
+    Ignored,
+)
 from coordinator.spark.planning import ONE_TO_ONE, WAYS, check_assignor
 from coordinator.spark.schema import chosen_columns
 from coordinator.spark.starting import LATEST, StartError, Where, parse_assign, parse_offsets, parse_times, read_json
 from storage.wording import expected
 
-KAFKA_PREFIX = "kafka."
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 MAX_TASKS = 10_000
 
-SERIALIZED_HERE = "keys and values come as binary columns; cast or decode them in the query"
-REFUSED = {
-    "key.deserializer": SERIALIZED_HERE,
-    "value.deserializer": SERIALIZED_HERE,
-    "key.serializer": SERIALIZED_HERE,
-    "value.serializer": SERIALIZED_HERE,
-    "interceptor.classes": "records are read as columns, no interceptor would see them",
-    "enable.auto.commit": "the source commits what finished batches have read; commitOffsets=false turns that off",
-    "auto.offset.reset": "startingOffsets says where to begin, startingOffsetsFallback where nothing is committed",
-    "groupIdPrefix": "no group is made up here; set group.id to be a member of one, or leave it out",
-    "fetchOffset.numRetries": "retries go by time: set default.api.timeout.ms",
-    "fetchOffset.retryIntervalMs": "retries back off: set retry.backoff.ms and retry.backoff.max.ms",
-    "max.poll.records": "rows of an Arrow batch are set by arrowRows, records of a micro-batch by maxOffsetsPerTrigger",
-    "topic": "it names where to write; to read, use subscribe, subscribePattern or assign",
-    "path": "topics are no files; use subscribe, subscribePattern or assign, and load() without a path",
-    "continuous": "Spark's Python data sources do not take part in continuous processing",
-}
 MEMBER_DEFAULTS = {
     # Topics that grow should be shared out soon, not after five minutes.
     "metadata.max.age.ms": "10000",
     "client.id": "spark",
 }
-STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 BATCH_ONLY = (
     "endingOffsets",
     "endingTimestamp",
@@ -61,10 +54,6 @@ _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _UNIT_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Strategy = Literal["error", "latest"]
-
-
-class OptionError(ConfigError):
-    """An option of the data source that is unknown, malformed, or contradicts another one."""
 
 
 def camel(name: str) -> str:
@@ -137,6 +126,7 @@ class ReadOptions(BaseModel):
         "read_uncommitted", alias="isolation.level", description="Whether data of open and aborted transactions counts."
     )
     client: dict[str, str] = Field(default_factory=dict, description="Properties of the client and the group.")
+    ignored: tuple[str, ...] = Field((), description="What was taken and means nothing here, with the reason.")
     streaming: bool = Field(False, description="Which kind of read this is.")
 
     @field_validator("assign", mode="before")
@@ -284,23 +274,23 @@ KNOWN_CLIENT = {
 }
 """Names in lower case, as Spark hands them over, and as the client knows them."""
 
-REFUSED_LOWER = {name.lower(): why for name, why in REFUSED.items()}
+REFUSED = {name.lower(): why for name, why in REFUSED_READING.items()}
 
-NOT_OPTIONS = ("client", "streaming")
+NOT_OPTIONS = ("client", "ignored", "streaming")
 KNOWN = {
     (field.alias or camel(name)).lower(): field.alias or camel(name)
     for name, field in ReadOptions.model_fields.items()
     if name not in NOT_OPTIONS
 }
 
-SPELLINGS = {name.lower(): name for name in (*REFUSED, *KNOWN.values(), *KNOWN_CLIENT.values())}
+SPELLINGS = {name.lower(): name for name in (*REFUSED_READING, *KNOWN.values(), *KNOWN_CLIENT.values())}
 
 
 def spelled(given: str) -> str:
     """The name as it is documented: Spark hands it over in lower case.
 
-    >>> spelled("kafka.groupidprefix")
-    'kafka.groupIdPrefix'
+    >>> spelled("kafka.pollTimeoutMs"), spelled("kafka.STARTINGOFFSETS")
+    ('kafka.pollTimeoutMs', 'kafka.startingOffsets')
     """
     bare = given.lower().removeprefix(KAFKA_PREFIX)
     return given[: len(given) - len(bare)] + SPELLINGS.get(bare, given[len(given) - len(bare) :])
@@ -308,6 +298,8 @@ def spelled(given: str) -> str:
 
 def either_kind(options: Mapping[str, str]) -> ReadOptions:
     """The checked options of a read where Spark does not say of which kind; OptionError when neither could be meant."""
+    if CATALOG in options:
+        raise OptionError(NO_TABLE)
     try:
         return read_options(options, streaming=False)
     except OptionError as batch:
@@ -320,8 +312,11 @@ def either_kind(options: Mapping[str, str]) -> ReadOptions:
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The checked options; OptionError names each wrong one, what was expected, and what to do."""
+    if not options:
+        raise OptionError(NO_OPTIONS)
     own: dict[str, Any] = {}
     client: dict[str, str] = {}
+    ignored = Ignored(IGNORED_READING)
     for given, value in options.items():
         name = given.lower()
         bare = name.removeprefix(KAFKA_PREFIX)
@@ -334,11 +329,12 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             _put(client, "bootstrap.servers", value, given)
         elif bare in KNOWN_CLIENT:
             _put(client, KNOWN_CLIENT[bare], value, given)
-        else:
+        elif not ignored.take(given, value):
             raise OptionError(_unknown(given))
     if "bootstrap.servers" not in client:
         raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
-    return _checked(own, client, streaming)
+    no_triggers = [] if streaming else [f"{name} ({IN_A_BATCH})" for name in STREAM_ONLY if name in own]
+    return _checked(own, client, (*ignored.notes, *no_triggers), streaming)
 
 
 def _put(client: dict[str, str], name: str, value: str, given: str) -> None:
@@ -347,17 +343,16 @@ def _put(client: dict[str, str], name: str, value: str, given: str) -> None:
 
 
 def _refuse(given: str, name: str, bare: str, streaming: bool) -> None:
-    if (why := REFUSED_LOWER.get(name) or REFUSED_LOWER.get(bare)) is not None:
+    if (why := REFUSED.get(name) or REFUSED.get(bare)) is not None:
         raise OptionError(f"{spelled(given)} cannot be set here: {why}")
-    kind = "streaming" if streaming else "batch"
-    for other in BATCH_ONLY if streaming else STREAM_ONLY:
+    for other in BATCH_ONLY if streaming else ():
         if name == other.lower():
-            raise OptionError(f"{other} means nothing in a {kind} query; leave it out")
+            raise OptionError(f"{other} means nothing in a streaming query; leave it out")
 
 
-def _checked(own: dict[str, Any], client: dict[str, str], streaming: bool) -> ReadOptions:
+def _checked(own: dict[str, Any], client: dict[str, str], ignored: tuple[str, ...], streaming: bool) -> ReadOptions:
     try:
-        options = ReadOptions.model_validate({**own, "client": client, "streaming": streaming})
+        options = ReadOptions.model_validate({**own, "client": client, "ignored": ignored, "streaming": streaming})
         options.client_config()
         _check_group(options)
     except ValidationError as error:

@@ -17,7 +17,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from coordinator.client.errors import ClientError
-from coordinator.spark.options import OptionError
+from coordinator.spark.errors import OptionError
+from coordinator.spark.kafka_options import tell
 from coordinator.spark.write_options import WriteOptions, write_options
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Written(WriterCommitMessage):
 
 def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> DataSourceArrowWriter:
     options = write_options(given, streaming=False)
+    tell(options.ignored)
     if overwrite:
         raise OptionError("topics are appended to and never overwritten; use mode('append')")
     from coordinator.spark.writer_rows import check_columns
@@ -59,6 +61,7 @@ def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> Data
 def stream_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
     """`overwrite` is output mode complete, which writes the whole result with every batch, as Spark's Kafka sink."""
     options = write_options(given, streaming=True)
+    tell(options.ignored)
     from coordinator.spark.writer_rows import check_columns
 
     check_columns(schema, options)

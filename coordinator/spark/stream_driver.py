@@ -9,6 +9,7 @@ from coordinator.client.transport import now_ms
 from coordinator.spark.admission import Admission
 from coordinator.spark.direct import Direct
 from coordinator.spark.group import Grouped
+from coordinator.spark.kafka_options import tell
 from coordinator.spark.lookup import TP, Lookup
 from coordinator.spark.offsets import Progress, StreamOffset, parse, total
 from coordinator.spark.options import ReadOptions
@@ -41,6 +42,7 @@ class StreamDriver:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        tell(options.ignored)
         self._lookup = Lookup(options)
         self._watch = Watch(self._lookup, options.offsets_refresh_ms)
         self._admission = Admission(options, self._record_bytes)

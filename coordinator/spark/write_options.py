@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from coordinator.client.config import ClientConfig, load
 from coordinator.client.errors import ConfigError
 from coordinator.client.group_protocols import dotted
-from coordinator.spark.options import KAFKA_PREFIX, OptionError
+from coordinator.spark.errors import OptionError
+from coordinator.spark.kafka_options import IGNORED_WRITING, KAFKA_PREFIX, NO_OPTIONS, Ignored
 from storage.wording import expected
 
 ALWAYS = "the sink decides it: see exactlyOnce, txnAppId and txnVersion"
@@ -27,10 +28,6 @@ REFUSED = {
     "enable.idempotence": ALWAYS,
     "transactional.id": ALWAYS,
     "transaction.timeout.ms": ALWAYS,
-    "linger.ms": "a task sends a batch when it is full, and the rest at its end; nothing lingers",
-    "max.in.flight.requests.per.connection": "a task sends one request while it prepares the next",
-    "buffer.memory": "a task holds batch.size bytes per partition, and 64 MiB at most",
-    "retries": "retries go by time: set delivery.timeout.ms",
     "group.id": "a write is no member of a group; exactly-once goes by the query's id, or by txnAppId and txnVersion",
     "subscribe": READS_NOTHING,
     "subscribepattern": READS_NOTHING,
@@ -79,6 +76,7 @@ class WriteOptions(BaseModel):
         None, alias="txnVersion", ge=0, le=2**62, description="Which of its writes this is; each once, upwards."
     )
     client: dict[str, str] = Field(default_factory=dict, description="Properties of the client.")
+    ignored: tuple[str, ...] = Field((), description="What was taken and means nothing here, with the reason.")
     streaming: bool = Field(False, description="Which kind of write this is.")
 
     @model_validator(mode="after")
@@ -105,15 +103,18 @@ class WriteOptions(BaseModel):
 OWN = {
     (field.alias or name).lower(): (field.alias or name)
     for name, field in WriteOptions.model_fields.items()
-    if name not in ("client", "streaming")
+    if name not in ("client", "ignored", "streaming")
 }
 CLIENT = {dotted(name): dotted(name) for name in ClientConfig.model_fields if name != "default_api_timeout_ms"}
 
 
 def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """Check the options of a write; OptionError names the first wrong one, what was expected, and what to do."""
+    if not options:
+        raise OptionError(NO_OPTIONS)
     own: dict[str, Any] = {}
     client: dict[str, str] = {}
+    ignored = Ignored(IGNORED_WRITING)
     for given, value in options.items():
         name = given.lower()
         bare = name.removeprefix(KAFKA_PREFIX)
@@ -127,11 +128,11 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
             _put(client, "bootstrap.servers", value, given)
         elif bare in CLIENT:
             _put(client, CLIENT[bare], value, given)
-        else:
+        elif not ignored.take(given, value):
             raise OptionError(_unknown(given))
     if "bootstrap.servers" not in client:
         raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
-    return _checked(own, client, streaming)
+    return _checked(own, client, tuple(ignored.notes), streaming)
 
 
 def _put(into: dict[str, Any], name: str, value: str, given: str) -> None:
@@ -139,9 +140,9 @@ def _put(into: dict[str, Any], name: str, value: str, given: str) -> None:
         raise OptionError(f"{given} is given twice: {into[name]!r} and {value!r}; keep one")
 
 
-def _checked(own: dict[str, Any], client: dict[str, str], streaming: bool) -> WriteOptions:
+def _checked(own: dict[str, Any], client: dict[str, str], ignored: tuple[str, ...], streaming: bool) -> WriteOptions:
     try:
-        options = WriteOptions.model_validate({**own, "client": client, "streaming": streaming})
+        options = WriteOptions.model_validate({**own, "client": client, "ignored": ignored, "streaming": streaming})
         options.client_config()
     except ValidationError as error:
         raise OptionError(_explained(error)) from None

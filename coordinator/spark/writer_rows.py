@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from coordinator.client.errors import ClientError, UnknownTopic
 from coordinator.client.types import TopicPartition
-from coordinator.spark.options import OptionError
+from coordinator.spark.errors import OptionError
 from coordinator.spark.write_options import WriteOptions
 from coordinator.spark.writer_encode import OVERHEAD, bounds, encode_columns
 from coordinator.spark.writer_hash import partitions_for

@@ -4,14 +4,15 @@ import asyncio
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from coordinator.client import Admin, Consumer, Worker, aio
-from coordinator.client.errors import FencedInstance, IllegalState, Unreachable
+from coordinator.client.errors import FencedInstance, IllegalState, Unreachable, WrongPort
 from coordinator.client.loop import shared_loop
 from tests.support.client_stories import member, poll_until
-from tests.support.node import NodeProcess
+from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration
 
@@ -22,6 +23,15 @@ def test_an_unreachable_node_is_named_with_how_long_it_was_tried(nobody: str) ->
             admin.list_topics()
         assert caught.value.address == nobody
         assert caught.value.waited_ms > 0
+
+
+def test_the_port_for_kafka_s_clients_is_told_as_what_it_is(tmp_path: Path) -> None:
+    with (
+        running_node(tmp_path / "data", {"kafka.listeners": "127.0.0.1:0"}) as node,
+        Admin({"bootstrap.servers": node.kafka_address}) as admin,
+        pytest.raises(WrongPort, match=f"{node.kafka_address} speaks Kafka's protocol and not gRPC"),
+    ):
+        admin.list_topics()
 
 
 def test_a_second_bootstrap_server_is_tried_when_the_first_is_gone(node: NodeProcess, nobody: str) -> None:

@@ -1,14 +1,16 @@
 """Topics as tables, read from a real node through Spark."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.client import Admin, Producer
 from coordinator.spark.commit import commit_batch, pin_batch
-from coordinator.spark.options import OptionError
+from coordinator.spark.errors import OptionError
 from tests.support.node import NodeProcess, running_node
+from tests.support.reading import Reading
 from tests.support.topics import make_topics
 
 pytestmark = pytest.mark.integration
@@ -21,7 +23,7 @@ COUNT, PARTITIONS = 600, 3
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """`orders`: 600 records over 3 partitions, one per second, every tenth with a header and without a key."""
     with running_node(tmp_path_factory.mktemp("read") / "data") as node:
-        make_topics(node.address, orders=PARTITIONS, empty=2, trimmed=1)
+        make_topics(node.address, orders=PARTITIONS, empty=2, trimmed=1, written=1)
         with Producer({"bootstrap.servers": node.address}) as producer:
             for number in range(COUNT):
                 producer.produce(
@@ -174,11 +176,70 @@ def test_offsets_that_are_gone_are_an_error_or_left_out(spark: Any, node: NodePr
         ({"startingOffsets": '{"orders": {"0": 1}}'}, "must name every partition.*it lacks orders-1, orders-2"),
         ({"enable.auto.commit": "true"}, "enable.auto.commit cannot be set here"),
         ({"startingTimestamp": str(T0 + 10**9)}, "has no record from .* ms on"),
+        (
+            {"startingOffsets": '{"orders": {"0": 1, "1": 201, "2": 1}}'},
+            "orders-1: startingOffsets is 201, but the log at .* holds 0 to 200",
+        ),
+        (
+            {
+                "startingOffsets": '{"orders": {"0": 1, "1": 9, "2": 1}}',
+                "endingOffsets": '{"orders": {"0": 1, "1": 8, "2": -1}}',
+            },
+            "orders-1: startingOffsets gives 9, which is beyond 8, where endingOffsets ends the read",
+        ),
+        (
+            {"startingTimestamp": str(T0 + 1000 * 30), "endingTimestamp": str(T0 + 1000 * 9)},
+            r"orders-0: startingTimestamp gives \d+, which is beyond \d+, where endingTimestamp",
+        ),
     ],
 )
 def test_what_is_wrong_is_told(spark: Any, node: NodeProcess, options: dict[str, str], told: str) -> None:
     with pytest.raises(Exception, match=told):
         read(spark, node, **options).count()
+
+
+def test_a_stream_does_not_begin_beyond_the_end(spark: Any, node: NodeProcess, tmp_path: Path) -> None:
+    wanted = {"subscribe": "orders", "startingOffsets": '{"orders": {"0": 1, "1": 201, "2": 1}}'}
+    reading = Reading(spark, node, tmp_path, **wanted).start()
+    try:
+        with pytest.raises(Exception, match=r"orders-1: startingOffsets is 201, but the log at .* holds 0 to 200"):
+            reading.query.awaitTermination(60)
+    finally:
+        reading.stop()
+
+
+def test_what_spark_s_own_source_takes_is_taken(spark: Any, node: NodeProcess) -> None:
+    given = {"maxOffsetsPerTrigger": "5", "kafka.security.protocol": "PLAINTEXT", "kafka.fetch.min.bytes": "1"}
+    assert read(spark, node, **given).count() == COUNT
+
+
+def test_a_table_is_refused_when_it_is_made_and_a_view_is_not(spark: Any, node: NodeProcess) -> None:
+    """What Spark keeps from sources in Python: the options of its catalog's tables."""
+    options = f"USING muster OPTIONS ('bootstrap.servers' = '{node.address}', "
+    with pytest.raises(Exception, match="neither read nor written; CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE made {options} 'subscribe' = 'orders')")
+    assert not spark.catalog.tableExists("made")
+    value = "SELECT cast('x' AS binary) AS value"
+    with pytest.raises(Exception, match=r"no option at all came from Spark.*CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE made {options} 'topic' = 'written') AS {value}")
+    assert not spark.catalog.tableExists("made")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders_view {options} 'subscribe' = 'orders')")
+    assert spark.table("orders_view").count() == COUNT
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW writing (value binary) {options} 'topic' = 'written')")
+    spark.sql(f"INSERT INTO writing {value}")
+    assert read(spark, node, subscribe="written").count() == 1
+
+
+def test_a_table_whose_columns_are_given_says_why_it_cannot_be_read(spark: Any, node: NodeProcess) -> None:
+    """Spark asks no source when it makes one; what helps is named when it is read, or written."""
+    options = f"('bootstrap.servers' = '{node.address}', 'subscribe' = 'orders')"
+    spark.sql(f"CREATE TABLE given (value binary) USING muster OPTIONS {options}")
+    try:
+        with pytest.raises(Exception, match="no option at all came from Spark"):
+            spark.table("given").count()
+        assert spark.sql(f"SELECT * FROM given WITH {options}").count() == COUNT
+    finally:
+        spark.sql("DROP TABLE given")
 
 
 def test_a_node_that_is_away_is_named_with_how_long_it_was_waited_for(spark: Any) -> None:

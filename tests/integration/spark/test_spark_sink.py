@@ -67,7 +67,7 @@ def test_a_failed_write_of_a_name_leaves_nothing_visible(spark: Any, node: NodeP
     ("options", "wanted"),
     [
         ({}, "nothing says where rows go"),
-        ({"topic": "t", "kafka.linger.ms": "5"}, "kafka.linger.ms cannot be set here"),
+        ({"topic": "t", "kafka.transactional.id": "5"}, "kafka.transactional.id cannot be set here"),
         ({"topic": "nowhere"}, "there is no topic 'nowhere'; create it first"),
     ],
 )

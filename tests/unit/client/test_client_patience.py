@@ -10,10 +10,10 @@ import pytest
 
 from coordinator.client import transport as transports
 from coordinator.client.config import ClientConfig
-from coordinator.client.errors import ConfigError, Unreachable
+from coordinator.client.errors import ConfigError, Unreachable, WrongPort
 from coordinator.client.group_calls import MAX_GROUP_ID_CHARS, GroupCalls
 from coordinator.client.methods import METADATA
-from coordinator.client.transport import Transport, happened
+from coordinator.client.transport import Patience, Transport, happened
 from storage.rpc.v1 import broker_service_pb2 as pb
 
 ADDRESS = "10.0.0.1:9290"
@@ -99,6 +99,51 @@ def test_what_happened_is_said_as_far_as_it_is_known(status: grpc.StatusCode, de
     error = Unreachable(ADDRESS, 70, "asking", detail, happened(status, detail, ADDRESS))
     assert error.brief == said
     assert str(error).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "takes connections, but what listens there does not speak gRPC"),
+        (b"\0\0\0\x10\0musabcdefghijkl", "speaks Kafka's protocol and not gRPC"),
+    ],
+)
+def test_a_port_that_is_no_node_s_is_told_at_once_as_what_it_is(answer: bytes, said: str) -> None:
+    """The second answers ApiVersions and hangs up on anything else, as a broker does on gRPC's first words."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = await reader.read(1_000)
+        if not answer.startswith(b"\0") or asked[4:6] == b"\0\x12":
+            writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+    async def story() -> WrongPort:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        transport = Transport(ClientConfig.model_validate({"bootstrap.servers": f"127.0.0.1:{port}"}))
+        try:
+            with pytest.raises(WrongPort, match=rf"^listing topics: 127.0.0.1:{port} {said}") as raised:
+                await list_topics(transport)
+            return raised.value
+        finally:
+            await transport.close()
+            server.close()
+
+    assert asyncio.run(story()).waited_ms < ClientConfig().default_api_timeout_ms
+
+
+def test_of_several_servers_one_that_is_none_does_not_end_a_call(nobody: str) -> None:
+    """It is announced, and the others are tried as long as there is time."""
+
+    async def story() -> bool:
+        transport = Transport(ClientConfig.model_validate({"bootstrap.servers": f"{ADDRESS},{nobody}"}))
+        try:
+            return await Patience(transport).another_try(WrongPort(Unreachable(ADDRESS, 1, "asking"), "is none"))
+        finally:
+            await transport.close()
+
+    assert asyncio.run(story())
 
 
 def test_no_time_is_told_where_none_was_waited() -> None:

@@ -6,7 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.spark.commit import commit_batch, pin_batch
-from coordinator.spark.options import KNOWN, REFUSED, OptionError, ReadOptions, either_kind, read_options
+from coordinator.spark.errors import OptionError
+from coordinator.spark.kafka_options import IGNORED_READING, IGNORED_WRITING, STREAM_ONLY, tell
+from coordinator.spark.kafka_options import REFUSED_READING as REFUSED
+from coordinator.spark.options import KNOWN, ReadOptions, either_kind, read_options
+from coordinator.spark.write_options import write_options
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9290"}
 LEAST = SERVERS | {"subscribe": "orders"}
@@ -69,7 +73,9 @@ def test_endpoints_is_another_word_for_bootstrap_servers() -> None:
         (LEAST | {"startingOffsetsByTimestamp": "{}"}, False, "names no partitions"),
         (LEAST | {"endingOffsets": "latest"}, True, "endingOffsets means nothing in a streaming query"),
         (LEAST | {"pushdown": "true"}, True, "pushdown means nothing in a streaming query"),
-        (LEAST | {"maxOffsetsPerTrigger": "5"}, False, "maxOffsetsPerTrigger means nothing in a batch query"),
+        (LEAST | {"maxOffsetsPerTrigger": "none"}, False, "maxOffsetsPerTrigger='none': expected a whole number"),
+        (LEAST | {"kafka.security.protocol": "SASL_SSL"}, True, "'SASL_SSL': connections .* not encrypted.*PLAINTEXT"),
+        ({}, False, "no option at all came from Spark.*CREATE TEMPORARY VIEW.*FROM name WITH"),
         (LEAST | {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, True, "9 is more than"),
         (LEAST | {"maxTriggerDelay": "soon"}, True, "must be a time such as 15m"),
         (LEAST | {"columns": "value,valu"}, False, "expected some of key, value, topic"),
@@ -88,8 +94,7 @@ def test_endpoints_is_another_word_for_bootstrap_servers() -> None:
         (LEAST | {"group.id": "g", "session.timeout.ms": "x"}, False, "session.timeout.ms='x'"),
         (LEAST | {"partition.assignment.strategy": "nope"}, False, "partition.assignment.strategy: .*nope"),
         (LEAST | {"columns": "value", "includeHeaders": "1"}, False, "leaves headers out"),
-        (LEAST | {"maxoffsetspertrigger": "5"}, False, "maxOffsetsPerTrigger means nothing in a batch query"),
-        (LEAST | {"kafka.groupidprefix": "x"}, True, "kafka.groupIdPrefix cannot be set here"),
+        (LEAST | {"kafka.enable.AUTO.commit": "x"}, True, "kafka.enable.auto.commit cannot be set here"),
         (LEAST | {"endingOffsetsByTimestampStrategy": "latest"}, False, "is not an option for reading"),
         (LEAST | {"isolation.level": "dirty"}, False, "expected one of read_uncommitted, read_committed"),
     ],
@@ -120,6 +125,49 @@ def test_what_cannot_apply_is_refused_with_the_reason(name: str) -> None:
     for word in (name, f"kafka.{name}"):
         with pytest.raises(OptionError, match=f"{word} cannot be set here: .+"):
             read_options(LEAST | {word: "x"}, streaming=True)
+
+
+@pytest.mark.parametrize("name", sorted(IGNORED_READING))
+def test_what_only_tunes_kafka_s_client_is_taken_and_named(name: str) -> None:
+    for word in (name, f"kafka.{name}", f"kafka.{name.upper()}"):
+        known = read_options(LEAST | {word: "1"}, streaming=True)
+        assert [note.partition(" (")[0].lower() for note in known.ignored] == [word.lower()]
+    assert name.lower() not in KNOWN, "what has an effect is not said to have none"
+
+
+@pytest.mark.parametrize("name", sorted(IGNORED_WRITING))
+def test_what_only_tunes_kafka_s_producer_is_taken_and_named(name: str) -> None:
+    known = write_options(SERVERS | {"topic": "t", f"kafka.{name}": "1"}, streaming=True)
+    assert [note.partition(" (")[0] for note in known.ignored] == [f"kafka.{name}"]
+
+
+def test_a_batch_takes_the_limits_of_triggers_as_spark_s_source_does() -> None:
+    limits = dict.fromkeys(STREAM_ONLY, "60s") | {name: "7" for name in STREAM_ONLY if name != "maxTriggerDelay"}
+    assert sorted(batch(**limits).ignored) == sorted(f"{name} (a batch query has no triggers)" for name in STREAM_ONLY)
+    assert stream(**limits).ignored == ()
+
+
+def test_plaintext_is_what_a_connection_is_anyway() -> None:
+    assert stream(**{"kafka.security.protocol": "plaintext"}).ignored == ()
+    secrets = {"kafka.ssl.truststore.location": "/x", "kafka.sasl.mechanism": "PLAIN"}
+    assert len(stream(**secrets).ignored) == 2
+
+
+def test_what_has_no_effect_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    known = stream(**{"kafka.fetch.min.bytes": "1", "kafka.check.crcs": "false"})
+    for _ in range(3):
+        tell(known.ignored)
+        tell(stream().ignored)
+    (said,) = caplog.messages
+    assert "kafka.fetch.min.bytes (a task" in said
+    assert "kafka.check.crcs (checksums" in said
+
+
+def test_a_table_of_spark_s_catalog_is_refused_when_it_is_made() -> None:
+    """What Spark hands over for CREATE TABLE: afterwards it would hand over nothing at all."""
+    made = {"provider": "muster", "owner": "root", **LEAST, "option.subscribe": "orders"}
+    with pytest.raises(OptionError, match="neither read nor written; CREATE TEMPORARY VIEW"):
+        either_kind(made)
 
 
 def test_where_reading_begins_by_default() -> None:

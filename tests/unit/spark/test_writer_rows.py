@@ -9,7 +9,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 
 from coordinator.client.errors import ClientError, UnknownTopic
 from coordinator.client.partitioner import partition_for
-from coordinator.spark.options import OptionError
+from coordinator.spark.errors import OptionError
 from coordinator.spark.write_options import WriteOptions, write_options
 from coordinator.spark.writer_rows import Rows, check_columns, pieces
 from storage.batch import decode_records
@@ -112,12 +112,8 @@ def test_without_any_topic() -> None:
     ("given", "streaming", "wanted"),
     [
         ({"topik": "t"}, False, "'topik' is not an option for writing; did you mean 'topic'?"),
-        ({"kafka.linger.ms": "5"}, False, "kafka.linger.ms cannot be set here: a task sends a batch when it is full"),
-        (
-            {"kafka.retries": "3"},
-            False,
-            "kafka.retries cannot be set here: retries go by time: set delivery.timeout.ms",
-        ),
+        ({"kafka.security.protocol": "SSL"}, False, "kafka.security.protocol='SSL': connections of this source"),
+        ({"kafka.enable.idempotence": "true"}, False, "kafka.enable.idempotence cannot be set here: the sink decides"),
         ({"group.id": "g"}, False, "group.id cannot be set here: a write is no member of a group"),
         ({"subscribe": "t"}, True, "subscribe cannot be set here: a write reads nothing"),
         ({"batch.size": "2048", "max.request.size": "2047"}, False, "batch.size=2048 is above max.request.size=2047"),

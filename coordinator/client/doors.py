@@ -1,0 +1,50 @@
+"""What listens at an address that takes connections and does not speak gRPC: so that a wrong port is told as one."""
+
+import asyncio
+import contextlib
+import struct
+
+from coordinator.client.errors import Unreachable, WrongPort
+
+CLOSED_AT_ONCE = ("Socket closed", "Connection reset", "Endpoint closing")
+NOT_HTTP2 = "Failed parsing HTTP/2"
+"""What gRPC's detail says of a connection that came about and was not understood, by the other side or by us."""
+
+PROBE_S = 1.0
+API_VERSIONS, CORRELATION_ID = 18, 0x6D7573
+MAX_ANSWER_BYTES = 1 << 20
+
+KAFKA_S = (
+    "speaks Kafka's protocol and not gRPC: it is a port for Kafka's clients; bootstrap.servers takes a node's gRPC "
+    "port here (listeners in its properties, --listen; 9290 unless told otherwise); a broker other than Muster has none"
+)
+NO_GRPC = "takes connections, but what listens there does not speak gRPC; is the port the one of a Muster node?"
+
+
+async def behind(error: Unreachable) -> Unreachable:
+    """The same error, or a WrongPort that says what listens there instead of a node."""
+    if error.address.startswith("unix:") or not any(sign in error.detail for sign in (*CLOSED_AT_ONCE, NOT_HTTP2)):
+        return error
+    if await speaks_kafka(error.address):
+        return WrongPort(error, KAFKA_S)
+    return WrongPort(error, NO_GRPC) if NOT_HTTP2 in error.detail else error
+
+
+async def speaks_kafka(address: str) -> bool:
+    """Whether an ApiVersions request, which every broker answers to anybody, is answered there."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(PROBE_S):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            try:
+                header = struct.pack(">hhih", API_VERSIONS, 0, CORRELATION_ID, -1)
+                writer.write(struct.pack(">i", len(header)) + header)
+                size, correlation_id = struct.unpack(">ii", await reader.readexactly(8))
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    except (OSError, asyncio.IncompleteReadError, ValueError):
+        # TimeoutError is an OSError.
+        return False
+    return bool(correlation_id == CORRELATION_ID and 4 < size <= MAX_ANSWER_BYTES)

@@ -276,7 +276,10 @@ class GroupChanged:
 
 @value
 class ResolveRegex:
-    """Find out, off the loop, which of `topics` the regular expression matches as a whole."""
+    """Find out, off the loop, which of `topics` the regular expression matches as a whole.
+
+    `version` is this request's own number, and greater than that of any change of the topics before it.
+    """
 
     group_id: str
     regex: str

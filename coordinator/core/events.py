@@ -258,7 +258,7 @@ class TopicsChanged:
 
 @value
 class Planned:
-    """What came of a `PlanRequest` that the planner put off: the plan, or why there is none."""
+    """What came of a `PlanRequest` that the planner put off, under its epoch: the plan, or why there is none."""
 
     group_id: str
     epoch: int
@@ -270,7 +270,7 @@ class Planned:
 
 @value
 class RegexResolved:
-    """What came of a `ResolveRegex`: the topics that match as a whole, or why that could not be found out."""
+    """What came of a `ResolveRegex`, under its version: the topics that match as a whole, or why nobody knows."""
 
     group_id: str
     regex: str

@@ -222,7 +222,7 @@ def group_timer(group: ClassicGroup, key: TimerKey, step: Step) -> None:
 def on_topics(event: TopicsChanged, step: Step) -> None:
     state = step.state
     if event.ids.keys() - state.topic_ids.keys():
-        state.topics_version = step.now_ms
+        state.topics_version = step.tick()
     last_words = {topic_id: name for topic_id, name in state.topic_names.items() if name in event.deleted}
     state.partitions, state.topic_ids = event.partitions, event.ids
     state.topic_names = {**last_words, **{topic_id: name for name, topic_id in event.ids.items()}}

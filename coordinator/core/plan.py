@@ -23,7 +23,11 @@ Plan = dict[str, dict[str, Partitions]]
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A target to compute: the assignor's word and all that it may look at. `epoch` is the group's."""
+    """A target to compute: the assignor's word and all that it may look at.
+
+    `epoch` fences the answer: no two requests of a shard's life have the same, whichever groups come and go under one
+    id. It is the group's own epoch or generation where that number has not been used, else a later one.
+    """
 
     group_id: str
     epoch: int

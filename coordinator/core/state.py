@@ -39,7 +39,7 @@ class ShardState:
     """The groups of one offsets partition. A group id is in one of the three kinds only.
 
     `offsets` belong to the group id, so they stay when a group changes its kind. `partitions` are the catalog's counts
-    by topic, `topic_ids` and `topic_names` its ids, `topics_version` the time at which topics were last created.
+    by topic, `topic_ids` and `topic_names` its ids, `topics_version` the tick at which topics were last created.
     """
 
     limits: Limits
@@ -55,6 +55,10 @@ class ShardState:
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
     topics_version: int = 0
+    ticks: int = 0
+    """The logical clock of this life of the shard: topics made and patterns asked about have a tick each."""
+    asked: int = 0
+    """The last epoch under which a plan was asked for, of whatever group."""
     catalog_known: bool = False
     """Whether `partitions` has been told: without it, no topic can be called deleted."""
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
@@ -79,6 +83,15 @@ class Step:
     def keep(self, record: Record) -> None:
         apply(self.state, record)
         self.out.records.append(record)
+
+    def tick(self) -> int:
+        self.state.ticks += 1
+        return self.state.ticks
+
+    def fresh_epoch(self, of_group: int) -> int:
+        """For a plan request: one that no other has had, the group's own if it can be."""
+        self.state.asked = max(self.state.asked + 1, of_group)
+        return self.state.asked
 
     def reply(self, request_id: RequestId, reply: Reply) -> None:
         self.out.reply(request_id, reply)

@@ -40,7 +40,7 @@ class ConsumerStage:
     def __init__(self) -> None:
         self.plans: dict[str, Plan | None] = {}
         self.sides: dict[tuple[str, str], ConsumerSide] = {}
-        self.asked_regexes: dict[str, ResolveRegex] = {}
+        self.asked_regexes: dict[str, list[ResolveRegex]] = {}
         self.lives: dict[str, int] = {}
         self.beats: dict[int, tuple[str, str]] = {}
         self.listens: dict[tuple[str, str], int] = {}
@@ -111,9 +111,10 @@ class ConsumerStage:
         yield from self.step(events.Planned(group, int(epoch), plan, " ".join(error))) or ["nothing"]
 
     def do_resolved(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
-        """resolved GROUP REGEX [error text]: the topics that match have been found."""
+        """resolved GROUP REGEX [first | error text]: the topics that match have been found; `first` as for `answer`."""
         group, regex, *error = words
-        asked = self.asked_regexes[regex]
+        asked = self.asked_regexes[regex][0 if error == ["first"] else -1]
+        error = [] if error == ["first"] else error
         topics = () if error else matching(asked)
         event = events.RegexResolved(group, regex, topics, asked.version, " ".join(error))
         yield from self.obeyed(self.step(event)) or ["nothing"]
@@ -171,7 +172,7 @@ class ConsumerStage:
         for request in effects.plans:
             yield f"put off: plan {request.group_id} epoch={request.epoch} {request.assignor}"
         for regex in effects.regexes:
-            self.asked_regexes[regex.regex] = regex
+            self.asked_regexes.setdefault(regex.regex, []).append(regex)
             yield f"put off: resolve {regex.group_id} {regex.regex}"
 
     def side(self, group: str, name: str) -> ConsumerSide:

@@ -45,7 +45,8 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
     next_request: int = 0
     slow: bool = False
     """Every plan is put off."""
-    asked_plans: dict[str, PlanRequest] = field(default_factory=dict)
+    asked_plans: dict[str, list[PlanRequest]] = field(default_factory=dict)
+    """By group: what its plans were to be made from, oldest first."""
 
     def __post_init__(self) -> None:
         ConsumerStage.__init__(self)
@@ -123,10 +124,13 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
         return None if self.slow else super().plan(request)
 
     def do_answer(self, words: list[str], _lines: list[str]) -> Iterator[str]:
-        """answer GROUP [error=WHY] [epoch=N]: what the assignor makes of the plan that was put off."""
+        """answer GROUP [error=WHY] [epoch=N] [first]: what the assignor makes of the last plan that was put off.
+
+        `first`: of the one that the story put off first, however long ago.
+        """
         group, *rest = words
-        options = pairs(rest)
-        asked = self.asked_plans[group]
+        options = pairs([word for word in rest if word != "first"])
+        asked = self.asked_plans[group][0 if "first" in rest else -1]
         made = None if "error" in options else planned(asked)
         epoch = int(options.get("epoch", asked.epoch))
         yield from self.obeyed(self.step(events.Planned(group, epoch, made, options.get("error", "")))) or ["quiet"]
@@ -181,7 +185,8 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
                 self.timers.pop(key, None)
             else:
                 self.timers[key] = at_ms
-        self.asked_plans.update({asked.group_id: asked for asked in effects.plans})
+        for asked in effects.plans:
+            self.asked_plans.setdefault(asked.group_id, []).append(asked)
         return [*describe_records(effects.records), *self.put_off(effects), *self.replies(effects)]
 
     def replies(self, effects: Effects) -> Iterator[str]:
@@ -211,7 +216,7 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
         shard.state.planner = self.plan
         catalog = self.shard.state
         shard.state.partitions, shard.state.topic_ids = catalog.partitions, catalog.topic_ids
-        shard.state.topic_names, shard.state.topics_version = catalog.topic_names, catalog.topics_version
+        shard.state.topic_names = catalog.topic_names
         for record in self.records:
             shard.apply(record)
         return shard

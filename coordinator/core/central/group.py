@@ -120,8 +120,6 @@ class Progress:
 
     dirty: bool = False
     """Something happened since the plan was made: look again when this task is done."""
-    asked: int = 0
-    """How many plans were asked for: an answer to an older question is void."""
     request: PlanRequest | None = None
     """What the plan was, or is, made from."""
     put_off: bool = False
@@ -144,7 +142,8 @@ class Progress:
     """A member that the plan counts on has left in good order."""
     regexes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What the regular expressions in use stand for."""
-    resolving: set[str] = field(default_factory=set)
+    resolving: dict[str, int] = field(default_factory=dict)
+    """Those that are being resolved off the loop, and the version that was asked for."""
     counts: dict[str, int] | None = None
     """The partition counts that the last plan was made from; None: none was made by this process."""
 

@@ -73,9 +73,8 @@ def plan(group: CentralGroup, step: Step) -> None:
     """Have the assignor run: at once where that is quick, else off the loop."""
     progress = group.progress
     become(group, CentralState.ASSIGNING, step)
-    progress.asked += 1
     progress.planning_since_ms = step.now_ms
-    request = PlanRequest(group.id, progress.asked, group.assignor, snapshot_of(group, step))
+    request = PlanRequest(group.id, step.fresh_epoch(group.generation), group.assignor, snapshot_of(group, step))
     progress.request, progress.put_off = request, False
     try:
         # Only the edge knows where the logs end.
@@ -93,10 +92,12 @@ def plan(group: CentralGroup, step: Step) -> None:
 def planned(event: Planned, step: Step) -> None:
     """A plan that was put off has come, or its assignor failed."""
     group = step.state.central_groups.get(event.group_id)
-    if group is None or not group.progress.put_off or event.epoch != group.progress.asked:
+    if group is None or not group.progress.put_off:
         return
     progress = group.progress
     assert progress.request is not None
+    if event.epoch != progress.request.epoch:
+        return  # asked for earlier, or by an earlier group of this id
     progress.put_off = False
     if event.snapshot is not None:
         progress.request = PlanRequest(group.id, event.epoch, group.assignor, event.snapshot)

@@ -15,17 +15,17 @@ def want_resolved(group: CentralGroup, regex: str, step: Step, *, again: bool = 
     progress = group.progress
     if not regex or regex in progress.resolving or (regex in progress.regexes and not again):
         return
-    progress.resolving.add(regex)
-    step.out.regexes.append(ResolveRegex(group.id, regex, candidates(step), step.state.topics_version))
+    progress.resolving[regex] = step.tick()
+    step.out.regexes.append(ResolveRegex(group.id, regex, candidates(step), progress.resolving[regex]))
 
 
 def resolved(event: RegexResolved, step: Step) -> None:
     """A change is a change of every subscription that uses the expression."""
     group = step.state.central_groups.get(event.group_id)
-    if group is None or event.regex not in group.progress.resolving:
+    if group is None or group.progress.resolving.get(event.regex) != event.version:
         return
     progress = group.progress
-    progress.resolving.discard(event.regex)
+    del progress.resolving[event.regex]
     if event.version < step.state.topics_version:
         want_resolved(group, event.regex, step, again=True)  # topics were created meanwhile
         return
@@ -45,7 +45,7 @@ def resolved(event: RegexResolved, step: Step) -> None:
 def forget_unused(group: CentralGroup, regex: str) -> None:
     if regex and not any(member.regex == regex for member in group.members.values()):
         group.progress.regexes.pop(regex, None)
-        group.progress.resolving.discard(regex)
+        group.progress.resolving.pop(regex, None)
 
 
 def changed(step: Step) -> None:

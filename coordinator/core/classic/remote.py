@@ -76,7 +76,7 @@ def chosen(group: ClassicGroup) -> str:
 
 def ask(group: ClassicGroup, step: Step) -> None:
     """Have the plan of this generation made: at once where that is quick, else off the loop."""
-    request = PlanRequest(group.id, group.generation, group.remote, snapshot_of(group, step))
+    request = PlanRequest(group.id, step.fresh_epoch(group.generation), group.remote, snapshot_of(group, step))
     group.plan_request = request
     if group.remote in WANT_LAGS:
         # Only the edge knows where the logs end.
@@ -94,7 +94,7 @@ def ask(group: ClassicGroup, step: Step) -> None:
 
 
 def planned(event: Planned, step: Step) -> None:
-    """A plan that was put off is there, or its assignor failed. One for an earlier generation is void."""
+    """A plan that was put off is there, or its assignor failed. One that was asked for earlier is void."""
     group = step.state.groups.get(event.group_id)
     request = group.plan_request if group else None
     if group is None or request is None or event.epoch != request.epoch:

@@ -92,8 +92,12 @@ class Handover:
 class Progress:
     """What is going on. Soft: it may die with the process."""
 
-    planning: int | None = None
-    """The epoch whose target is being computed off the loop."""
+    planning: bool = False
+    """A target is being computed off the loop."""
+    asked_for: int = 0
+    """The group epoch for which a target was last asked for."""
+    asked: int = 0
+    """The number of that question. One that failed is asked again under it: it has been answered."""
     renamed: dict[str, str] = field(default_factory=dict)
     """Static members that came back under another id meanwhile."""
     retry_at_ms: int = 0
@@ -105,8 +109,10 @@ class Progress:
     free_since: dict[tuple[TopicId, int], int] = field(default_factory=dict)
     """Partitions that were let go and that nobody holds since then."""
     last_seen_ms: dict[str, int] = field(default_factory=dict)
-    resolving: set[str] = field(default_factory=set)
-    """Regular expressions that are being resolved off the loop."""
+    resolving: dict[str, int] = field(default_factory=dict)
+    """Regular expressions that are being resolved off the loop, and the version that was asked for."""
+    resolved: dict[str, int] = field(default_factory=dict)
+    """Those that this process has resolved, and as of which version of the topics."""
     regex_refreshed_ms: int | None = None
 
 

@@ -57,7 +57,7 @@ def departed(group: ConsumerGroup, member: ConsumerMember, departure: Departure)
 def renamed(group: ConsumerGroup, old_id: str, new_id: str) -> None:
     """A static member goes on under a new id, its partitions with it."""
     progress = group.progress
-    if progress.planning is not None:
+    if progress.planning:
         progress.renamed[old_id] = new_id
     if old_id in progress.before:
         progress.before[new_id] = progress.before.pop(old_id)

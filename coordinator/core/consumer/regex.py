@@ -47,12 +47,12 @@ def want_resolved(group: ConsumerGroup, regex: str | None, step: Step) -> None:
     refreshed_ms = progress.regex_refreshed_ms
     if refreshed_ms is not None and step.now_ms - refreshed_ms <= REFRESH_FLOOR_MS:
         return
-    if regex in group.regexes and not any(is_due(known, step) for known in group.regexes.values()):
+    if regex in group.regexes and not any(is_due(group, known, step) for known in group.regexes.values()):
         return
     progress.regex_refreshed_ms = step.now_ms
     for used in sorted({member.topic_regex for member in group.members.values() if member.topic_regex}):
-        progress.resolving.add(used)
-        step.out.regexes.append(ResolveRegex(group.id, used, candidates(step), step.state.topics_version))
+        progress.resolving[used] = step.tick()
+        step.out.regexes.append(ResolveRegex(group.id, used, candidates(step), progress.resolving[used]))
 
 
 def candidates(step: Step) -> tuple[str, ...]:
@@ -60,8 +60,9 @@ def candidates(step: Step) -> tuple[str, ...]:
     return tuple(topic for topic in step.state.topic_ids if not topic.startswith(INTERNAL))
 
 
-def is_due(known: RegexStored, step: Step) -> bool:
-    if known.version < step.state.topics_version:
+def is_due(group: ConsumerGroup, known: RegexStored, step: Step) -> bool:
+    """What an earlier life of the shard found out says nothing of topics made since: it counted by itself."""
+    if group.progress.resolved.get(known.regex, 0) <= step.state.topics_version:
         return True
     return step.now_ms - known.timestamp_ms > step.limits.consumer_regex_refresh_ms
 
@@ -69,13 +70,14 @@ def is_due(known: RegexStored, step: Step) -> bool:
 def resolved(event: RegexResolved, step: Step) -> None:
     """Keep what the expression stands for; a change is a change of every subscription that uses it."""
     group = step.state.consumer_groups.get(event.group_id)
-    if group is None:
-        return
-    group.progress.resolving.discard(event.regex)
+    if group is None or group.progress.resolving.get(event.regex) != event.version:
+        return  # an earlier group of this id, or an earlier wish, asked for it
+    del group.progress.resolving[event.regex]
     users = group.regex_users(event.regex)
     if event.error or not users:
         return
     known = group.regexes.get(event.regex)
+    group.progress.resolved[event.regex] = event.version
     step.keep(RegexStored(group.id, event.regex, event.topics, event.version, step.now_ms))
     if known is not None and known.topics == event.topics:
         return
@@ -91,4 +93,5 @@ def resolved(event: RegexResolved, step: Step) -> None:
 def forget_unused(group: ConsumerGroup, regex: str | None, step: Step) -> None:
     """The last member that used the expression is gone, or uses another one."""
     if regex and regex in group.regexes and not group.regex_users(regex):
+        group.progress.resolved.pop(regex, None)
         step.keep(RegexDeleted(group.id, regex))

@@ -49,21 +49,23 @@ def topics_changed(step: Step) -> None:
 def assign(group: ConsumerGroup, step: Step) -> None:
     """Make the target of the newest epoch if it is time; one computation at a time."""
     progress = group.progress
-    if not group.members or group.epoch <= group.target_epoch or progress.planning is not None:
+    if not group.members or group.epoch <= group.target_epoch or progress.planning:
         return
     due_ms = max(next_due_ms(group, step), progress.retry_at_ms)
     if step.now_ms < due_ms:
         step.arm(group.assign_timer, due_ms - step.now_ms)
         return
     step.disarm(group.assign_timer)
-    request = PlanRequest(group.id, group.epoch, preferred_assignor(group, step), snapshot_of(group, step))
+    if progress.asked_for != group.epoch:
+        progress.asked_for, progress.asked = group.epoch, step.fresh_epoch(group.epoch)
+    request = PlanRequest(group.id, progress.asked, preferred_assignor(group, step), snapshot_of(group, step))
     try:
         plan = step.state.planner(request)
     except AssignorError as error:
         failed(group, str(error), step)
         return
     if plan is None:
-        progress.planning = group.epoch
+        progress.planning = True
         step.out.plans.append(request)
     else:
         adopt(group, plan, request.snapshot, step)
@@ -77,12 +79,12 @@ def next_due_ms(group: ConsumerGroup, step: Step) -> int:
 def planned(event: Planned, step: Step) -> None:
     """A target that was computed off the loop has come; one for an older epoch is of no use any more."""
     group = step.state.consumer_groups.get(event.group_id)
-    if group is None or group.progress.planning != event.epoch:
+    if group is None or not group.progress.planning or group.progress.asked != event.epoch:
         return
     progress = group.progress
-    progress.planning = None
+    progress.planning = False
     renamed, progress.renamed = progress.renamed, {}
-    if event.epoch != group.epoch:
+    if progress.asked_for != group.epoch:
         assign(group, step)
     elif event.plan is None:
         failed(group, event.error, step)

@@ -1,6 +1,6 @@
 """What every request of the Broker service must look like, whatever it asks for."""
 
-MAX_PARTITIONS_PER_REQUEST = 10_000
+MAX_PARTITIONS_PER_REQUEST = 100_000
 
 
 class MalformedRequest(Exception):
@@ -15,6 +15,8 @@ def bounded(what: str, count: int) -> None:
 
 
 def each_once(what: str, names: list[str] | list[tuple[str, int]]) -> None:
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)  # type: ignore[arg-type]
-        raise MalformedRequest(f"The request names {what} {twice} twice; expected each once.")
+    seen: set[object] = set()
+    for name in names:
+        if name in seen:
+            raise MalformedRequest(f"The request names {what} {name} twice; expected each once.")
+        seen.add(name)

@@ -76,6 +76,13 @@ class KafkaSettings(BaseModel):
         le=MAX_INT,
         description="A Kafka client that leaves more than this of its answers unread gets no further ones for now.",
     )
+    kafka_max_unsent_bytes: int = Field(
+        default=256 << 20,
+        alias="kafka.max.unsent.bytes",
+        ge=1 << 20,
+        le=MAX_INT,
+        description="What all Kafka clients together may leave unread; above it the slowest is cut off.",
+    )
 
     @property
     def kafka_address(self) -> Address | None:

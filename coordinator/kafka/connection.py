@@ -13,10 +13,11 @@ import structlog
 
 from coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
 from coordinator.kafka.codec import MalformedFrame, struct
-from coordinator.kafka.decoding import Decoder
+from coordinator.kafka.decoding import Decoder, TooMany
 from coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, Written, ranges
 from coordinator.kafka.emitting import Buffer, Frame
 from coordinator.kafka.frames import LENGTH_BYTES, Frames
+from coordinator.kafka.shared import Shared
 
 HEAD = Struct(">hhi")
 """How every request begins: API key, version, correlation id."""
@@ -80,7 +81,10 @@ class Caller:
 
 
 class Connection(asyncio.Protocol):
-    """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of all that were let in."""
+    """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of all that were let in.
+
+    `shared` is what it has in common with the other connections of its node.
+    """
 
     def __init__(
         self,
@@ -88,7 +92,9 @@ class Connection(asyncio.Protocol):
         limits: ConnectionLimits,
         on_open: "Callable[[Connection], bool]",
         on_close: "Callable[[Connection], None]",
+        shared: Shared | None = None,
     ) -> None:
+        self._shared = shared or Shared()
         self._dispatch = dispatch
         self._limits = limits
         self._on_open = on_open
@@ -100,6 +106,8 @@ class Connection(asyncio.Protocol):
         self._callers: dict[Form, Caller] = {}
         self._bytes = 0
         self._made_bytes = 0
+        self._unread = 0
+        self._moved_at = 0.0
         self._parked: Slot | None = None
         self._choked = False
         self._paused = False
@@ -128,6 +136,21 @@ class Connection(asyncio.Protocol):
     def choked(self) -> bool:
         """Whether the client leaves so much unread that none of its requests is begun."""
         return self._choked
+
+    @property
+    def moved_at(self) -> float:
+        return self._moved_at
+
+    def unread(self) -> int:
+        """Bytes of answers that have not left."""
+        left = self._made_bytes + self._transport.get_write_buffer_size()
+        if left < self._unread:
+            self._moved_at = self._loop.time()
+        self._unread = left
+        return left
+
+    def cut(self, why: str) -> None:
+        self._drop(why)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -166,6 +189,9 @@ class Connection(asyncio.Protocol):
                 slot.task.cancel()
         if not self._peer.eof.done():
             self._peer.eof.set_result(None)
+        if self._unread:
+            self._unread = 0
+            self._shared.holds(self, 0)
         if self._let_in:
             self._on_close(self)
 
@@ -175,6 +201,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._choked = False
         self._active_at = self._loop.time()
+        self._weigh()
         self._advance()
 
     def drain(self) -> None:
@@ -228,8 +255,12 @@ class Connection(asyncio.Protocol):
         if caller is None or not frame.startswith(caller.header, HEAD.size):
             caller = self._meet(form, frame)
         # Kafka passes over what lies behind a request. librdkafka leaves bytes there when it asks for all topics.
-        request, _ = caller.read(frame, HEAD.size + len(caller.header))
         slot = Slot(len(frame), correlation, form)
+        try:
+            request, _ = caller.read(frame, HEAD.size + len(caller.header))
+        except TooMany as excess:
+            self._refuse(slot, str(excess))
+            return
         self._slots.append(slot)
         if form.immediate is not None:
             response = form.immediate(request, caller.call)
@@ -246,6 +277,15 @@ class Connection(asyncio.Protocol):
         if form.api.parks:
             self._parked = slot
         slot.task = self._loop.create_task(self._serve(slot, form.handler(request, caller.call)))
+
+    def _refuse(self, slot: Slot, why: str) -> None:
+        """Say so in the answer if it has a place for that."""
+        response = slot.form.refusal(why)
+        if response is None:
+            raise HangUp(why)
+        self._shared.excess(self._peer.host, why, slot.size)
+        self._slots.append(slot)
+        self._fill(slot, response)
 
     def _meet(self, form: Form, frame: Frame) -> "Caller":
         """Read a request's header. The next ones mostly say the same, whatever their correlation id."""
@@ -328,7 +368,19 @@ class Connection(asyncio.Protocol):
                 self._transport.write(b"".join(out))
             else:
                 self._transport.writelines(out)
+        if out or self._made_bytes:
+            self._weigh()
         self._close_if_drained()
+
+    def _weigh(self) -> None:
+        """Tell how much is unread, if that has changed: of a client that reads it is nothing, before as after."""
+        before = self._unread
+        if self._peer.eof.done():
+            return
+        if self.unread() != before:
+            if not before:
+                self._moved_at = self._loop.time()
+            self._shared.holds(self, self._unread)
 
     def _throttle(self) -> None:
         """Read on only while there is room; with an unfinished frame there always is, or it could never be finished."""
@@ -347,6 +399,7 @@ class Connection(asyncio.Protocol):
     def _drop(self, why: str) -> None:
         """Close this connection, and nothing else."""
         self.fault = why
+        self._shared.leftovers.refused(self.in_flight_bytes)
         self._draining = True
         self._backlog.clear()
         self._transport.abort()

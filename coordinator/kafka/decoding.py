@@ -1,14 +1,15 @@
 """Writes a decoder for one message in one version: straight code without calls for what ordinary messages hold.
 
 Every length is compared with the bytes that are left before anything is made of it, an array's length with the fewest
-bytes that so many elements can take; all arrays of one message together have at most MAX_ELEMENTS elements, and tagged
-fields count as such.
+bytes that so many elements can take, and in a request with what the table of limits allows for that list. All arrays
+of one answer together have at most MAX_ELEMENTS elements; a message has at most MAX_TAGS tagged fields.
 """
 
 import struct as packing
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from coordinator.edge import limits
 from coordinator.kafka.emitting import FIXED, Emitter, Frame, MalformedFrame, is_fixed, present, tagged
 from coordinator.kafka.messages import struct
 from coordinator.kafka.schema.notation import STRUCT, Field, Message
@@ -16,6 +17,7 @@ from coordinator.kafka.schema.notation import STRUCT, Field, Message
 Decoder: TypeAlias = Callable[[Frame, int], tuple[Any, int]]
 
 MAX_ELEMENTS = 1_000_000
+MAX_TAGS = 100_000
 LONGEST_VARINT = 5
 """Bytes of a 32-bit varint."""
 
@@ -24,10 +26,20 @@ class Broken(Exception):
     """What a decoder raises; the text says what is wrong with the field."""
 
 
+class Excess(Broken):
+    """A list is longer than the table of limits allows."""
+
+
+class TooMany(MalformedFrame):
+    """The request is one, but lists more than is taken; nothing was built of the list."""
+
+
 def decoder(message: Message, version: int) -> Decoder:
     """A function of a frame and a position that returns the message and where it ends; raises MalformedFrame."""
     names: dict[str, object] = {
         "Broken": Broken,
+        "Excess": Excess,
+        "too_many": limits.too_many,
         "uvarint": uvarint,
         "skip_tags": skip_tags,
         "unpack_ints": unpack_ints,
@@ -35,8 +47,13 @@ def decoder(message: Message, version: int) -> Decoder:
     emit = Emitter(message.name, version, names)
     with emit.block(message.name, "def f(b, p):"):
         emit.line(message.name, "end = len(b)")
-        emit.line(message.name, f"room = {MAX_ELEMENTS}")
-        Structs(emit, version in message.flexible).struct(message.name, message.fields, "m0")
+        limited = message.name.endswith("Request")
+        if not limited:
+            emit.line(message.name, f"room = {MAX_ELEMENTS}")
+        emit.line(message.name, f"tags = {MAX_TAGS}")
+        structs = Structs(emit, version in message.flexible, limited)
+        structs.budgets(message.fields)
+        structs.struct(message.name, message.fields, "m0")
         with emit.block(message.name, "if p > end:"):
             emit.line(message.name, "raise Broken('it ends too early')")
         emit.line(message.name, "return m0, p")
@@ -47,6 +64,8 @@ def decoder(message: Message, version: int) -> Decoder:
             decoded: tuple[Any, int] = raw(buffer, position)
         except Exception as error:  # whatever hostile bytes lead to
             text = str(error) if isinstance(error, Broken) else what_broke(error)
+            if isinstance(error, Excess):
+                raise TooMany(f"{emit.title}: {text}") from error
             raise MalformedFrame(f"{emit.title}, {emit.failing(error)}: {text}") from error
         return decoded
 
@@ -60,9 +79,19 @@ def what_broke(error: Exception) -> str:
 class Structs:
     """Emits the reading of structs, fields and arrays; runs of fixed size are read by one call."""
 
-    def __init__(self, emit: Emitter, flexible: bool) -> None:
+    def __init__(self, emit: Emitter, flexible: bool, limited: bool) -> None:
         self._emit = emit
         self._flexible = flexible
+        self._limited = limited
+        self._left: dict[str, str] = {}
+
+    def budgets(self, fields: list[Field]) -> None:
+        """Of each list of a request, how many entries the whole request may still have."""
+        for one in present(fields, self._emit.version) if self._limited else ():
+            if one.array:
+                name = self._left[one.path] = f"left{len(self._left)}"
+                self._emit.line(one.path, f"{name} = {limits.most(one.path)}")
+            self.budgets(one.fields)
 
     def struct(self, path: str, fields: list[Field], target: str) -> None:
         emit, kind = self._emit, struct(path)
@@ -150,9 +179,13 @@ class Structs:
 
     def _array(self, one: Field, target: str) -> None:
         emit, number = self._emit, self._emit.number()
-        with emit.block(one.path, f"if n * {self._least(one)} > end - p or n > room:"):
+        beyond = "" if self._limited else " or n > room"
+        with emit.block(one.path, f"if n * {self._least(one)} > end - p{beyond}:"):
             emit.line(one.path, "raise Broken(f'it announces {n} elements, more than the frame can hold')")
-        emit.line(one.path, "room -= n")
+        if self._limited:
+            self._spend(one)
+        else:
+            emit.line(one.path, "room -= n")
         if one.type == "int32":
             emit.line(one.path, f"{target}.{one.name}, p = unpack_ints(b, p, n)")
             return
@@ -164,6 +197,14 @@ class Structs:
             else:
                 self._element(one)
                 emit.line(one.path, f"a{number}.append(v)")
+
+    def _spend(self, one: Field) -> None:
+        """Take the list's entries from what is left for it."""
+        left, most = self._left[one.path], limits.most(one.path)
+        with self._emit.block(one.path, f"if n > {left}:"):
+            told = one.path.partition(".")[2]
+            self._emit.line(one.path, f"raise Excess(too_many({told!r}, {most} - {left} + n, {most}))")
+        self._emit.line(one.path, f"{left} -= n")
 
     def _element(self, one: Field) -> None:
         """One string of an array of strings."""
@@ -185,15 +226,15 @@ class Structs:
             emit.line(one.path, f"{target}.{one.name} = {one.default!r}")
         if not fields:
             with emit.block(path, "if b[p]:"):
-                emit.line(path, "p, room = skip_tags(b, p, end, room)")
+                emit.line(path, "p, tags = skip_tags(b, p, end, tags)")
             with emit.block(path, "else:"):
                 emit.line(path, "p += 1")
             return
         number = emit.number()
         emit.line(path, f"t{number}, p = uvarint(b, p)")
-        with emit.block(path, f"if t{number} > room:"):
+        with emit.block(path, f"if t{number} > tags:"):
             emit.line(path, f"raise Broken(f'it announces {{t{number}}} tagged fields, more than are taken')")
-        emit.line(path, f"room -= t{number}")
+        emit.line(path, f"tags -= t{number}")
         emit.line(path, f"l{number} = -1")
         with emit.block(path, f"for _{number} in range(t{number}):"):
             emit.line(path, "n, p = uvarint(b, p)")

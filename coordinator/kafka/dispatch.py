@@ -19,9 +19,9 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from coordinator.kafka.apis import API_VERSIONS, APIS, Api
-from coordinator.kafka.codec import decoder_of, encoder_of, is_flexible, struct
+from coordinator.kafka.codec import decoder_of, encoder_of, is_flexible, message_of, struct
 from coordinator.kafka.decoding import Decoder
-from coordinator.kafka.emitting import Buffer
+from coordinator.kafka.emitting import Buffer, present
 from coordinator.kafka.encoding import Encoder
 
 Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
@@ -141,6 +141,15 @@ class Form:
     write: Encoder
     tagged: bool
     """The answer's header has tagged fields (KIP-482: that of ApiVersions never has)."""
+
+    def refusal(self, why: str) -> Any:
+        """The answer that refuses the whole request with INVALID_REQUEST; None where it has no place for a code."""
+        name = f"{self.api.name}Response"
+        places = {one.name for one in present(message_of(name, self.version).fields, self.version)}
+        said = {"error_code": INVALID_REQUEST, "error_message": why}
+        return (
+            struct(name)(**{place: said[place] for place in places & said.keys()}) if "error_code" in places else None
+        )
 
 
 class Dispatch:

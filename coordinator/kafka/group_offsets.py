@@ -12,7 +12,7 @@ from coordinator.kafka.asking import Groups
 from coordinator.kafka.codec import encode, struct
 from coordinator.kafka.commits import Commit, CommitReader, Shape
 from coordinator.kafka.dispatch import KafkaCall, Written
-from coordinator.kafka.request_limits import check_partition_count, short, short_or_none
+from coordinator.kafka.request_limits import short, short_or_none
 from storage.errors import StorageError
 
 KNOWS_GROUP_ID_NOT_FOUND: Final = 9
@@ -68,7 +68,6 @@ class OffsetHandlers:
     def offset_commit_now(self, commit: Commit, call: KafkaCall) -> Any:
         """Partitions that cannot be are refused one by one; the core judges the rest."""
         shape, version = commit.shape, call.api_version
-        check_partition_count(len(shape.places))
         request = shape.request
         refused: dict[tuple[str, int], ErrorCode] = {}
         positions = self._positions(commit, refused)

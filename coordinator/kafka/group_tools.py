@@ -7,7 +7,6 @@ from coordinator.errors import ErrorCode
 from coordinator.kafka.asking import Groups
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.request_limits import asked_groups
 
 TELLS_MISSING: Final = 6
 """DescribeGroups reports a group that is not there as an error from this version on; before, it is "Dead"."""
@@ -42,7 +41,7 @@ class GroupToolHandlers:
         return struct("ListGroupsResponse")(error_code=failed, groups=rows)
 
     async def describe_groups(self, request: Any, call: KafkaCall) -> Any:
-        names = asked_groups(request.groups)
+        names = list(dict.fromkeys(request.groups))
         questions = [
             (self._groups.shard_of(group_id), events.DescribeGroup(self._groups.next_id(), group_id))
             for group_id in names
@@ -52,7 +51,7 @@ class GroupToolHandlers:
         return struct("DescribeGroupsResponse")(groups=rows)
 
     async def delete_groups(self, request: Any, call: KafkaCall) -> Any:
-        names = asked_groups(request.groups_names)
+        names = list(dict.fromkeys(request.groups_names))
         questions = [
             (self._groups.shard_of(group_id), events.DeleteGroup(self._groups.next_id(), group_id))
             for group_id in names

@@ -10,6 +10,7 @@ import structlog
 from coordinator.kafka.connection import Connection, ConnectionLimits
 from coordinator.kafka.dispatch import Dispatch
 from coordinator.kafka.seldom import Seldom
+from coordinator.kafka.shared import DEFAULT_UNREAD_BYTES, Shared
 
 BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
@@ -30,6 +31,8 @@ class ListenerLimits:
     max_connections: int
     max_connections_per_host: int
     connection: ConnectionLimits
+    max_unread_bytes: int = DEFAULT_UNREAD_BYTES
+    """Of answers that have not left, on all connections together."""
 
 
 class KafkaListener:
@@ -37,6 +40,7 @@ class KafkaListener:
 
     def __init__(self, limits: ListenerLimits) -> None:
         self._limits = limits
+        self._shared = Shared(limits.max_unread_bytes)
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.Task[None] | None = None
@@ -55,6 +59,11 @@ class KafkaListener:
     def in_flight(self) -> int:
         """Requests without an answer, on all connections."""
         return sum(connection.in_flight for connection in self._connections)
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that have not left, on all connections."""
+        return self._shared.unread
 
     @property
     def choked(self) -> int:
@@ -89,7 +98,7 @@ class KafkaListener:
         assert self._socket is not None, "bind() comes before start()"
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(dispatch, self._limits.connection, self._let_in, self._gone),
+            lambda: Connection(dispatch, self._limits.connection, self._let_in, self._gone, self._shared),
             sock=self._socket,
             backlog=BACKLOG,
         )

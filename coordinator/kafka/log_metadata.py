@@ -1,6 +1,6 @@
 """Metadata: the one node there is, and its topics; a topic that is asked for may come into being by that."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -44,8 +44,10 @@ class MetadataHandlers:
             topics = [self._described(topic, here) for topic in self._broker.topics().values()]
         else:
             may_create = self._auto_create and request.allow_auto_topic_creation
+            by_id = any(each.name is None for each in asked)
+            ids = {topic.id: topic for topic in self._broker.topics().values()} if by_id else {}
             once = {(each.name, each.topic_id): each for each in asked}.values()
-            topics = await in_turns(lambda each: self._asked(each, may_create, here, call.api_version), once)
+            topics = await in_turns(lambda each: self._asked(each, may_create, here, call.api_version, ids), once)
         return struct("MetadataResponse")(
             brokers=[struct("MetadataResponse.brokers")(node_id=here.node_id, host=here.host, port=here.port)],
             cluster_id=self._broker.cluster_id,
@@ -53,22 +55,22 @@ class MetadataHandlers:
             topics=topics,
         )
 
-    def _asked(self, asked: Any, may_create: bool, here: Endpoint, version: int) -> Any:
+    def _asked(self, asked: Any, may_create: bool, here: Endpoint, version: int, ids: Mapping[bytes, Topic]) -> Any:
         name = asked.name
         try:
             if name is None and version < NAMELESS:
                 name = ""  # It may not be null in such an answer.
                 raise InvalidRequest(f"Metadata version {version} asks for topics by name; expected one.")
-            topic = self._by_id(asked.topic_id) if name is None else self._by_name(name, may_create)
+            topic = self._by_id(asked.topic_id, ids) if name is None else self._by_name(name, may_create)
         except StorageError as error:
             made = struct("MetadataResponse.topics")
             return made(error_code=error.code, name=name, topic_id=asked.topic_id)
         return self._described(topic, here)
 
-    def _by_id(self, topic_id: bytes) -> Topic:
-        for topic in self._broker.topics().values():
-            if topic.id == topic_id:
-                return topic
+    def _by_id(self, topic_id: bytes, ids: Mapping[bytes, Topic]) -> Topic:
+        topic = ids.get(topic_id)
+        if topic is not None:
+            return topic
         raise UnknownTopicId(f"No topic has the id {format_id(topic_id)}.")
 
     def _by_name(self, name: str, may_create: bool) -> Topic:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
 from coordinator.kafka.log_errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
 from coordinator.kafka.produces import SingleBatch
-from coordinator.kafka.request_limits import check_partition_count
 from storage.errors import FencedLeaderEpoch, InvalidRecord, StorageError, UnsupportedCompressionType
 from storage.files import Buffer
 from storage.requests import ACKS_NONE, Batches, LogRequests, Place, failed, outcome
@@ -207,9 +206,7 @@ def fetch_answer(
 
 
 def partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:
-    """Each partition with its topic, in the request's order. HangUp when they are more than any node has."""
-    # A topic that is named for nothing takes its time, too.
-    check_partition_count(sum(max(len(getattr(topic, within)), 1) for topic in topics))
+    """Each partition with its topic, in the request's order."""
     for topic in topics:
         for each in getattr(topic, within):
             yield topic, each

@@ -12,7 +12,7 @@ from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import no_transactions
 from coordinator.kafka.log_metadata import Endpoint
-from coordinator.kafka.request_limits import MAX_MEMBERS, MAX_PROTOCOLS, asked_groups, few, short, short_or_none
+from coordinator.kafka.request_limits import short, short_or_none
 from storage.in_turns import in_turns
 
 GROUP_KEYS: Final = 0
@@ -49,7 +49,7 @@ class MembershipHandlers:
         made = struct("FindCoordinatorResponse.coordinators")
         found = await in_turns(
             lambda key: made(key=key, **self._coordinator(key, request.key_type)),
-            asked_groups(request.coordinator_keys),
+            dict.fromkeys(request.coordinator_keys),
         )
         return response(coordinators=found)
 
@@ -103,7 +103,7 @@ class MembershipHandlers:
 
 
 def join_event(request: Any, call: KafkaCall, request_id: int) -> events.JoinGroup:
-    protocols = {one.name: one for one in few("protocols", request.protocols, MAX_PROTOCOLS)}
+    protocols = {one.name: one for one in request.protocols}
     if len(protocols) != len(request.protocols):
         raise CoordinatorError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a protocol is offered twice; name each assignor once"
@@ -161,7 +161,6 @@ def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGro
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"SyncGroup version {call.api_version} came without protocol_type or protocol_name; give both",
         )
-    assignments = few("assignments", request.assignments, MAX_MEMBERS)
     return events.SyncGroup(
         request_id=request_id,
         group_id=short("group_id", request.group_id),
@@ -170,7 +169,7 @@ def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGro
         generation=request.generation_id,
         protocol_type=request.protocol_type if named else None,
         protocol_name=request.protocol_name if named else None,
-        assignments=tuple({one.member_id: one.assignment for one in assignments}.items()),
+        assignments=tuple({one.member_id: one.assignment for one in request.assignments}.items()),
     )
 
 
@@ -185,7 +184,7 @@ def heartbeat_event(request: Any, request_id: int) -> events.Heartbeat:
 
 
 def leave_event(request: Any, call: KafkaCall, request_id: int) -> events.LeaveGroup:
-    members = tuple(identity(one) for one in few("members", request.members, MAX_MEMBERS))
+    members = tuple(identity(one) for one in request.members)
     if call.api_version < MANY_LEAVE:
         members = (MemberIdentity(short("member_id", request.member_id)),)
     return events.LeaveGroup(request_id, short("group_id", request.group_id), members)

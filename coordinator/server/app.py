@@ -55,6 +55,9 @@ EVERYTHING = ""
 LAST_WORDS_S = 0.5
 """How long the closing port waits for answers that are being sent."""
 
+ENVELOPE_BYTES = 1 << 20
+"""More than all names in a JoinGroup take."""
+
 TICK_S = 1.0
 """How often the log does its periodic work."""
 
@@ -133,7 +136,9 @@ class Node:
                 self._kafka.give_back()
             raise
         self._start_driver()
-        self.methods = Methods(self._table(), (MalformedRequest, MalformedStorageRequest))
+        # What a member offers has to fit into its group's record, with room for the names around it.
+        joins = {f"/{GROUP_SERVICE.full_name}/JoinGroup": limits_of(self._settings).max_group_bytes + ENVELOPE_BYTES}
+        self.methods = Methods(self._table(), (MalformedRequest, MalformedStorageRequest), joins)
         self._ticking = asyncio.create_task(self._tick())
         self._compacting = asyncio.create_task(self._compact())
         await self._listener.start(self.methods)

@@ -19,14 +19,13 @@ from coordinator.server import shape
 
 NOT_FETCHING = -1
 NO_EPOCH = -1
-MAX_TOPICS = 10_000
 
 
 def registration(
     request: pb.RegisterConsumer, request_id: RequestId, *, client_host: str, stream: int
 ) -> events.RegisterConsumer:
     """`stream` is that of the registration before, on the same stream; 0 for the first."""
-    shape.at_most("topics", len(request.topics), MAX_TOPICS)
+    shape.at_most("topics", len(request.topics), shape.MAX_TOPICS)
     owned = tuple(
         (shape.filled("owned.topic", row.topic), shape.at_least("owned.partitions", partition, 0))
         for row in request.owned

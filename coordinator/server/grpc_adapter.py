@@ -8,20 +8,26 @@ no message are the client's fault (INVALID_ARGUMENT) and not ours (INTERNAL).
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
 import structlog
 from google.protobuf.message import DecodeError, Message
 
+from coordinator.edge.limits import LARGE_BYTES, too_large
+from coordinator.edge.memory import Leftovers
 from coordinator.errors import Draining, Overloaded
 from coordinator.server import status
+from coordinator.server.counting import counter_of
 from coordinator.server.dispatch import Kind, Method
 from coordinator.server.metrics import MethodStats
+from coordinator.server.shape import MalformedRequest
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Served: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
+Reader: TypeAlias = Callable[[bytes], Coroutine[Any, Any, Message]]
 Answer: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
 
 log = structlog.get_logger("muster.grpc")
@@ -53,9 +59,19 @@ class GrpcCall:
 
 
 class Methods(grpc.GenericRpcHandler):
-    """Serves a dispatch table. `malformed` are the exceptions by which handlers say that a request has no shape."""
+    """Serves a dispatch table. `malformed` are the exceptions by which handlers say that a request has no shape.
 
-    def __init__(self, table: Mapping[str, Method], malformed: tuple[type[Exception], ...]) -> None:
+    `most_bytes` has the requests, by full name of their method, that need not be as large as the transport allows.
+    """
+
+    def __init__(
+        self,
+        table: Mapping[str, Method],
+        malformed: tuple[type[Exception], ...],
+        most_bytes: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self._most_bytes = most_bytes
+        self._leftovers = Leftovers()
         self.stats = {full_name: MethodStats() for full_name in table}
         self._malformed = (*malformed, DecodeError)
         self._draining = False
@@ -92,7 +108,9 @@ class Methods(grpc.GenericRpcHandler):
     def _served(self, method: Method, answer: Answer) -> Served:
         """Everything around one call: the gate, decoding, counting, and the status of a call without an answer."""
         stats = self.stats[method.full_name]
-        parse = reader(method)
+        parse = reader(method, self._most_bytes.get(method.full_name))
+        parse_all = streamed(parse)
+        stream = method.kind is Kind.BOTH_STREAM
 
         async def serve(data: Any, context: Context) -> bytes | None:
             started = perf_counter()
@@ -100,12 +118,13 @@ class Methods(grpc.GenericRpcHandler):
             try:
                 if self._draining:
                     raise Draining
-                return await answer(parse(data), context)
+                return await answer(parse_all(data) if stream else await parse(data), context)
             except asyncio.CancelledError:
                 stats.refuse(grpc.StatusCode.CANCELLED.name)
                 raise
             except Exception as error:
                 ending = self._ending_of(error, method)
+                self._leftovers.refused(len(data) if isinstance(data, bytes) else LARGE_BYTES)
                 stats.refuse(ending.code.name)
             finally:
                 self._leave(stats, started)
@@ -141,15 +160,33 @@ class Methods(grpc.GenericRpcHandler):
         return ending
 
 
-def reader(method: Method) -> Callable[[Any], Any]:
-    """What turns bytes into a request, or a stream of them into a stream of requests."""
-    parse = method.request_type.FromString
-    if method.kind is not Kind.BOTH_STREAM:
-        return parse
+def reader(method: Method, most_bytes: int | None = None) -> Reader:
+    """What turns bytes into a request; large ones are counted first, in a thread if they list much."""
+    build, counter = method.request_type.FromString, counter_of(method.request_type.DESCRIPTOR)
+    name = method.request_type.DESCRIPTOR.name
+
+    def counted(data: bytes) -> Message:
+        counter.check(data)
+        return build(data)
+
+    async def parse(data: bytes) -> Message:
+        if len(data) <= LARGE_BYTES:
+            return build(data)
+        if most_bytes is not None and len(data) > most_bytes:
+            raise MalformedRequest(too_large(name, len(data), most_bytes))
+        if counter.short(data):
+            return build(data)
+        return await asyncio.to_thread(counted, data)
+
+    return parse
+
+
+def streamed(parse: Reader) -> Callable[[AsyncIterator[bytes]], AsyncIterator[Message]]:
+    """The same for a stream of requests."""
 
     async def parse_all(stream: AsyncIterator[bytes]) -> AsyncIterator[Message]:
         async for data in stream:
-            yield parse(data)
+            yield await parse(data)
 
     return parse_all
 

@@ -98,4 +98,5 @@ def listener_limits(settings: Settings) -> ListenerLimits:
             max_unsent_bytes=settings.kafka_max_unsent_bytes_per_connection,
             max_idle_ms=settings.connections_max_idle_ms,
         ),
+        settings.kafka_max_unsent_bytes,
     )

@@ -6,8 +6,7 @@ Every check raises MalformedRequest with the field, its value and what was expec
 
 from collections.abc import Hashable, Iterable
 
-MAX_NAME_CHARS = 4_096
-"""Longest id or name. In UTF-8, with a uuid appended, it still fits the 32,767 bytes of a Kafka string."""
+from coordinator.edge.limits import MAX_ENTRIES, MAX_FEW, MAX_NAME_CHARS, too_long, too_many
 
 MAX_REASON_CHARS = 4_096
 MAX_METADATA_CHARS = 1 << 20
@@ -16,11 +15,8 @@ MAX_METADATA_CHARS = 1 << 20
 MAX_LEADER_STATE_CHARS = 16 << 20
 """Far above `group.ledger.max.snapshot.bytes`, beyond which the core does not keep it."""
 
-MAX_PROTOCOLS = 100
-MAX_MEMBERS = 100_000
-MAX_PARTITIONS = 100_000
-MAX_GROUPS = 10_000
-MAX_FILTERS = 100
+MAX_PROTOCOLS = MAX_FILTERS = MAX_FEW
+MAX_MEMBERS = MAX_PARTITIONS = MAX_GROUPS = MAX_TOPICS = MAX_ENTRIES
 SHOWN_CHARS = 60
 
 
@@ -35,7 +31,7 @@ class MalformedRequest(ValueError):
 def name(field: str, value: str) -> str:
     """Return `value` if it is short enough to be an id or a name; empty is allowed."""
     if len(value) > MAX_NAME_CHARS:
-        raise MalformedRequest(f"{field} has {len(value)} characters; at most {MAX_NAME_CHARS} are accepted")
+        raise MalformedRequest(too_long(field, len(value)))
     return value
 
 
@@ -57,13 +53,13 @@ def instance_id(field: str, present: bool, value: str) -> str | None:
 
 def leader_state(field: str, value: str) -> str:
     if len(value) > MAX_LEADER_STATE_CHARS:
-        raise MalformedRequest(f"{field} has {len(value)} characters; at most {MAX_LEADER_STATE_CHARS} are accepted")
+        raise MalformedRequest(too_long(field, len(value), MAX_LEADER_STATE_CHARS))
     return value
 
 
 def reason(field: str, value: str) -> str:
     if len(value) > MAX_REASON_CHARS:
-        raise MalformedRequest(f"{field} has {len(value)} characters; at most {MAX_REASON_CHARS} are accepted")
+        raise MalformedRequest(too_long(field, len(value), MAX_REASON_CHARS))
     return value
 
 
@@ -77,7 +73,7 @@ def at_least(field: str, value: int, lowest: int) -> int:
 def at_most(field: str, count: int, highest: int) -> None:
     """Accept a list of up to `highest` elements."""
     if count > highest:
-        raise MalformedRequest(f"{field} has {count} entries; at most {highest} are accepted in one request")
+        raise MalformedRequest(too_many(field, count, highest))
 
 
 def distinct(field: str, values: Iterable[Hashable]) -> None:

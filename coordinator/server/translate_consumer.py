@@ -8,7 +8,6 @@ from coordinator.server import shape
 from coordinator.server.shape import MalformedRequest
 
 TOPIC_ID_BYTES = 16
-MAX_TOPICS = 100_000
 UNCHANGED = -1
 
 
@@ -40,7 +39,7 @@ def optional(request: pb.ConsumerGroupHeartbeatRequest, field: str) -> str | Non
 
 
 def topic_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    shape.at_most("subscribed_topic_names", len(names), MAX_TOPICS)
+    shape.at_most("subscribed_topic_names", len(names), shape.MAX_TOPICS)
     for name in names:
         shape.filled("subscribed_topic_names", name)
     shape.distinct("subscribed_topic_names", names)

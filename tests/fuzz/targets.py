@@ -112,6 +112,10 @@ class Wire:
     def set_write_buffer_limits(self, high: int) -> None:
         """What is unread is said by the test."""
 
+    def get_write_buffer_size(self) -> int:
+        """What is written has left."""
+        return 0
+
     def write(self, data: bytes) -> None:
         assert not self.closed, "nothing is written to a closed connection"
         self.sent += data

@@ -13,10 +13,9 @@ from coordinator.errors import Draining, ErrorCode, Overloaded
 from coordinator.kafka.asking import GROUPS_AT_ONCE, Asked, Groups
 from coordinator.kafka.codec import struct
 from coordinator.kafka.commits import commit_of
-from coordinator.kafka.dispatch import HangUp, KafkaCall, Later, Peer
+from coordinator.kafka.dispatch import KafkaCall, Later, Peer
 from coordinator.kafka.group_handlers import GroupHandlers
 from coordinator.kafka.log_metadata import Endpoint
-from coordinator.kafka.request_limits import MAX_GROUPS
 from storage.errors import UnknownTopicOrPartition
 
 
@@ -101,29 +100,6 @@ def test_a_node_that_stops_sends_clients_to_look_for_another(name: str) -> None:
     assert answered(FullDriver(Draining()), name).error_code == ErrorCode.NOT_COORDINATOR
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "row", "most"),
-    [
-        ("JoinGroup", "protocols", struct("JoinGroupRequest.protocols")(), 100),
-        ("SyncGroup", "assignments", struct("SyncGroupRequest.assignments")(), 100_000),
-        ("LeaveGroup", "members", struct("LeaveGroupRequest.members")(), 100_000),
-        ("ConsumerGroupHeartbeat", "subscribed_topic_names", "t", 100_000),
-    ],
-)
-def test_what_is_more_than_any_group_has_is_refused_before_it_is_looked_at(
-    name: str, field: str, row: object, most: int
-) -> None:
-    response = answered(FullDriver(Overloaded("full")), name, 3, **{field: [row] * (most + 1)})
-    assert response.error_code == ErrorCode.INVALID_REQUEST
-
-
-def test_a_commit_of_more_partitions_than_there_can_be_ends_the_connection() -> None:
-    row = struct("OffsetCommitRequest.topics.partitions")()
-    topics = [struct("OffsetCommitRequest.topics")(name="t", partitions=[row] * 50_001)] * 2
-    with pytest.raises(HangUp, match="names 100002 partitions"):
-        answered(FullDriver(Overloaded("full")), "OffsetCommit", topics=topics)
-
-
 def test_the_coordinator_of_many_groups_is_told_once_for_each() -> None:
     def told(*keys: str) -> list[str]:
         response = answered(FullDriver(Overloaded("full")), "FindCoordinator", 4, coordinator_keys=list(keys))
@@ -160,16 +136,6 @@ def test_a_tool_that_asks_about_very_many_groups_hears_of_each_and_holds_up_nobo
     rows = getattr(answered(driver, name, **{asked: names}), told)
     assert [row.group_id for row in rows] == names
     assert max(driver.asked) <= GROUPS_AT_ONCE, "whoever else the node serves has turns in between"
-
-
-@pytest.mark.parametrize(
-    ("name", "asked"), [*(each[:2] for each in ABOUT_GROUPS), ("FindCoordinator", "coordinator_keys")]
-)
-def test_more_groups_than_one_request_may_name_end_the_connection(name: str, asked: str) -> None:
-    """Rather than that some of them are left out without a word."""
-    names = [str(number) for number in range(MAX_GROUPS + 1)]
-    with pytest.raises(HangUp, match=f"names {MAX_GROUPS + 1} groups"):
-        answered(CountingDriver(), name, 4 if name == "FindCoordinator" else 0, **{asked: names})
 
 
 def test_a_node_that_stops_meanwhile_says_the_same() -> None:

@@ -361,17 +361,3 @@ def test_offsets_are_found_by_time(version: int) -> None:
         assert (await list_offset(door, version, -4)).error_code == 35
 
     play(story)
-
-
-@pytest.mark.parametrize("api", ["Fetch", "ListOffsets"])
-def test_a_request_that_names_more_partitions_than_there_can_be_ends_the_connection(api: str) -> None:
-    async def story(door: Door) -> None:
-        part = made(f"{api}Request.topics.partitions")
-        named: dict[str, Any] = {"topic" if api == "Fetch" else "name": "t", "partitions": [part] * 50_001}
-        with pytest.raises(HangUp, match="names 100002 partitions"):
-            await door.ask(api, 5, topics=[made(f"{api}Request.topics", **named)] * 2)
-        named["partitions"] = []
-        with pytest.raises(HangUp, match="names 100001 partitions"):
-            await door.ask(api, 5, topics=[made(f"{api}Request.topics", **named)] * 100_001)
-
-    play(story)

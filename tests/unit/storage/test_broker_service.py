@@ -350,7 +350,7 @@ def test_producer_ids_are_given_but_transactions_are_not_coordinated() -> None:
         ("produce", produce(("t", 0, b""), timeout_ms=-1), "timeout_ms"),
         ("fetch", fetch(("t", 0, 0), ("t", 0, 0)), "twice"),
         ("fetch", fetch(("t", 0, 0), wait_ms=-1), "max_wait_ms"),
-        ("fetch", fetch(*(("t", n, 0) for n in range(10_001))), "at most 10000"),
+        ("fetch", fetch(*(("t", n, 0) for n in range(100_001))), "at most 100000"),
         ("create_topics", pb.CreateTopicsRequest(topics=[pb.NewTopic(name="a")] * 2), "twice"),
     ],
 )

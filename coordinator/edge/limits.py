@@ -1,0 +1,66 @@
+"""How much one request may list, and how long a name may be: one table for gRPC's door and Kafka's.
+
+A list is known by its field's name, whatever the request; its entries are added up over the whole request, so that
+100,000 partitions are the same load under one topic as under 50,000. Both doors count before they build anything.
+"""
+
+from typing import Final
+
+MAX_NAME_CHARS: Final = 4_096
+"""Longest id or name. In UTF-8, with a uuid appended, it still fits the 32,767 bytes of a stored string."""
+
+MAX_ENTRIES: Final = 100_000
+"""Tools ask about all groups, topics or partitions that they found at once."""
+
+MAX_FEW: Final = 100
+"""Of what a member or a tool names by hand: protocols, assignors, filters."""
+
+MANY: Final = frozenset(
+    {
+        *("groups", "groups_names", "group_ids", "coordinator_keys"),
+        *("members", "assignments", "add_members", "remove_members"),
+        *("topics", "topic_names", "names", "subscribed_topic_names", "topic_data", "topic_partitions"),
+        *("forgotten_topics_data", "resources", "configs", "configuration_keys"),
+        *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
+        *("attempts",),
+    }
+)
+"""Lists of up to MAX_ENTRIES."""
+
+FEW: Final = frozenset({"protocols", "assignors", "states_filter", "types_filter"})
+"""Lists of up to MAX_FEW."""
+
+LARGE_BYTES: Final = 1 << 16
+"""A request below this size cannot list enough to harm anybody, and is counted once it is read."""
+
+MAX_STRAY_FIELDS: Final = 16
+"""So many more fields than it knows may come in one message: those of later versions, and some twice."""
+
+
+def most(path: str) -> int:
+    """The most entries of the list at this path, such as `OffsetFetchRequest.groups.topics`, in one request.
+
+    Raises LookupError for a list that the table does not have.
+    """
+    name = path.rpartition(".")[2]
+    if name in MANY:
+        return MAX_ENTRIES
+    if name in FEW:
+        return MAX_FEW
+    raise LookupError(f"{path} is in no table of limits; add {name!r} to coordinator/edge/limits.py")
+
+
+def too_many(field: str, count: int, limit: int, *, counted: bool = True) -> str:
+    """The refusal of a list, for any door. `counted`: to its end, rather than to where it was too long."""
+    what = f"{count} entries" if counted else f"{count} entries or more"
+    return f"{field} has {what}; at most {limit} are accepted in one request"
+
+
+def too_long(field: str, length: int, limit: int = MAX_NAME_CHARS) -> str:
+    """The refusal of a name, for any door."""
+    return f"{field} has {length} characters; at most {limit} are accepted"
+
+
+def too_large(message: str, size: int, limit: int) -> str:
+    """The refusal of a request by its size alone."""
+    return f"{message} has {size} bytes; at most {limit} are accepted"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from assignors.api import Snapshot
 
 NOBODY = -1
+FEW = 64
+"""Below so many numbers plain Python is faster than numpy's fixed cost."""
 
 
 @dataclass(frozen=True)
@@ -190,13 +192,22 @@ def _wanted(snapshot: Snapshot, table: MemberTable) -> list[str]:
 
 
 def _positions(owned: Mapping[str, Sequence[int]], base: Mapping[str, int], counts: Mapping[str, int]) -> Ints:
-    found: list[int] = []
+    rows: list[Ints] = []
+    few: list[int] = []
     for topic, partitions in owned.items():
         start = base.get(topic)
-        if start is not None:
-            count = counts[topic]
-            found.extend([start + partition for partition in partitions if 0 <= partition < count])
-    return np.unique(np.array(found, dtype=np.int64))
+        if start is None:
+            continue
+        count = counts[topic]
+        if len(partitions) < FEW:
+            few.extend([start + partition for partition in partitions if 0 <= partition < count])
+        else:
+            row = np.asarray(partitions, dtype=np.int64)
+            rows.append(row[(row >= 0) & (row < count)] + start)
+    if not rows:
+        return np.array(sorted(set(few)), dtype=np.int64)
+    found = np.concatenate([*rows, np.array(few, dtype=np.int64)])
+    return found if bool((found[1:] > found[:-1]).all()) else np.unique(found)
 
 
 def _resolve(

@@ -35,22 +35,26 @@ def run(assignor: Assignor, snapshot: Snapshot, withhold: bool = True) -> Assign
     """
     name = _name_of(assignor)
     check_snapshot(name, snapshot)
-    shown = snapshot if is_ours(assignor) else shielded(snapshot)
+    target = decided(assignor, name, snapshot, snapshot if is_ours(assignor) else shielded(snapshot))
+    cooperative = assignor.protocol is RebalanceProtocol.COOPERATIVE
+    return withheld(snapshot, target) if withhold and cooperative else target
+
+
+def decided(assignor: Assignor, name: str, snapshot: Snapshot, shown: Snapshot) -> Assignment:
+    """What `assignor` answers when it is shown `shown`, checked against `snapshot`. Raises AssignorError."""
     try:
         answer = assignor.assign(shown)
-        cooperative = assignor.protocol is RebalanceProtocol.COOPERATIVE
     except AssignorError:
         raise
     except (Exception, SystemExit) as error:
         raise AssignorError(name, f"raised {type(error).__name__}: {error}") from error
     try:
-        target = checked(name, snapshot, answer)
+        return checked(name, snapshot, answer)
     except AssignorError:
         raise
     except Exception as error:
         # A plan is foreign data; its very values may misbehave when read.
         raise AssignorError(name, f"answered something unreadable ({type(error).__name__}: {error})") from error
-    return withheld(snapshot, target) if withhold and cooperative else target
 
 
 def overran(assignor: str, deadline_ms: int) -> AssignorError:

@@ -7,6 +7,7 @@ from assignors.api import RebalanceProtocol
 from assignors.compliance import AssignorCompliance, examine
 from assignors.range import RangeAssignor
 from assignors.scaffold import scaffold
+from tests.support import plugins
 
 
 @pytest.fixture(params=list(registry.BUILT_IN), scope="module")
@@ -93,3 +94,27 @@ def test_a_new_plugin_passes_its_own_test(tmp_path, monkeypatch):
 def test_bad_names_for_a_plugin_are_refused(name):
     with pytest.raises(ValueError, match=r"cannot name|is taken|Python's own"):
         scaffold(name)
+
+
+def test_an_assignor_that_hangs_ends_the_examination_and_not_the_examiner():
+    report = examine(plugins.Counts(), deadline_ms=300)
+    first, *rest = report.findings
+    assert "was not done after 300 ms" in first.problem
+    assert {finding.problem for finding in rest} == {f"not tried after [{first.group}] of 'valid'"}
+
+
+def test_the_class_form_has_a_deadline_too():
+    class Bad(AssignorCompliance):
+        assignor = plugins.Loops()
+        deadline_ms = 300
+
+    with pytest.raises(AssertionError, match="was not done after 300 ms"):
+        Bad().test_answers_the_same_twice()
+
+
+def test_a_class_inside_of_a_function_is_checked_where_it_is():
+    class Local(plugins.Deals):
+        pass
+
+    with pytest.warns(UserWarning, match="it is checked in this process"):
+        assert examine(Local()).passed

@@ -1,0 +1,121 @@
+"""A snapshot and its plan as bytes, between a caller and the process of a plugin.
+
+A plan is rows of three int32 (member, topic, how many partitions: numbers into the snapshot's own lists) and after them
+the partitions as int64, row by row; where the plugin worked on arrays, the int32 owner of each partition instead.
+Whatever comes back is checked as if anybody had sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from assignors import snapshot_binary
+from assignors.api import Assignment, AssignorError, Snapshot
+from assignors.columns import OwnerTable, table_of
+from assignors.member_table import MemberTable
+from assignors.run import checked
+
+MAX_NOTE = 10_000
+ROWS, OWNERS = "rows", "owners"
+
+
+def dump_snapshot(snapshot: Snapshot) -> tuple[dict[str, Any], bytes, Snapshot]:
+    """Header, body, and the snapshot with its members as a table. Raises ValueError for a lag beyond 64 bits."""
+    listed = not isinstance(snapshot.members, MemberTable)
+    tabled = replace(snapshot, members=table_of(snapshot)) if listed else snapshot
+    try:
+        return {"listed": listed}, snapshot_binary.dump(tabled), tabled
+    except OverflowError:
+        raise ValueError("a lag, or another number of the snapshot, does not fit into 64 bits") from None
+
+
+def load_snapshot(header: Mapping[str, Any], body: Any) -> Snapshot:
+    """As the plugin is to see it: a list of members where the caller had one, lags as plain numbers."""
+    snapshot = snapshot_binary.load(body)
+    lags = snapshot.lags and {topic: tuple(np.asarray(row).tolist()) for topic, row in snapshot.lags.items()}
+    members = list(snapshot.members) if header["listed"] else snapshot.members
+    return replace(snapshot, members=members, lags=lags)
+
+
+def dump_plan(snapshot: Snapshot, plan: Assignment) -> tuple[dict[str, Any], bytes]:
+    header: dict[str, Any] = {"note": plan.note[:MAX_NOTE], "unassigned": [list(tp) for tp in plan.unassigned]}
+    if isinstance(plan.members, OwnerTable):
+        return header | {"form": OWNERS}, np.ascontiguousarray(plan.members.owner, dtype="<i4").tobytes()
+    member_number = {member.id: number for number, member in enumerate(snapshot.members)}
+    topic_number = {topic: number for number, topic in enumerate(snapshot.topics)}
+    rows: list[tuple[int, int, int]] = []
+    numbers: list[Sequence[int]] = []
+    for member, share in plan.members.items():
+        for topic, partitions in share.items():
+            rows.append((member_number[member], topic_number[topic], len(partitions)))
+            numbers.append(partitions)
+    flat = [np.asarray(partitions, dtype="<i8") for partitions in numbers]
+    body = np.array(rows, dtype="<i4").tobytes() + (np.concatenate(flat).tobytes() if flat else b"")
+    return header | {"form": ROWS, "rows": len(rows)}, body
+
+
+def load_plan(name: str, snapshot: Snapshot, header: Mapping[str, Any], body: Any) -> Assignment:
+    """The plan for `snapshot`, in which each partition has exactly one rightful reader. Raises AssignorError."""
+    try:
+        unassigned = tuple((str(topic), int(number)) for topic, number in header["unassigned"])
+        note = str(header["note"])[:MAX_NOTE]
+        if header["form"] == OWNERS:
+            return checked(name, snapshot, Assignment(owners(snapshot, body), unassigned=unassigned, note=note))
+        count = int(header["rows"])
+        rows = np.frombuffer(body, dtype="<i4", count=3 * count).reshape(count, 3)
+        numbers = np.frombuffer(body, dtype="<i8", offset=12 * count)
+        shares = shares_of(snapshot, rows, numbers)
+    except AssignorError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise AssignorError(name, f"its process sent something that is no plan ({error})") from None
+    if not unassigned and covers_once(snapshot, rows, numbers):
+        return Assignment(shares, note=note)
+    # There is something to be said about it, and that is the business of one place.
+    return checked(name, snapshot, Assignment(shares, unassigned=unassigned, note=note))
+
+
+def owners(snapshot: Snapshot, body: Any) -> OwnerTable:
+    columns = snapshot.columns
+    owner = np.frombuffer(body, dtype="<i4").astype(np.int32)
+    if len(owner) != columns.axis.size or (len(owner) and not -1 <= owner.min() <= owner.max() < len(columns.members)):
+        raise ValueError(f"{len(owner)} owners for {columns.axis.size} partitions and {len(columns.members)} members")
+    return columns.table(owner)
+
+
+def shares_of(snapshot: Snapshot, rows: Any, numbers: Any) -> dict[str, dict[str, Sequence[int]]]:
+    """Shares of all members; ValueError or IndexError where the numbers mean nothing."""
+    ids, topics = [member.id for member in snapshot.members], list(snapshot.topics)
+    if len(rows) and (int(rows.min()) < 0 or int(rows[:, 2].sum(dtype=np.int64)) != len(numbers)):
+        raise ValueError(f"{len(rows)} rows do not fit {len(numbers)} partitions")
+    listed = numbers.tolist()
+    shares: dict[str, dict[str, Sequence[int]]] = {member: {} for member in ids}
+    at = 0
+    for member, topic, size in rows.tolist():
+        share = shares[ids[member]]
+        if topics[topic] in share:
+            raise ValueError(f"two rows for {ids[member]!r} and {topics[topic]!r}")
+        share[topics[topic]] = listed[at : at + size]
+        at += size
+    return shares
+
+
+def covers_once(snapshot: Snapshot, rows: Any, numbers: Any) -> bool:
+    """Whether each partition of each subscribed topic goes to one subscriber: the quick way to a yes."""
+    wanted = [frozenset(member.topics) for member in snapshot.members]
+    topics = list(snapshot.topics)
+    if any(topics[topic] not in wanted[member] for member, topic, _ in rows.tolist()):
+        return False
+    counts = np.array([snapshot.topics[topic] for topic in topics] or [0], dtype=np.int64)
+    topic_of = np.repeat(rows[:, 1], rows[:, 2])
+    if len(numbers) and not (numbers.min() >= 0 and (numbers < counts[topic_of]).all()):
+        return False
+    base = np.cumsum(counts) - counts
+    times = np.bincount(base[topic_of] + numbers, minlength=int(counts.sum()))
+    subscribed = frozenset().union(*wanted)
+    expected = np.repeat([int(topic in subscribed) for topic in topics] or [0], counts)
+    return bool(np.array_equal(times, expected))

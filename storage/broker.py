@@ -24,8 +24,10 @@ class Broker(Topics):
         log = self._logs.get((topic, partition))
         if log is None:
             raise self._no_log(topic, partition)
-        if not trusted and self._topics[topic].internal:
-            self.check_writable(topic)
+        if not trusted:
+            facts = self._topics.get(topic)  # None while the topic is on its way in or out.
+            if facts is None or facts.internal:
+                self.check_writable(topic)
         return log.append(batches, now_ms, trusted=trusted)
 
     def append_each(

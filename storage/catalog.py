@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -86,18 +86,21 @@ def _checksum(topics: tuple[CatalogEntry, ...]) -> int:
     return crc32c("\n".join(entry.model_dump_json() for entry in topics).encode())
 
 
-def check_name(name: str, existing: Collection[str]) -> None:
-    """Kafka's rules for topic names; InvalidTopic says which is broken."""
+def alike(name: str) -> str:
+    """Kafka's metrics write '.' as '_', so two names that differ only there are one."""
+    return name.replace(".", "_")
+
+
+def check_name(name: str, existing: Mapping[str, str]) -> None:
+    """Kafka's rules for topic names; InvalidTopic says which is broken. `existing` names are keyed by `alike`."""
     if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
         raise InvalidTopic(
             f"'{name[:300]}' is no topic name; expected 1 to {MAX_NAME} letters, digits, '.', '_' or '-', "
             "and not '.' or '..'."
         )
-    # Kafka's metrics write '.' as '_', so two names that differ only there are one.
-    alike = name.replace(".", "_")
-    for other in existing:
-        if other != name and other.replace(".", "_") == alike:
-            raise InvalidTopic(f"Topic '{name}' collides with topic '{other}': '.' and '_' count as the same.")
+    other = existing.get(alike(name), name)
+    if other != name:
+        raise InvalidTopic(f"Topic '{name}' collides with topic '{other}': '.' and '_' count as the same.")
 
 
 def format_id(topic_id: bytes) -> str:

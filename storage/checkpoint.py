@@ -47,13 +47,15 @@ def read_checkpoint(files: Files, path: str) -> tuple[dict[TopicPartition, int],
     return offsets, owners
 
 
-def write_lines(files: Files, path: str, lines: Iterable[tuple[str, ...]], width: int = 3) -> None:
-    """Replace the checkpoint with these lines of `width` fields, crash-safely."""
+def write_lines(
+    files: Files, path: str, lines: Iterable[tuple[str, ...]], width: int = 3, *, sync: bool = True
+) -> None:
+    """Replace the checkpoint with these lines of `width` fields, crash-safely (see `replace_file`)."""
     body = [" ".join(line) for line in lines]
     seal = crc32c("\n".join(body).encode())
     last = " ".join((_SEAL, *["0"] * (width - 2), str(seal)))
     text = "\n".join(("0", str(len(body) + 1), *body, last)) + "\n"
-    replace_file(files, path, text.encode())
+    replace_file(files, path, text.encode(), sync=sync)
 
 
 def read_lines(files: Files, path: str, width: int) -> list[tuple[str, ...]]:

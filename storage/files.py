@@ -5,6 +5,7 @@ run out of space or fail on demand. Failures are `OSError`, as the system raises
 """
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -104,6 +105,10 @@ class Files(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Make the directory's entries (created, renamed, removed) survive a power cut."""
+        ...
+
+    def sync_all(self, path: str) -> None:
+        """Make all that was written below `path` survive a power cut, entries and content: many `sync` in one."""
         ...
 
     def modified_ms(self, path: str) -> int: ...
@@ -230,6 +235,13 @@ class RealFiles:
         finally:
             os.close(fd)
 
+    def sync_all(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            sync_file_system(fd)
+        finally:
+            os.close(fd)
+
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
@@ -261,18 +273,33 @@ def read_file(files: Files, path: str, limit: int = 64 << 20) -> bytes:
         file.close()
 
 
-def replace_file(files: Files, path: str, content: bytes) -> None:
-    """Put `content` in place of the file: after a crash the old or the new one is there, whole."""
+def sync_file_system(fd: int) -> None:
+    """Flush the file system that holds `fd`; all of them where the system cannot flush one alone."""
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        os.sync()
+    elif syncfs(fd):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def replace_file(files: Files, path: str, content: bytes, *, sync: bool = True) -> None:
+    """Put `content` in place of the file: after a crash the old or the new one is there, whole.
+
+    Without `sync` that is so once the caller has seen to `Files.sync_all`; a crash before may leave anything.
+    """
     beside = path + ".tmp"
     file = files.open(beside, create=True)
     try:
         file.truncate(0)
         file.write([content], len(content), 0)
-        file.sync()
+        if sync:
+            file.sync()
     finally:
         file.close()
     files.rename(beside, path)
-    files.sync_dir(path.rsplit("/", 1)[0])
+    if sync:
+        files.sync_dir(path.rsplit("/", 1)[0])
 
 
 def remove_tree(files: Files, path: str) -> None:

@@ -6,6 +6,7 @@ means that durable records are gone: the log then serves what is intact, says so
 """
 
 import logging
+from collections.abc import Sequence
 from itertools import pairwise
 
 from storage.config import TopicSettings
@@ -19,8 +20,8 @@ from storage.producer_loading import load_producers
 from storage.reshape import refill
 from storage.scan import BatchFault, walk_headers
 from storage.segment import Segment
-from storage.summaries import Summary, load_epochs, load_summaries, save_summaries
-from storage.swap import finish_swaps
+from storage.summaries import EPOCHS, SUMMARIES, Summary, load_epochs, load_summaries, save_summaries
+from storage.swap import SWAP, finish_swaps
 from storage.types import TopicPartition
 
 METADATA = "partition.metadata"
@@ -38,19 +39,25 @@ def create_log(
     *,
     now_ms: int,
     topic_id: str,
+    sync: bool = True,
 ) -> Log:
-    """A new, empty log; what its directory holds, `partition.metadata` among it, is durable on return."""
+    """A new, empty log; what its directory holds, `partition.metadata` among it, is durable on return.
+
+    Without `sync`, once the caller has seen to `Files.sync_all`.
+    """
     files.make_dir(directory)
     metadata = f"version: 0\ntopic_id: {topic_id}"
     file = files.open(f"{directory}/{METADATA}", create=True)
     try:
         file.write([metadata.encode()], len(metadata), 0)
-        file.sync()
+        if sync:
+            file.sync()
     finally:
         file.close()
     first = Segment(files, directory, 0, opened, settings.index_interval_bytes)
     first.start(now_ms)
-    files.sync_dir(directory)
+    if sync:
+        files.sync_dir(directory)
     return Log(files, directory, partition, settings, opened, LogState([first], {}, 0), topic_id)
 
 
@@ -65,16 +72,19 @@ def open_log(
     recovery_point: int = 0,
     start_offset: int = 0,
     topic_id: str = "",
+    sync: bool = True,
 ) -> Log:
     """The log that lies in `directory`. `clean` says that the last process closed it in order.
 
-    StorageError when the directory says that it is another topic's than `topic_id`.
+    StorageError when the directory says that it is another topic's than `topic_id`. What it found is durable on return;
+    without `sync`, once the caller has seen to `Files.sync_all`.
     """
     check_owner(files, directory, topic_id)
-    tidy(files, directory)
+    names = tidy(files, directory)
     state = load_state(
-        files, directory, settings, opened, clean=clean, recovery_point=recovery_point, start_offset=start_offset
-    )
+        files, directory, names, settings, opened,
+        clean=clean, recovery_point=recovery_point, start_offset=start_offset, sync=sync,
+    )  # fmt: skip
     return Log(files, directory, partition, settings, opened, state, topic_id)
 
 
@@ -92,13 +102,14 @@ def check_owner(files: Files, directory: str, topic_id: str) -> None:
         )
 
 
-def tidy(files: Files, directory: str) -> None:
-    """Finish or undo what a crash cut short: removals, compactions, replaced files."""
-    swapped = finish_swaps(files, directory)
-    if swapped:
+def tidy(files: Files, directory: str) -> list[str]:
+    """Finish or undo what a crash cut short: removals, compactions, replaced files. The names that are left."""
+    names = files.names(directory)
+    if any(SWAP in name for name in names):
+        swapped = finish_swaps(files, directory)
         known = load_summaries(files, directory)
         save_summaries(files, directory, [known[base] for base in known if base not in swapped])
-    names = files.names(directory)
+        names = files.names(directory)
     bases = {name[:20] for name in names if name.endswith(".log")}
     orphans = [
         name
@@ -109,21 +120,26 @@ def tidy(files: Files, directory: str) -> None:
         files.remove(f"{directory}/{name}")
     if orphans:
         files.sync_dir(directory)
+        names = files.names(directory)
+    return names
 
 
 def load_state(
     files: Files,
     directory: str,
+    names: Sequence[str],
     settings: TopicSettings,
     opened: OpenSegments,
     *,
     clean: bool,
     recovery_point: int,
     start_offset: int,
+    sync: bool = True,
 ) -> LogState:
-    """Segments, producers and epochs of a tidy directory."""
-    bases = log_bases(files, directory)
-    summaries = {base: known for base, known in load_summaries(files, directory).items() if base in bases}
+    """Segments, producers and epochs of a tidy directory with these names in it."""
+    bases = bases_among(names)
+    known = load_summaries(files, directory) if SUMMARIES in names else {}
+    summaries = {base: summary for base, summary in known.items() if base in bases}
     segments = [
         Segment(files, directory, base, opened, settings.index_interval_bytes)
         for base in bases or [max(start_offset, 0)]
@@ -136,14 +152,18 @@ def load_state(
         # Compaction leaves holes in sealed segments, never in the active one.
         segment.gaps = settings.compacted
         _load_sealed(segment, following, summaries)
-    _load_active(active, summaries, recovered, clean=clean, durable=max(recovery_point, active.base_offset))
+    durable = max(recovery_point, active.base_offset)
+    _load_active(active, summaries, recovered, clean=clean, durable=durable)
+    if sync and recovered.unflushed:
+        active.file().sync()
     if start_offset > active.next_offset and not recovered.damage:
         segments = [_start_over(segments, start_offset)]
         summaries.clear()
     state = LogState(segments, summaries, max(start_offset, segments[0].base_offset), recovered=recovered)
     state.producers = load_producers(segments)
-    state.epochs = _load_epochs(files, directory, segments, state.start_offset)
-    _remove_snapshots_past(files, directory, segments[-1].next_offset)
+    epochs = load_epochs(files, directory) if EPOCHS in names else LeaderEpochs()
+    state.epochs = _checked_epochs(epochs, segments, state.start_offset)
+    _remove_snapshots_past(files, directory, names, segments[-1].next_offset)
     return state
 
 
@@ -162,7 +182,10 @@ def _start_over(segments: list[Segment], start_offset: int) -> Segment:
 
 def log_bases(files: Files, directory: str) -> list[int]:
     """The base offsets of the segments in a directory, rising."""
-    names = files.names(directory)
+    return bases_among(files.names(directory))
+
+
+def bases_among(names: Sequence[str]) -> list[int]:
     return sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdigit())
 
 
@@ -189,6 +212,7 @@ def _load_active(
     known = summaries.pop(active.base_offset, None)
     active.active = True
     if clean and known and known.size == size and known.next_offset >= durable:
+        summaries[active.base_offset] = known
         active.believe(known)
         active.index()
         return
@@ -206,11 +230,11 @@ def _load_active(
             "Cut %d bytes off %s at offset %d: %s.", size - fault.position, active.path(), active.next_offset, fault.why
         )
         file.truncate(fault.position)
-    file.sync()
+    recovered.unflushed = size > 0
 
 
-def _remove_snapshots_past(files: Files, directory: str, end_offset: int) -> None:
-    for name in files.names(directory):
+def _remove_snapshots_past(files: Files, directory: str, names: Sequence[str], end_offset: int) -> None:
+    for name in names:
         if name.endswith(".snapshot") and (not name[:-9].isdigit() or int(name[:-9]) > end_offset):
             files.remove(f"{directory}/{name}")
 
@@ -218,8 +242,8 @@ def _remove_snapshots_past(files: Files, directory: str, end_offset: int) -> Non
 # -- leader epochs ------------------------------------------------------------------------------------------
 
 
-def _load_epochs(files: Files, directory: str, segments: list[Segment], start_offset: int) -> LeaderEpochs:
-    epochs = load_epochs(files, directory)
+def _checked_epochs(epochs: LeaderEpochs | None, segments: list[Segment], start_offset: int) -> LeaderEpochs:
+    """What was written down of the epochs, unless the log itself says otherwise."""
     last = _last_epoch(segments)
     if epochs is not None and not epochs.entries and last == 0:
         epochs = LeaderEpochs([(0, start_offset)])

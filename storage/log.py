@@ -281,15 +281,20 @@ class Log:
         logger.error("%s", self.failure)
         return self.failure
 
-    def close(self) -> None:
-        """Flush and write down what makes the next start quick. Safe to call on a failed log."""
+    def close(self, *, sync: bool = True) -> None:
+        """Flush and write down what makes the next start quick. Safe to call on a failed log.
+
+        Without `sync` the caller sees to `Files.sync_all` before it counts on what was written down beside the records.
+        """
         try:
             if self.failure is None:
                 self.flush()
                 with self.reshaping:
-                    if self.segment_list.active.size:
-                        reshape.seal(self, self.segment_list.active)
-                        self.files.sync_dir(self.directory)
+                    active = self.segment_list.active
+                    if active.size and not active.as_summarised:
+                        reshape.seal(self, active, sync=sync)
+                        if sync:
+                            self.files.sync_dir(self.directory)
         finally:
             self._close_files()
 

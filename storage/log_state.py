@@ -17,6 +17,8 @@ class Recovered:
     end_offset: int = 0
     why: str = ""
     damage: LogDamaged | None = None
+    unflushed: bool = False
+    """What was found may not be on disk yet."""
 
 
 @dataclass(slots=True)

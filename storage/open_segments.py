@@ -21,12 +21,11 @@ class OpenSegments:
         with self._lock:
             self._used[segment] = None
             self._used.move_to_end(segment)
-            if len(self._used) > self.limit:
-                for other in list(self._used):
-                    if len(self._used) <= self.limit:
-                        break
-                    if other is not segment and other.let_go():
-                        del self._used[other]
+            while len(self._used) > self.limit:
+                gone = next((other for other in self._used if other is not segment and other.let_go()), None)
+                if gone is None:
+                    return
+                del self._used[gone]
 
     def forget(self, segment: "Segment") -> None:
         with self._lock:

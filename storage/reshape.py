@@ -75,13 +75,16 @@ def begin_at(log: "Log", offset: int) -> None:
     log.end_offset = log.durable_offset = offset
 
 
-def seal(log: "Log", segment: Segment) -> None:
-    """Write down what a restart needs to know of the last segment, all of it flushed."""
+def seal(log: "Log", segment: Segment, *, sync: bool = True) -> None:
+    """Write down what a restart needs to know of the last segment, all of it flushed.
+
+    Each file is known by its checksum, so without `sync` a crash costs the next start a scan and nothing else.
+    """
     snapshot = log.producers.snapshot() if log.producers.producers else b""
     if snapshot:
-        segment.write_side(".snapshot", snapshot, segment.next_offset)
-    log.summaries[segment.base_offset] = segment.seal(crc32c(snapshot) if snapshot else 0)
-    save_summaries(log.files, log.directory, log.summaries.values())
+        segment.write_side(".snapshot", snapshot, segment.next_offset, sync=sync)
+    log.summaries[segment.base_offset] = segment.seal(crc32c(snapshot) if snapshot else 0, sync=sync)
+    save_summaries(log.files, log.directory, log.summaries.values(), sync=sync)
 
 
 def is_full(log: "Log", stamped: Stamped, now_ms: int) -> bool:

@@ -138,18 +138,18 @@ class Segment:
                 times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
             self.entries += 1
 
-    def seal(self, snapshot_crc: int, suffix: str = "") -> Summary:
+    def seal(self, snapshot_crc: int, suffix: str = "", *, sync: bool = True) -> Summary:
         """Write the indexes of the flushed records and say what to remember. `suffix` is for names to come."""
         self.file().trim()
         index, times = self.index(), self.times()
         if self.max_timestamp >= 0:
             times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         index_data, times_data = index.data, times.data
-        self.write_side(".index" + suffix, index_data)
-        self.write_side(".timeindex" + suffix, times_data)
+        self.write_side(".index" + suffix, index_data, sync=sync)
+        self.write_side(".timeindex" + suffix, times_data, sync=sync)
         aborted = pack_aborted(self.aborted)
         if aborted:
-            self.write_side(".txnindex" + suffix, aborted)
+            self.write_side(".txnindex" + suffix, aborted, sync=sync)
         self.summary = Summary(
             self.base_offset, self.next_offset, self.size,
             self.first_timestamp, self.max_timestamp, self.max_timestamp_offset,
@@ -157,14 +157,15 @@ class Segment:
         )  # fmt: skip
         return self.summary
 
-    def write_side(self, suffix: str, data: Buffer, at_offset: int | None = None) -> None:
-        """Write a file beside the log and flush it; named after `at_offset`, or the segment."""
+    def write_side(self, suffix: str, data: Buffer, at_offset: int | None = None, *, sync: bool = True) -> None:
+        """Write a file beside the log and flush it (`sync`); named after `at_offset`, or the segment."""
         base = self.base_offset if at_offset is None else at_offset
         file = self.files.open(segment_path(self.directory, base, suffix), create=True)
         try:
             file.truncate(len(data))
             file.write([data], len(data), 0)
-            file.sync()
+            if sync:
+                file.sync()
         finally:
             file.close()
 
@@ -181,6 +182,12 @@ class Segment:
         self.summary = summary
         self.verified_to = 0
         self.index_due = -1
+
+    @property
+    def as_summarised(self) -> bool:
+        """Whether a former process wrote down all that there is to know, and nothing came since."""
+        known = self.summary
+        return known is not None and known.size == self.size and known.next_offset == self.next_offset
 
     def restart(self) -> None:
         """Forget everything derived, before the batches are noted anew."""

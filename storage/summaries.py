@@ -49,9 +49,9 @@ class Summary:
 _FIELDS = len(Summary.__slots__)
 
 
-def save_summaries(files: Files, directory: str, summaries: Iterable[Summary]) -> None:
+def save_summaries(files: Files, directory: str, summaries: Iterable[Summary], *, sync: bool = True) -> None:
     lines = [summary.to_line() for summary in sorted(summaries, key=lambda summary: summary.base_offset)]
-    write_lines(files, f"{directory}/{SUMMARIES}", lines, _FIELDS)
+    write_lines(files, f"{directory}/{SUMMARIES}", lines, _FIELDS, sync=sync)
 
 
 def load_summaries(files: Files, directory: str) -> dict[int, Summary]:

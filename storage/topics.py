@@ -3,11 +3,11 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from storage.catalog import CatalogEntry, check_name, format_id, load_catalog, save_catalog
+from storage.all_logs import FEW_PARTITIONS, close_all, directory_of, make_all, open_all
+from storage.catalog import CatalogEntry, alike, check_name, load_catalog, save_catalog
 from storage.checkpoint import read_offsets
 from storage.config import LogSettings, TopicSettings
 from storage.data_dir import (
@@ -28,17 +28,14 @@ from storage.errors import (
     UnknownTopicOrPartition,
 )
 from storage.files import Files, RealFiles, remove_tree
-from storage.loader import create_log, open_log
 from storage.log import Log
 from storage.log_state import Recovered
 from storage.open_segments import OpenSegments
 from storage.periodic import Upkeep, write_checkpoints
+from storage.plans import Plan, Plans, called
 from storage.producer_ids import ProducerIds
+from storage.together import together
 from storage.types import Topic, TopicPartition
-
-FEW_PARTITIONS = 8
-MAKERS = 16
-"""So many partitions are made at once, if there are more than a few."""
 
 logger = logging.getLogger("muster.storage")
 
@@ -73,6 +70,7 @@ class Topics:
         self._opened = OpenSegments(self.settings.max_open_files)
         self._catalog: dict[str, CatalogEntry] = {}
         self._topics: dict[str, Topic] = {}
+        self._alike: dict[str, str] = {}
         self._logs: dict[TopicPartition, Log] = {}
         self._broken: dict[TopicPartition, StorageError] = {}
         self._topic_listeners: list[Callable[[], None]] = []
@@ -110,33 +108,19 @@ class Topics:
             save_catalog(files, path, {})
         clean = take_clean_mark(files, path)
         self._catalog = load_catalog(files, path)
-        self._finish_deletions()
+        self._finish_deletions([entry for entry in self._catalog.values() if entry.deleting])
         points = self._checkpoint(RECOVERY_POINTS)
         starts = self._checkpoint(LOG_STARTS)
         cleaned = self._checkpoint(CLEANER_POINTS)
-        for entry in self._catalog.values():
-            topic = entry.topic()
-            self._topics[topic.name] = topic
-            settings = self.settings.for_topic(topic.configs)
-            for number in range(topic.partitions):
-                tp = (topic.name, number)
-                directory = self._directory(tp)
-                if not files.is_dir(directory):
-                    self._broken[tp] = StorageError(
-                        f"The directory {directory} of partition {topic.name}-{number} is gone. Restore it from a copy."
-                    )
-                    continue
-                try:
-                    log = open_log(
-                        files, directory, tp, settings, self._opened, clean=clean,
-                        recovery_point=points.get(tp, 0), start_offset=starts.get(tp, 0), topic_id=entry.id,
-                    )  # fmt: skip
-                except StorageError as error:
-                    logger.error("%s", error)
-                    self._broken[tp] = error
-                    continue
-                log.cleaned_to = cleaned.get(tp, 0)
-                self._adopt(tp, log)
+        self._topics = {entry.name: entry.topic() for entry in self._catalog.values()}
+        self._alike = {alike(name): name for name in self._topics}
+
+        logs, self._broken = open_all(
+            files, path, self._topics.values(), self.settings, self._opened, clean=clean, points=points, starts=starts
+        )
+        for log in logs:
+            log.cleaned_to = cleaned.get(log.partition, 0)
+        self._adopt(logs)
 
     def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -147,9 +131,10 @@ class Topics:
             logger.error("%s It is taken as empty.", error)
             return {}
 
-    def _adopt(self, tp: TopicPartition, log: Log) -> None:
-        log.listeners = self._append_listeners
-        self._logs[tp] = log
+    def _adopt(self, logs: Sequence[Log]) -> None:
+        for log in logs:
+            log.listeners = self._append_listeners
+        self._logs.update({log.partition: log for log in logs})
 
     def recovered(self) -> dict[TopicPartition, Recovered]:
         """What opening had to cut off or found damaged, by partition."""
@@ -166,14 +151,8 @@ class Topics:
         self.closed = True
         self._upkeep.let_go(self._logs.values())
         clean = not self._broken
-        for log in self._logs.values():
-            try:
-                log.close()
-                clean = clean and log.failure is None
-            except (OSError, StorageError) as error:
-                clean = False
-                logger.error("Closing %s-%d failed: %s", *log.partition, error)
         try:
+            clean = close_all(self._files, self.data_dir, list(self.logs())) and clean
             self.checkpoint()
             if clean:
                 leave_clean_mark(self._files, self.data_dir)
@@ -201,16 +180,20 @@ class Topics:
     def topic_settings(self, name: str) -> TopicSettings:
         return self.settings.for_topic(self.topic(name).configs)
 
-    def check_new_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicSettings:
+    def check_new_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str], beside: Plans | None = None
+    ) -> TopicSettings:
         """Refuse what `create_topic` would refuse."""
-        check_name(name, self._topics)
-        if name in self._topics:
+        plans = beside or Plans()
+        check_name(name, self._alike)
+        check_name(name, plans.alike)
+        if name in self._topics or alike(name) in plans.alike:
             raise TopicAlreadyExists(f"Topic '{name}' exists already.")
-        self._check_count(name, 0, partitions)
+        self._check_count(name, 0, partitions, plans.coming)
         return self.settings.for_topic(configs)
 
-    def _check_count(self, name: str, present: int, total: int) -> None:
-        room = self.settings.max_partitions - len(self._logs) - len(self._broken)
+    def _check_count(self, name: str, present: int, total: int, coming: int = 0) -> None:
+        room = self.settings.max_partitions - len(self._logs) - len(self._broken) - coming
         if total <= present:
             raise InvalidPartitions(f"Topic '{name}' cannot have {total} partitions; expected more than {present}.")
         if total - present > room:
@@ -223,52 +206,80 @@ class Topics:
         self, name: str, partitions: int, configs: Mapping[str, str] | None = None, internal: bool = False
     ) -> Topic:
         """Make a topic with empty partitions; it survives a crash once this returns."""
-        configs = dict(configs or {})
-        settings = self.check_new_topic(name, partitions, configs)
-        self._finish_deletion_of(name)
-        topic = Topic(name, self._random_bytes(16), partitions, configs, internal)
-        self._make_partitions(topic, 0, settings)
-        return topic
+        return self._made_at_once(self.plan_topic(name, partitions, configs, internal))
 
     def add_partitions(self, name: str, total: int) -> Topic:
         """Raise a topic's partition count to `total`."""
+        return self._made_at_once(self.plan_growth(name, total))
+
+    def plan_topic(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str] | None = None,
+        internal: bool = False,
+        beside: Plans | None = None,
+    ) -> Plan:
+        """What `make` is to make, if nothing speaks against it; added to the plans of the same call."""
+        plans = beside or Plans()
+        configs = dict(configs or {})
+        settings = self.check_new_topic(name, partitions, configs, plans)
+        return plans.add(Plan(Topic(name, self._random_bytes(16), partitions, configs, internal), 0, settings))
+
+    def plan_growth(self, name: str, total: int, beside: Plans | None = None) -> Plan:
+        """What `make` is to add, if nothing speaks against it; added to the plans of the same call."""
+        plans = beside or Plans()
         topic = self.topic(name)
-        self._check_count(name, topic.partitions, total)
+        self._check_count(name, topic.partitions, total, plans.coming)
         grown = Topic(name, topic.id, total, topic.configs, topic.internal)
-        self._make_partitions(grown, topic.partitions, self.settings.for_topic(topic.configs))
-        return grown
+        return plans.add(Plan(grown, topic.partitions, self.settings.for_topic(topic.configs)))
 
-    def _make_partitions(self, topic: Topic, first: int, settings: TopicSettings) -> None:
-        """Directories first, then the catalog: a topic that is listed has all its logs."""
+    def _made_at_once(self, plan: Plan) -> Topic:
+        (result,) = self.make([plan])
+        if isinstance(result, StorageError):
+            raise result
+        self.tell_topics()
+        return result
+
+    def make(self, plans: Sequence[Plan]) -> list[Topic | StorageError]:
+        """Make what was planned; each topic is there whole once it can be seen, or after a crash not at all.
+
+        Directories first, then the catalog: a topic that is listed has all its logs. In any thread, but one change of
+        topics at a time; whoever calls sees to `tell_topics`.
+        """
+        results: list[Topic | StorageError] = []
+        made: list[tuple[Plan, list[Log]]] = []
+        for plan in plans:
+            try:
+                if not plan.first:
+                    self._finish_deletion_of(plan.topic.name)
+                made.append((plan, make_all(self._files, self.data_dir, plan, self._opened, self._clock_ms())))
+                results.append(plan.topic)
+            except StorageError as refusal:
+                results.append(refusal)
+            except OSError as error:
+                results.append(self._not_made(plan, error))
         try:
-            made = dict(self._make_logs(topic, first, settings))
+            if any(len(logs) >= FEW_PARTITIONS for _, logs in made):
+                self._files.sync_all(self.data_dir)
             self._files.sync_dir(self.data_dir)
-            self._save({**self._catalog, topic.name: CatalogEntry.of(topic)})
+            self._save({**self._catalog, **{plan.topic.name: CatalogEntry.of(plan.topic) for plan, _ in made}})
         except OSError as error:
-            raise StorageError(
-                f"Could not create partitions of '{topic.name}' in {self.data_dir}: {error.strerror or error}. "
-                "Free some space or mend the disk, then try again."
-            ) from error
-        for tp, log in made.items():
-            self._adopt(tp, log)
-        self._topics = {**self._topics, topic.name: topic}
-        self._tell_topics()
+            return [
+                each if isinstance(each, StorageError) else self._not_made(plan, error)
+                for plan, each in zip(plans, results, strict=True)
+            ]
+        for plan, logs in made:
+            self._adopt(logs)
+            self._alike[alike(plan.topic.name)] = plan.topic.name
+        self._topics = {**self._topics, **{plan.topic.name: plan.topic for plan, _ in made}}
+        return results
 
-    def _make_logs(self, topic: Topic, first: int, settings: TopicSettings) -> Iterator[tuple[TopicPartition, Log]]:
-        """Many at once: each waits for the disk more than it works, and a disk serves many who wait together."""
-        wanted = [(topic.name, number) for number in range(first, topic.partitions)]
-        if len(wanted) < FEW_PARTITIONS:
-            return ((tp, self._make_log(tp, topic, settings)) for tp in wanted)
-        with ThreadPoolExecutor(MAKERS, thread_name_prefix="partitions") as pool:
-            return zip(wanted, list(pool.map(lambda tp: self._make_log(tp, topic, settings), wanted)), strict=True)
-
-    def _make_log(self, tp: TopicPartition, topic: Topic, settings: TopicSettings) -> Log:
-        directory = self._directory(tp)
-        if self._files.is_dir(directory):
-            # Left by a creation that did not come to its end, or by a foreign hand: never take over its records.
-            remove_tree(self._files, directory)
-        now_ms, topic_id = self._clock_ms(), format_id(topic.id)
-        return create_log(self._files, directory, tp, settings, self._opened, now_ms=now_ms, topic_id=topic_id)
+    def _not_made(self, plan: Plan, error: OSError) -> StorageError:
+        return StorageError(
+            f"Could not create partitions of '{plan.topic.name}' in {self.data_dir}: {error.strerror or error}. "
+            "Free some space or mend the disk, then try again."
+        )
 
     def check_more_partitions(self, name: str, total: int) -> None:
         """Refuse what `add_partitions` would refuse."""
@@ -281,55 +292,77 @@ class Topics:
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its records for good."""
-        topic = self.topic(name)
+        self.topic(name)
         try:
-            self._save({**self._catalog, name: CatalogEntry.of(topic, deleting=True)})
-            self._topics = {other: kept for other, kept in self._topics.items() if other != name}
-            self._upkeep.let_go([self._logs[tp] for tp in self._logs if tp[0] == name])
-            for number in range(topic.partitions):
-                self._broken.pop((name, number), None)
-                log = self._logs.pop((name, number), None)
-                if log:
-                    log.retire()
-            self._finish_deletions()
-        except OSError as error:
-            raise StorageError(
-                f"Topic '{name}' could not be removed from disk: {error.strerror or error}. The next start goes on."
-            ) from error
+            self.hide([name])
         finally:
             if name not in self._topics:
-                self._tell_topics()
+                self.tell_topics()
+        self.clear_away()
+
+    def hide(self, names: Sequence[str]) -> None:
+        """Topics that are there are gone for everybody once this returns; their files wait for `clear_away`.
+
+        In any thread, but one change of topics at a time; whoever calls sees to `tell_topics`.
+        """
+        going = {name: self._topics[name] for name in names}
+        try:
+            self._save({**self._catalog, **{name: CatalogEntry.of(t, deleting=True) for name, t in going.items()}})
+        except OSError as error:
+            raise StorageError(
+                f"{called(names)} could not be removed: {error.strerror or error}. Mend the disk, then try again."
+            ) from error
+        self._topics = {name: kept for name, kept in self._topics.items() if name not in going}
+        partitions = [(name, number) for name, topic in going.items() for number in range(topic.partitions)]
+        self._upkeep.let_go([self._logs[tp] for tp in partitions if tp in self._logs])
+        for name in going:
+            self._alike.pop(alike(name), None)
+        for tp in partitions:
+            self._broken.pop(tp, None)
+            log = self._logs.pop(tp, None)
+            if log:
+                log.retire()
+
+    def clear_away(self) -> None:
+        """Remove the files of all topics that were hidden; the next start goes on with what is left."""
+        going = [entry for entry in self._catalog.values() if entry.deleting]
+        try:
+            self._finish_deletions(going)
+        except OSError as error:
+            names = [entry.name for entry in going]
+            raise StorageError(
+                f"{called(names)} could not be removed from disk: {error.strerror or error}. The next start goes on."
+            ) from error
 
     def _finish_deletion_of(self, name: str) -> None:
         """What is left of a topic of that name must go before there is another one."""
-        if name not in self._catalog:
-            return
         try:
-            self._finish_deletions(name)
+            self._finish_deletions([self._catalog[name]] if name in self._catalog else [])
         except OSError as error:
             raise StorageError(
                 f"Topic '{name}' is still being removed from disk, which fails: {error.strerror or error}. Mend the "
                 "disk, then try again."
             ) from error
 
-    def _finish_deletions(self, only: str | None = None) -> None:
-        going = [entry for entry in self._catalog.values() if entry.deleting and only in (None, entry.name)]
-        for entry in going:
-            for number in range(entry.partitions):
-                directory = self._directory((entry.name, number))
-                if self._files.is_dir(directory):
-                    remove_tree(self._files, directory)
+    def _finish_deletions(self, going: Sequence[CatalogEntry]) -> None:
+        def removed(directory: str) -> None:
+            if self._files.is_dir(directory):
+                remove_tree(self._files, directory)
+
+        each = [(self._directory((entry.name, number)),) for entry in going for number in range(entry.partitions)]
+        together(removed, each)
         if going:
             self._files.sync_dir(self.data_dir)
-            self._upkeep.forget_topics({entry.name for entry in going})
-            self._save({name: entry for name, entry in self._catalog.items() if entry not in going})
+            gone = {entry.name for entry in going}
+            self._upkeep.forget_topics(gone)
+            self._save({name: entry for name, entry in self._catalog.items() if name not in gone})
 
     def _save(self, catalog: dict[str, CatalogEntry]) -> None:
         save_catalog(self._files, self.data_dir, catalog)
         self._catalog = catalog
 
     def _directory(self, tp: TopicPartition) -> str:
-        return f"{self.data_dir}/{tp[0]}-{tp[1]}"
+        return directory_of(self.data_dir, tp)
 
     # -- logs ---------------------------------------------------------------------------------------------
 
@@ -362,6 +395,7 @@ class Topics:
         """Call after topics or partition counts changed."""
         self._topic_listeners.append(listener)
 
-    def _tell_topics(self) -> None:
+    def tell_topics(self) -> None:
+        """Call the listeners, after `make` or `hide`; in the thread in which they live."""
         for listener in self._topic_listeners:
             listener()

@@ -54,7 +54,7 @@ class ConfigHandlers:
         node = self._broker.settings
         name = resource.resource_name
         if resource.resource_type == TOPIC:
-            check_name(name, ())
+            check_name(name, {})
             settings: BaseModel = self._broker.topic_settings(name)
             given: Mapping[str, str] = self._broker.topic(name).configs
         elif resource.resource_type == BROKER:

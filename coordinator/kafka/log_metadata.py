@@ -78,7 +78,7 @@ class MetadataHandlers:
             return self._broker.topic(name)
         except UnknownTopicOrPartition:
             if not may_create:
-                check_name(name, ())  # Clients ask again and again for a topic that might come to be.
+                check_name(name, {})  # Clients ask again and again for a topic that might come to be.
                 raise
             return self._broker.create_topic(name, self._broker.settings.num_partitions)
 

@@ -197,6 +197,10 @@ class MemoryFiles:
         folder = self._folder(path)
         folder.durable = dict(folder.entries)
 
+    def sync_all(self, path: str) -> None:
+        self.enter("sync_all", path)
+        _sync_below(self._folder(path))
+
     def modified_ms(self, path: str) -> int:
         node = self._find(path)
         return node.modified_ms if isinstance(node, Node) else 0
@@ -353,3 +357,12 @@ def _settle_file(node: Node, choose: Callable[[Sequence[str]], str]) -> None:
     node.content[:] = content
     node.durable = bytes(content)
     node.pending.clear()
+
+
+def _sync_below(folder: Folder) -> None:
+    folder.durable = dict(folder.entries)
+    for inside in folder.entries.values():
+        if isinstance(inside, Folder):
+            _sync_below(inside)
+        else:
+            inside.sync()

@@ -1,0 +1,174 @@
+"""Many partitions at once: whole or not there after a crash, and flushed together, not one by one."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from storage.broker import Broker
+from storage.errors import StorageError
+from tests.fakes.memory_files import MemoryFiles
+from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
+from tests.unit.storage.test_crashes import dice
+from tests.unit.storage.workload import Killed
+
+MANY = 12
+HUNDREDS = 300
+
+
+def stopped_at(files: MemoryFiles, number: int, work: Callable[[], object]) -> bool:
+    """Do the work until its call of that number; whether it went through."""
+    before = files.calls
+
+    def fault(operation: str, path: str) -> None:
+        if files.calls - before == number:
+            raise Killed
+
+    files.fault = fault
+    try:
+        work()
+    except Killed:
+        return False
+    finally:
+        files.fault = None
+    return True
+
+
+def ends(files: MemoryFiles, number: int) -> list[Callable[[], None]]:
+    return [files.kill, files.crash, lambda: files.crash(dice(number))]
+
+
+def counted(files: MemoryFiles, work: Callable[[], object]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    files.fault = lambda operation, path: found.update([operation])
+    work()
+    files.fault = None
+    return found
+
+
+@pytest.mark.parametrize("end", range(3))
+def test_a_crash_while_a_topic_is_made_leaves_none_of_it_or_all(end: int) -> None:
+    for number in range(1, 200):
+        files = MemoryFiles()
+        broker = open_broker(files)
+        broker.create_topic("before", 1)
+        done = stopped_at(files, number, lambda broker=broker: broker.create_topic("many", MANY))
+        ends(files, number)[end]()
+        again = open_broker(files)
+        assert again.recovered() == {}
+        if "many" in again.topics():
+            assert [again.end_offset("many", each) for each in range(MANY)] == [0] * MANY
+        else:
+            assert not done
+            again.create_topic("many", MANY)  # What was left of it is in nobody's way.
+        again.close()
+        if done:
+            return
+    raise AssertionError("the topic was never made")
+
+
+@pytest.mark.parametrize("end", range(3))
+def test_a_crash_while_a_topic_is_removed_leaves_all_of_it_or_none(end: int) -> None:
+    for number in range(1, 300):
+        files = MemoryFiles()
+        broker = open_broker(files)
+        broker.create_topic("many", MANY)
+        for each in range(MANY):
+            broker.append("many", each, batch(b"kept"), T0)
+        broker.flush()
+        done = stopped_at(files, number, lambda broker=broker: broker.delete_topic("many"))
+        ends(files, number)[end]()
+        again = open_broker(files)
+        if "many" in again.topics():
+            assert not done
+            assert [values(read_all(again.log("many", each))) for each in range(MANY)] == [[b"kept"]] * MANY
+        else:
+            assert [name for name in files.names("/data") if name.startswith("many-")] == []
+        again.close()
+        if done:
+            return
+    raise AssertionError("the topic was never removed")
+
+
+def test_topics_made_in_one_call_are_refused_one_by_one() -> None:
+    files = MemoryFiles()
+    broker = open_broker(files)
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "make_dir" and path.startswith("/data/bad"):
+            raise OSError(28, "No space left on device")
+
+    files.fault = fault
+    plans = [broker.plan_topic(name, 2) for name in ("good", "bad", "fine")]
+    made = broker.make(plans)
+    assert [isinstance(each, StorageError) for each in made] == [False, True, False]
+    assert set(broker.topics()) == {"good", "fine"}
+    files.fault = None
+    files.kill()
+    assert set(open_broker(files).topics()) == {"good", "fine"}
+
+
+def test_making_and_opening_many_partitions_flushes_once() -> None:
+    files = MemoryFiles()
+    broker = open_broker(files)
+    made = counted(files, lambda: broker.create_topic("many", HUNDREDS))
+    assert made["sync_all"] == 1
+    assert made["sync"] + made["sync_dir"] < 10
+    for each in range(HUNDREDS):
+        broker.append("many", each, batch(b"never flushed"), T0)
+    files.kill()
+    opening = counted(files, lambda: open_broker(files))
+    assert opening["sync_all"] == 1
+    assert opening["sync"] + opening["sync_dir"] < 10
+    assert opening["names"] <= HUNDREDS + 5
+
+
+def test_a_power_cut_after_opening_takes_nothing_that_the_dead_process_left() -> None:
+    files = MemoryFiles()
+    broker = open_broker(files)
+    broker.create_topic("many", MANY)
+    for each in range(MANY):
+        broker.append("many", each, batch(b"never flushed"), T0)
+    files.kill()
+    assert open_broker(files).high_watermark("many", 0) == 1
+    files.crash()
+    again = open_broker(files)
+    assert [values(read_all(again.log("many", each))) for each in range(MANY)] == [[b"never flushed"]] * MANY
+
+
+def closed(files: MemoryFiles) -> Broker:
+    broker = open_broker(files)
+    broker.create_topic("many", MANY)
+    for each in range(MANY):
+        broker.append("many", each, batch(b"kept"), T0)
+    broker.flush()
+    return broker
+
+
+@pytest.mark.parametrize("end", range(3))
+def test_a_crash_while_many_logs_are_closed_loses_nothing(end: int) -> None:
+    for number in range(1, 400):
+        files = MemoryFiles()
+        broker = closed(files)
+        done = stopped_at(files, number, broker.close)
+        ends(files, number)[end]()
+        again = open_broker(files)
+        assert again.recovered() == {}
+        assert [values(read_all(again.log("many", each))) for each in range(MANY)] == [[b"kept"]] * MANY
+        again.close()
+        if done:
+            return
+    raise AssertionError("the node was never closed")
+
+
+def test_what_did_not_change_is_not_written_down_again() -> None:
+    files = MemoryFiles()
+    first = counted(files, closed(files).close)
+    again = open_broker(files)
+    assert again.log("many", 0).segments[0].verified_to == 0  # Believed, not read.
+    second = counted(files, again.close)
+    assert first["write"] >= 3 * MANY
+    assert second["write"] < 10
+    third = open_broker(files)
+    assert third.log("many", 0).segments[0].verified_to == 0
+    assert values(read_all(third.log("many", 3))) == [b"kept"]

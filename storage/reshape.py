@@ -13,6 +13,7 @@ from storage.scan import BatchFault, Order, walk_checked
 from storage.segment import Segment
 from storage.stamp import Stamped
 from storage.summaries import save_summaries
+from storage.wording import remedy
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -30,7 +31,7 @@ def roll(log: "Log", base: int, now_ms: int) -> None:
     except OSError as error:
         raise StorageError(
             f"Could not begin a new segment in {log.directory}: {error.strerror or error}. The records are not "
-            "in the log; free some space or mend the disk, then send them again."
+            f"in the log; {remedy(error)}, then send them again."
         ) from error
     log.segment_list = SegmentList((*log.segment_list.all, fresh))
     log.end_offset = base
@@ -119,7 +120,7 @@ def write_failed(log: "Log", active: Segment, error: OSError) -> StorageError:
     """Cut off what may have been written in part; if even that fails, take no more appends."""
     refusal = StorageError(
         f"Could not write to {active.path()}: {error.strerror or error}. The records are not in the log; "
-        "free some space or mend the disk, then send them again."
+        f"{remedy(error)}, then send them again."
     )
     try:
         active.file().truncate(active.size)

@@ -36,6 +36,7 @@ from storage.plans import Plan, Plans, called
 from storage.producer_ids import ProducerIds
 from storage.together import together
 from storage.types import Topic, TopicPartition
+from storage.wording import remedy
 
 logger = logging.getLogger("muster.storage")
 
@@ -278,7 +279,7 @@ class Topics:
     def _not_made(self, plan: Plan, error: OSError) -> StorageError:
         return StorageError(
             f"Could not create partitions of '{plan.topic.name}' in {self.data_dir}: {error.strerror or error}. "
-            "Free some space or mend the disk, then try again."
+            f"What to do: {remedy(error)}, then try again."
         )
 
     def check_more_partitions(self, name: str, total: int) -> None:

@@ -1,5 +1,6 @@
 """What a setting allows, in words for people: taken from its field, so that words and checks cannot part."""
 
+import errno
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -51,3 +52,25 @@ def as_text(value: object) -> str | None:
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_PERMISSION = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def remedy(error: OSError) -> str:
+    """What to do about what the operating system refused.
+
+    >>> remedy(OSError(errno.ENOSPC, "No space left on device"))
+    'free some space'
+    >>> remedy(OSError(errno.EMFILE, "Too many open files"))
+    'allow the process more open files (ulimit -n, LimitNOFILE)'
+    """
+    if error.errno in _FULL:
+        return "free some space"
+    if error.errno in _DESCRIPTORS:
+        return "allow the process more open files (ulimit -n, LimitNOFILE)"
+    if error.errno in _PERMISSION:
+        return "let the node's user write there"
+    return "mend the disk"

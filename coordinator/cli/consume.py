@@ -1,33 +1,57 @@
-"""`muster consume`: values to standard output, one per line; what happens to the group to standard error."""
+"""`muster consume`: records to standard output, one per line; what happens to the group to standard error."""
 
 import os
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import NumberRange, client_options, properties
+from coordinator.cli.groups.reset import Position, parse_position, targets
+from coordinator.cli.groups.which import chosen_partitions
+from coordinator.cli.options import NumberRange, client_options, properties, somebody_listens
 from coordinator.cli.output import notice
 from coordinator.cli.plugins import find_plugins_here
+from coordinator.cli.records import FIELDS, Writer, fields_option, writer
 from coordinator.cli.signals import interrupt_on_sigterm, stop_on_signal
 from coordinator.cli.words import plural
 
 if TYPE_CHECKING:
     from coordinator.client import Consumer, Message, RebalanceEvent, TopicPartition
 
+LATEST = -1
 BATCH = 500
 LOOK_EVERY_S = 0.2
 """How soon a signal is noticed while nothing comes."""
 
 
+def start_option(ctx: click.Context, param: click.Parameter, given: str | None) -> Position | None:
+    """Where to begin. A number of records after nothing in particular means nothing here."""
+    if given is None:
+        return None
+    try:
+        position = parse_position(given, now_ms=time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    if position.kind == "current" or (position.kind == "shift" and position.value > 0):
+        raise click.BadParameter(f"{given!r} needs a group; expected start, end, N, -N, @TIME or @-1h", ctx, param)
+    return position
+
+
 @click.command()
 @client_options
-@click.option("--topic", required=True, metavar="T", help="What to read; ^ begins a regular expression (with --group).")
+@click.option(
+    "--topic",
+    "topics",
+    required=True,
+    multiple=True,
+    metavar="T",
+    help="What to read; may be repeated. ^ begins a regular expression (with --group).",
+)
 @click.option("--group", metavar="G", help="Take part in this group; without it, read every partition alone.")
 @click.option(
     "--black-list",
@@ -35,25 +59,61 @@ LOOK_EVERY_S = 0.2
     help="Every topic that the pattern in --topic does not match (with group.protocol=zookeeper).",
 )
 @click.option("--from-beginning", is_flag=True, help="Begin with the first record where nothing is committed.")
+@click.option(
+    "--from",
+    "position",
+    callback=start_option,
+    metavar="WHERE",
+    help="Begin there (without --group): start, end, N, -N (so many before the end), @TIME or @-1h, in each partition.",
+)
+@click.option(
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
+    help="Only these (without --group).",
+)
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
 @click.option(
     "--idle-timeout", type=NumberRange(min=0), metavar="SECONDS", help="Stop when nothing came for this long."
 )
+@click.option(
+    "--print",
+    "fields",
+    callback=fields_option,
+    metavar="FIELD,...",
+    help=f"What to print of a record instead of its value: some of {', '.join(FIELDS)}.",
+)
+@click.option("--separator", default="\t", show_default="a tab", metavar="TEXT", help="What stands between the fields.")
+@click.option("-o", "--output", "style", type=click.Choice(["text", "json"]), default="text", help="json: all of it.")
 def consume(
     bootstrap: str,
     overrides: dict[str, str],
-    topic: str,
+    topics: tuple[str, ...],
     group: str | None,
     black_list: bool,
     from_beginning: bool,
+    position: Position | None,
+    numbers: tuple[int, ...],
     max_messages: int | None,
     idle_timeout: float | None,
+    fields: tuple[str, ...],
+    separator: str,
+    style: str,
 ) -> None:
-    """Print a topic's values as they come, until Ctrl-C or SIGTERM, which leave the group in order."""
+    """Print records as they come, until Ctrl-C or SIGTERM, which leave the group in order."""
     from coordinator.client import Consumer
 
-    check_topic(topic, group)
-    if black_list and (not topic.startswith("^") or overrides.get("group.protocol") != "zookeeper"):
+    check_topics(topics, group)
+    if group is not None and (position or numbers):
+        raise click.UsageError(
+            "--from and --partition are for reading alone; a group goes on from its positions "
+            "(`muster groups reset-offsets` moves them)"
+        )
+    if from_beginning and position:
+        raise click.UsageError("--from-beginning and --from both say where to begin; expected one")
+    if black_list and (not topics[0].startswith("^") or overrides.get("group.protocol") != "zookeeper"):
         raise click.UsageError(
             "--black-list goes with a pattern such as '^tmp' in --topic, and with --set group.protocol=zookeeper"
         )
@@ -69,17 +129,23 @@ def consume(
         del given["bootstrap.servers"]
     interrupt_on_sigterm()
     with Consumer(given) as consumer:
-        begin(consumer, topic, group, black_list, from_beginning, lambda: partition_count(bootstrap, overrides, topic))
+        somebody_listens(bootstrap, overrides)
+        if group is not None:
+            wanted = topics[0] if topics[0].startswith("^") else topics
+            consumer.subscribe(wanted, on_assign=tell, on_revoke=tell, on_lost=tell, black_list=black_list)
+        else:
+            read_alone(consumer, starting(bootstrap, overrides, topics, numbers, position or beginning(from_beginning)))
         # Only now is there something to finish first; a node that is away can be interrupted before.
         stopping = stop_on_signal()
-        printed = copy_values(consumer, stopping, max_messages, idle_timeout)
-    notice(f"{plural(printed, 'message')} from {topic}")
+        line = writer(fields, separator, as_json=style == "json")
+        printed = copy_records(consumer, line, stopping, max_messages, idle_timeout)
+    notice(f"{plural(printed, 'message')} from {', '.join(topics)}")
 
 
-def copy_values(
-    consumer: "Consumer", stopping: threading.Event, max_messages: int | None, idle_timeout: float | None
+def copy_records(
+    consumer: "Consumer", line: Writer, stopping: threading.Event, max_messages: int | None, idle_timeout: float | None
 ) -> int:
-    """Print values until told to stop, or one of the limits is reached; returns how many.
+    """Print records until told to stop, or one of the limits is reached; returns how many.
 
     Signals are looked at between two batches only, so that no record is handed over, and committed, but not printed.
     """
@@ -88,7 +154,7 @@ def copy_values(
         wanted = BATCH if max_messages is None else min(BATCH, max_messages - printed)
         messages = consumed(consumer, wanted)
         if messages:
-            write(messages)
+            write(messages, line)
             printed += len(messages)
             last = time.monotonic()
         elif idle_timeout is not None and time.monotonic() - last >= idle_timeout:
@@ -107,24 +173,15 @@ def consumed(consumer: "Consumer", wanted: int) -> "list[Message]":
         raise CommandError(str(error), code=Exit.CONFLICT) from None
 
 
-def begin(
-    consumer: "Consumer",
-    topic: str,
-    group: str | None,
-    black_list: bool,
-    from_beginning: bool,
-    count: Callable[[], int],
-) -> None:
-    """Subscribe as a member, or assign all partitions to oneself; `count` finds out how many there are."""
-    if group is not None:
-        consumer.subscribe(topic, on_assign=tell, on_revoke=tell, on_lost=tell, black_list=black_list)
-        return
-    partitions = [(topic, number) for number in range(count())]
-    consumer.assign(partitions)
-    if from_beginning:
-        consumer.seek_to_beginning(*partitions)
-    else:
-        consumer.seek_to_end(*partitions)
+def beginning(first: bool) -> Position:
+    return Position("start" if first else "end")
+
+
+def read_alone(consumer: "Consumer", offsets: dict[tuple[str, int], int]) -> None:
+    """Assign these partitions to oneself, each from its offset on."""
+    consumer.assign(list(offsets))
+    for partition, offset in offsets.items():
+        consumer.seek(partition, offset)
 
 
 def names_a_node() -> bool:
@@ -133,10 +190,14 @@ def names_a_node() -> bool:
     return source is click.core.ParameterSource.COMMANDLINE or bool(os.environ.get("MUSTER_BOOTSTRAP"))
 
 
-def check_topic(topic: str, group: str | None) -> None:
-    """Raises UsageError for a pattern that is none, or that has no group to go with it."""
-    if not topic.startswith("^"):
+def check_topics(topics: Sequence[str], group: str | None) -> None:
+    """Raises UsageError for a pattern that is none, or has no group to go with it, or stands beside other topics."""
+    patterns = [topic for topic in topics if topic.startswith("^")]
+    if not patterns:
         return
+    topic = patterns[0]
+    if len(topics) > 1:
+        raise click.UsageError(f"{topic!r} is a pattern and stands alone; write the topics as one, such as '^(a|b)$'")
     if group is None:
         raise click.UsageError(f"{topic!r} is a pattern; expected one topic, or --group with it")
     try:
@@ -147,21 +208,35 @@ def check_topic(topic: str, group: str | None) -> None:
         ) from None
 
 
-def partition_count(bootstrap: str, overrides: dict[str, str], topic: str) -> int:
+def starting(
+    bootstrap: str,
+    overrides: dict[str, str],
+    topics: Sequence[str],
+    numbers: Sequence[int],
+    position: Position,
+) -> dict[tuple[str, int], int]:
+    """Where to begin in each partition, within what its log has."""
     from coordinator.client import Admin
     from coordinator.client.config import ClientConfig, dotted
 
     every_client = {dotted(name) for name in ClientConfig.model_fields}
     shared = {key: value for key, value in overrides.items() if key in every_client}
+    listed = "" if not numbers else ":" + ",".join(map(str, numbers))
     with Admin(properties(bootstrap, shared)) as admin:
-        return admin.describe_topic(topic).partitions
+        chosen = chosen_partitions(admin, [topic + listed for topic in topics])
+        if position.kind != "shift":
+            return targets(admin, dict.fromkeys(chosen, position), {})
+        ends = {
+            (tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(dict.fromkeys(chosen, LATEST)).items()
+        }
+        return targets(admin, dict.fromkeys(chosen, position), ends)
 
 
-def write(messages: Sequence["Message"]) -> None:
-    """Values as they are; a null value is an empty line. Flushed, because somebody may be reading along."""
+def write(messages: Sequence["Message"], line: Writer) -> None:
+    """One line each. Flushed, because somebody may be reading along."""
     out = sys.stdout.buffer
     for message in messages:
-        out.write((message.value or b"") + b"\n")
+        out.write(line(message) + b"\n")
     out.flush()
 
 

@@ -9,6 +9,7 @@ import click
 from coordinator.cli.errors import CommandError, Exit, Unhealthy
 from coordinator.cli.options import NumberRange, bootstrap_option
 from coordinator.cli.output import notice
+from coordinator.cli.reach import must_listen
 
 if TYPE_CHECKING:
     import grpc
@@ -28,7 +29,7 @@ ZOOKEEPER = "zookeeper"
     default=3.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for an answer.",
+    help="How long to wait for an answer; said, it also waits for a node that is only just starting.",
 )
 @click.option(
     "--service",
@@ -41,6 +42,9 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+    source = click.get_current_context().get_parameter_source("timeout")
+    if source is click.core.ParameterSource.DEFAULT:
+        must_listen([bootstrap])
     with grpc.insecure_channel(bootstrap, options=[("grpc.enable_http_proxy", 0)]) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 
 class Lazy(NamedTuple):
@@ -42,6 +43,13 @@ class LazyGroup(click.Group):
             hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(known)}"
             ctx.fail(f"there is no command '{ctx.command_path} {name}'; {hint}")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The table itself again; options are the ordinary way."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        names = (name for name in self.list_commands(ctx) if name.startswith(incomplete))
+        return [CompletionItem(name, help=self.lazy[name].summary) for name in names]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table itself, so that --help imports nothing."""

@@ -33,14 +33,15 @@ COMMANDS = {
     "lab": Lazy("coordinator.cli.lab:lab", "Compare the protocol's generations on one workload."),
     "zookeeper": Lazy("coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."),
     "health": Lazy("coordinator.cli.health:health", "Ask a node whether it serves."),
+    "completion": Lazy("coordinator.cli.completion:completion", "Let the shell complete commands and options."),
     "demo-worker": Lazy("coordinator.cli.demo.worker:demo_worker", ""),
     "demo-spark-driver": Lazy("coordinator.cli.demo.spark_driver:demo_spark_driver", ""),
 }
 
 EPILOG = """
 Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 unhealthy, 5 conflict. MUSTER_BOOTSTRAP names the node (HOST:PORT)
-that commands talk to; NO_COLOR turns colours off. Without an answer, commands that ask once give up after 10 s
-(--set default.api.timeout.ms=MS).
+that commands talk to; NO_COLOR turns colours off. A port that refuses is said at once; without an answer,
+commands that ask once give up after 10 s. --set default.api.timeout.ms=MS waits and tries so long in both cases.
 """
 
 

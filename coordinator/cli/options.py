@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from coordinator.client import Admin
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
+PATIENCE = "default.api.timeout.ms"
 ONE_SHOT_PATIENCE_MS = 10_000
 """default.api.timeout.ms of commands that ask once: somebody sits in front of them."""
 INT_MAX = 2**31 - 1
@@ -103,4 +104,17 @@ def admin_of(bootstrap: str, overrides: dict[str, str]) -> "Admin":
     """An admin client for a command's options, which gives up soon; use it in a `with`."""
     from coordinator.client import Admin
 
-    return Admin(properties(bootstrap, overrides, default_api_timeout_ms=ONE_SHOT_PATIENCE_MS))
+    admin = Admin(properties(bootstrap, overrides, default_api_timeout_ms=ONE_SHOT_PATIENCE_MS))
+    somebody_listens(bootstrap, overrides)
+    return admin
+
+
+def somebody_listens(bootstrap: str, overrides: dict[str, str]) -> None:
+    """Raises Unhealthy when nothing does at --bootstrap, unless it was said how long to try.
+
+    To be called once a client has looked at its properties, and before it calls anybody.
+    """
+    from coordinator.cli.reach import must_listen
+
+    if PATIENCE not in overrides and overrides.get("group.protocol") != "zookeeper":
+        must_listen(overrides.get("bootstrap.servers", bootstrap).split(","))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from coordinator.cli.errors import CommandError, Exit, exit_code_of
-from coordinator.cli.options import client_options, properties
+from coordinator.cli.options import client_options, properties, somebody_listens
 from coordinator.cli.output import notice
 from coordinator.cli.words import plural, spans
 
@@ -20,6 +20,29 @@ if TYPE_CHECKING:
 MAX_NAMED = 1_000
 """So many lines that did not arrive are remembered by number, and all of them are counted."""
 MAX_NAMED_CHARACTERS = 200
+ANY = -1
+"""By the key, or to whichever partition is being filled."""
+
+
+def header_option(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    """Headers in the order given; a name may come again."""
+    pairs = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is no header; expected NAME=VALUE", ctx, param)
+        pairs.append((name, os.fsencode(value)))
+    return tuple(pairs)
+
+
+def cut(line: bytes, separator: bytes) -> tuple[bytes | None, bytes]:
+    """(key, value). A line without separator has no key.
+
+    >>> cut(b"a:1", b":"), cut(b"a", b":")
+    ((b'a', b'1'), (None, b'a'))
+    """
+    key, found, value = line.partition(separator)
+    return (key, value) if found else (None, line)
 
 
 @click.command()
@@ -28,8 +51,27 @@ MAX_NAMED_CHARACTERS = 200
 @click.option(
     "--key-regex", metavar="RE", help="The key is the expression's first group, or its match; no match, no key."
 )
+@click.option("--key-separator", metavar="TEXT", help="The key is what stands before its first occurrence in a line.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Send all to this partition.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=header_option,
+    help="For each record; repeatable.",
+)
 @click.argument("file", type=click.File("rb"), default="-")
-def produce(bootstrap: str, overrides: dict[str, str], topic: str, key_regex: str | None, file: BinaryIO) -> None:
+def produce(
+    bootstrap: str,
+    overrides: dict[str, str],
+    topic: str,
+    key_regex: str | None,
+    key_separator: str | None,
+    partition: int | None,
+    headers: tuple[tuple[str, bytes], ...],
+    file: BinaryIO,
+) -> None:
     """Send each line of FILE (or standard input) as a record; equal keys go to the same partition, in order.
 
     A line ends with a line feed; every other byte, a carriage return too, belongs to the record.
@@ -38,12 +80,21 @@ def produce(bootstrap: str, overrides: dict[str, str], topic: str, key_regex: st
     from coordinator.client import Producer
     from coordinator.client.errors import DeliveryFailed
 
+    if key_regex is not None and key_separator is not None:
+        raise click.UsageError("--key-regex and --key-separator both say what the key is; expected one")
+    if key_separator == "":
+        raise click.UsageError("--key-separator is empty; expected what stands between key and value")
     pattern = compiled(key_regex) if key_regex is not None else None
-    sending = Sending()
+    separator = os.fsencode(key_separator) if key_separator is not None else None
+    sending = Sending(topic, ANY if partition is None else partition, headers)
     with Producer(properties(bootstrap, overrides, linger_ms=5)) as producer, progress(file) as lines:
+        somebody_listens(bootstrap, overrides)
         for line in lines:
             value = line.removesuffix(b"\n")
-            if not sending.send(producer, topic, value, key_of(value, pattern) if pattern else None):
+            key = key_of(value, pattern) if pattern else None
+            if separator is not None:
+                key, value = cut(value, separator)
+            if not sending.send(producer, value, key):
                 break
         with suppress(DeliveryFailed):  # Each line has said it by itself.
             producer.flush()
@@ -54,7 +105,10 @@ def produce(bootstrap: str, overrides: dict[str, str], topic: str, key_regex: st
 class Sending:
     """What became of each line: how many arrived, which ones did not and why, and which one ended it."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str, partition: int, headers: tuple[tuple[str, bytes], ...]) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.headers = headers
         self.arrived = 0
         self.lost = 0
         self.lost_lines: list[int] = []
@@ -62,13 +116,14 @@ class Sending:
         self.number = 0
         self.end: Exception | None = None
 
-    def send(self, producer: "Producer", topic: str, value: bytes, key: bytes | None) -> bool:
+    def send(self, producer: "Producer", value: bytes, key: bytes | None) -> bool:
         """Whether to go on with the next line. What is wrong from the start has nothing to do with lines: it raises."""
         from coordinator.client.errors import ClientError, MessageTooLarge
 
         self.number += 1
         try:
-            producer.produce(topic, value, key, on_delivery=partial(self.settled, self.number))
+            settled = partial(self.settled, self.number)
+            producer.produce(self.topic, value, key, self.partition, settled, headers=self.headers)
         except ClientError as error:
             if self.number == 1 and not isinstance(error, MessageTooLarge):
                 raise

@@ -222,7 +222,10 @@ def test_positions_are_shown_first_and_moved_on_request(muster: Prompt, topic: s
     before = muster.json("groups", "describe", group)
     shown = muster(*reset, "--to", "start")
     assert shown.code == 0
+    assert shown.out.splitlines()[0].split() == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"]
     assert "Nothing was changed" in shown.err
+    by_time = muster(*reset, "--to", "@2026-01-31T12:00:00Z")
+    assert "Looking for the first records at or after 2026-01-31 " in by_time.err
     assert muster.json("groups", "describe", group) == before
     assert muster(*reset, "--to", "start", "--execute").code == 0
     after = muster.json("groups", "describe", group)
@@ -233,6 +236,78 @@ def test_positions_are_shown_first_and_moved_on_request(muster: Prompt, topic: s
     at_end = muster.json("groups", "describe", group)
     assert isinstance(at_end, list)
     assert sum(row["lag"] for row in at_end) == 0
+
+
+def test_an_operator_sends_members_away(muster: Prompt, node: NodeProcess, topic: str) -> None:
+    group = f"g-{topic}"
+    with Consumer(bootstrap_servers=node.address, group_id=group, client_id="goer") as consumer:
+        consumer.subscribe(topic)
+        while not consumer.assignment():
+            consumer.poll(0.05)
+        stranger = muster("groups", "remove-members", group, "--member", "nobody", "--execute")
+        assert (stranger.code, "has no member 'nobody'" in stranger.err) == (3, True)
+        shown = muster("groups", "remove-members", group, "--all")
+        assert ("goer" in shown.out, "Nobody was removed" in shown.err) == (True, True)
+        done = muster("groups", "remove-members", group, "--all", "--reason", "a drill", "--execute")
+        assert (done.code, done.err, "goer" in done.out) == (0, "", True)
+    told = muster.json("groups", "explain", group)
+    assert isinstance(told, list)
+    operator = [entry for entry in told if entry["cause"].lower().endswith("operator")]
+    assert len(operator) == 1
+    assert "a drill" in json.dumps(operator[0])
+
+
+def test_records_are_printed_as_wanted_from_where_wanted(muster: Prompt) -> None:
+    one, two = next(names), next(names)
+    for name in (one, two):
+        assert muster("topics", "create", name, "--partitions", "2").code == 0
+    keyed = (
+        "produce",
+        "--topic",
+        one,
+        "--partition",
+        "1",
+        "--key-separator",
+        ":",
+        "--header",
+        "h=1",
+        "--header",
+        "h=2",
+    )
+    assert muster(*keyed, stdin="a:1\nb:2\nc\n").code == 0
+    assert muster("produce", "--topic", two, "--partition", "0", stdin="x\n").code == 0
+    read = ("consume", "--topic", one, "--idle-timeout", "20")
+    fields = muster(*read, "--from", "start", "--max-messages", "3", "--print", "partition,offset,key,value,headers")
+    assert fields.out == "1\t0\ta\t1\th=1,h=2\n1\t1\tb\t2\th=1,h=2\n1\t2\t\tc\th=1,h=2\n"
+    last = muster(*read, "--partition", "1", "--from", "-1", "--max-messages", "1", "-o", "json")
+    told = json.loads(last.out)
+    assert (told["offset"], told["key"], told["value"]) == (2, None, "c")
+    assert told["headers"] == [{"name": "h", "value": "1"}, {"name": "h", "value": "2"}]
+    assert muster(*read, "--partition", "1", "--from", "1", "--max-messages", "1").out == "2\n"
+    assert muster(*read, "--from", "@-1h", "--max-messages", "1").out == "1\n"
+    both = muster("consume", "--topic", one, "--topic", two, "--from", "start", "--max-messages", "4")
+    assert lines(both.out) == ["1", "2", "c", "x"]
+    as_group = ("--group", f"g-{one}", "--from-beginning", "--max-messages", "4")
+    assert lines(muster("consume", "--topic", one, "--topic", two, *as_group).out) == ["1", "2", "c", "x"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("consume", "--topic", "t", "--from", "+3"), "'+3' needs a group"),
+        (("consume", "--topic", "t", "--group", "g", "--from", "3"), "--from and --partition are for reading alone"),
+        (("consume", "--topic", "t", "--from-beginning", "--from", "3"), "both say where to begin"),
+        (("consume", "--topic", "t", "--print", "size"), "'size' is no field; expected some of topic, partition"),
+        (("consume", "--topic", "^a", "--topic", "b", "--group", "g"), "is a pattern and stands alone"),
+        (("produce", "--topic", "t", "--header", "h"), "'h' is no header; expected NAME=VALUE"),
+        (("produce", "--topic", "t", "--key-regex", "a", "--key-separator", ":"), "both say what the key is"),
+        (("groups", "remove-members", "g"), "expected --member, --instance or --all"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(muster: Prompt, arguments: tuple[str, ...], said: str) -> None:
+    done = muster(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
 
 
 def test_positions_and_groups_are_deleted(muster: Prompt, topic: str) -> None:

@@ -37,7 +37,7 @@ def test_a_problem_is_answered_before_the_next_one_is_asked() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_consumer_that_waits_for_a_node_says_so_and_can_be_stopped(number: signal.Signals) -> None:
     process = subprocess.Popen(
-        [MUSTER, "consume", "--topic", "t", "--bootstrap", "127.0.0.1:1"],
+        [MUSTER, "consume", "--topic", "t", "--bootstrap", "127.0.0.1:1", "--set", "default.api.timeout.ms=60000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

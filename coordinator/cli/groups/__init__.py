@@ -15,6 +15,7 @@ COMMANDS = {
     "migrate-offsets": Lazy(
         "coordinator.cli.groups.migrate:migrate_offsets", "Copy positions from ZooKeeper to the coordinator, or back."
     ),
+    "remove-members": Lazy("coordinator.cli.groups.remove:remove_members", "Send members away, as an operator."),
     "delete": Lazy("coordinator.cli.groups.delete:delete", "Delete groups without members."),
 }
 

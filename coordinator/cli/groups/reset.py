@@ -1,13 +1,13 @@
 """`muster groups reset-offsets`: one grammar for positions.
 
-start | end | current | N | +N | -N | @TIME, where TIME is ISO 8601 (local unless it says otherwise), milliseconds since
-the epoch, or a length of time before now such as -90s, -15m, -1h, -2d.
+start | end | current | N | +N | -N | @TIME, where TIME is ISO 8601 (in the local time zone unless it names one),
+milliseconds since the epoch, or a length of time before now such as -90s, -15m, -1h, -2d.
 """
 
 import re
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -28,8 +28,8 @@ COLUMNS = [
     Column("GROUP", "group"),
     Column("TOPIC", "topic", style="cyan"),
     Column("PARTITION", "partition"),
+    Column("CURRENT-OFFSET", "current_offset"),
     Column("NEW-OFFSET", "new_offset"),
-    Column("CURRENT-OFFSET", "current_offset", wide=True),
 ]
 
 TopicPartition = tuple[str, int]
@@ -57,7 +57,11 @@ def position_option(ctx: click.Context, param: click.Parameter, given: str | Non
 @click.option("--topic", "topics", multiple=True, metavar="T[:P,P]", help="These partitions; may be repeated.")
 @click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
 @click.option(
-    "--to", "position", callback=position_option, metavar="WHERE", help="start, end, current, N, +N, -N, @TIME."
+    "--to",
+    "position",
+    callback=position_option,
+    metavar="WHERE",
+    help="start, end, current, N, +N, -N, @TIME (local, unless it ends in Z or +HH:MM; also @-1h).",
 )
 @click.option("--execute/--dry-run", default=False, help="Do it; without, only show what would be done.")
 @group_argument
@@ -72,6 +76,8 @@ def reset_offsets(
     group: str,
 ) -> None:
     """Move the positions of GROUP, which must have no members."""
+    if position.kind == "time":
+        notice(f"Looking for the first records at or after {with_zone(position.value)}.")
     if bool(topics) == all_topics:
         raise click.UsageError("which partitions is not said, or said twice; expected --topic or --all-topics")
     with admin_of(bootstrap, overrides) as admin:
@@ -88,6 +94,14 @@ def reset_offsets(
         for tp, offset in target.items()
     ]
     show(rows, COLUMNS, style)
+
+
+def with_zone(epoch_ms: int) -> str:
+    """A moment as people read it here, and how far that is from UTC."""
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{epoch_ms} ms since 1970"
 
 
 def must_be_inactive(admin: "Admin", group: str) -> None:

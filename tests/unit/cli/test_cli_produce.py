@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.produce import MAX_NAMED, Sending
+from coordinator.cli.produce import ANY, MAX_NAMED, Sending
 from coordinator.client.errors import BufferFull, MessageTooLarge, Unreachable
 
 TOO_LARGE = MessageTooLarge(10, "MESSAGE_TOO_LARGE", "a record of 9 bytes")
@@ -17,7 +17,7 @@ def complaint(sending: Sending) -> tuple[list[str], int]:
 
 
 def test_lines_that_all_arrived_are_no_reason_to_complain() -> None:
-    sending = Sending()
+    sending = Sending("t", ANY, ())
     for number in (1, 2, 3):
         sending.settled(number, None, None)
     sending.check()
@@ -25,7 +25,7 @@ def test_lines_that_all_arrived_are_no_reason_to_complain() -> None:
 
 
 def test_lines_that_the_node_refused_are_named_with_the_first_reason() -> None:
-    sending = Sending()
+    sending = Sending("t", ANY, ())
     for number in range(1, 10):
         sending.settled(number, TOO_LARGE if number in (2, 5, 6, 7) else None, None)
     told, code = complaint(sending)
@@ -35,7 +35,7 @@ def test_lines_that_the_node_refused_are_named_with_the_first_reason() -> None:
 
 
 def test_the_exit_code_is_that_of_the_first_reason() -> None:
-    sending = Sending()
+    sending = Sending("t", ANY, ())
     sending.settled(1, GONE, None)
     told, code = complaint(sending)
     assert told[0].startswith("line 1 did not arrive; the first because: producing records: no answer from")
@@ -43,7 +43,7 @@ def test_the_exit_code_is_that_of_the_first_reason() -> None:
 
 
 def test_more_lines_than_anybody_reads_are_counted() -> None:
-    sending = Sending()
+    sending = Sending("t", ANY, ())
     for number in range(1, 3 * MAX_NAMED, 2):
         sending.settled(number, GONE, None)
     told, _ = complaint(sending)
@@ -52,7 +52,7 @@ def test_more_lines_than_anybody_reads_are_counted() -> None:
 
 
 def test_a_line_that_could_not_be_sent_says_where_to_go_on() -> None:
-    sending = Sending()
+    sending = Sending("t", ANY, ())
     sending.settled(1, None, None)
     sending.number, sending.end = 2, BufferFull("no room")
     assert complaint(sending)[0] == [

@@ -1,5 +1,7 @@
 """What the command line says to wrong input, and what it costs to ask for help."""
 
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -12,6 +14,7 @@ from coordinator.cli import options
 from coordinator.cli.errors import CommandError, Exit, Unhealthy, exit_code_of, guarded
 from coordinator.cli.lazy import LazyGroup
 from coordinator.cli.main import cli, main
+from coordinator.cli.reach import must_listen
 from coordinator.client import errors as client
 from coordinator.client.aio.admin import AdminConfig
 from coordinator.client.config import load
@@ -47,6 +50,28 @@ def test_help_names_every_command_that_is_not_hidden(capsys: pytest.CaptureFixtu
     shown = {line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line.startswith("  ") and line}
     assert set(cli.list_commands(click.Context(cli))) <= shown
     assert "demo-worker" not in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("muster he", {"health"}),
+        ("muster groups d", {"describe", "delete", "delete-offsets"}),
+        ("muster serve --da", {"--data"}),
+    ],
+)
+def test_a_shell_completes_commands_and_options(typed: str, offered: set[str]) -> None:
+    asked = os.environ | {"_MUSTER_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    program = "import sys; from coordinator.cli.main import main; sys.exit(main([]))"
+    done = subprocess.run([sys.executable, "-c", program], env=asked, capture_output=True, text=True, timeout=60)
+    assert {line.partition(",")[2] for line in done.stdout.split()} == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_of_a_shell_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "completion", shell)
+    assert code == Exit.OK
+    assert f"_MUSTER_COMPLETE={shell}_complete" in out
 
 
 def commands(group: click.Group) -> list[click.Command]:
@@ -113,9 +138,11 @@ def test_no_range_of_numbers_takes_what_is_no_number(word: str) -> None:
     ],
 )
 def test_wrong_usage_is_one_line_with_a_remedy_and_exit_code_2(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, out, err = run(capsys, *arguments)
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        monkeypatch.setenv("MUSTER_BOOTSTRAP", f"127.0.0.1:{somebody.getsockname()[1]}")
+        code, out, err = run(capsys, *arguments)
     assert (code, out) == (Exit.USAGE, "")
     assert err.startswith("error: ")
     assert said in err
@@ -223,6 +250,27 @@ def test_an_unreachable_node_is_named_and_exits_with_4(capsys: pytest.CaptureFix
     assert "muster serve" in err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("topics", "list"), ("consume", "--topic", "t"), ("produce", "--topic", "t"), ("groups", "list"), ("health",)],
+)
+def test_a_port_that_refuses_is_said_without_trying_on(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing but the look itself is done: a client would try for ten seconds, or for sixty."""
+    with mock.patch("grpc.insecure_channel"), mock.patch("coordinator.client.transport.Transport") as transport:
+        code, out, err = run(capsys, *arguments, "--bootstrap", "127.0.0.1:1")
+    assert (code, out, transport.called) == (Exit.UNHEALTHY, "", False)
+    assert err.startswith("error: 127.0.0.1:1 refuses connections: nothing listens there; expected a node that serves")
+
+
+def test_one_of_several_nodes_that_listens_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        must_listen(["127.0.0.1:1", f"127.0.0.1:{somebody.getsockname()[1]}"])
+    with pytest.raises(Unhealthy, match=r"127\.0\.0\.1:1 refuses .*, no\.such\.host\.invalid:9 cannot be found"):
+        must_listen(["127.0.0.1:1", "no.such.host.invalid:9"])
+
+
 def test_whoever_waits_for_a_node_is_told_before_the_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,8 +285,9 @@ def test_commands_that_ask_once_give_up_sooner_than_the_library_unless_told_othe
     def patience(properties: Mapping[str, object]) -> object:
         return load(AdminConfig, properties, {}).default_api_timeout_ms
 
-    with mock.patch("coordinator.client.Admin", patience):
-        assert options.admin_of("127.0.0.1:1", {}) == options.ONE_SHOT_PATIENCE_MS
+    with mock.patch("coordinator.client.Admin", patience), socket.create_server(("127.0.0.1", 0)) as somebody:
+        address = f"127.0.0.1:{somebody.getsockname()[1]}"
+        assert options.admin_of(address, {}) == options.ONE_SHOT_PATIENCE_MS
         assert options.admin_of("127.0.0.1:1", {"default.api.timeout.ms": "300"}) == 300
     assert patience({}) == 60_000
 

@@ -301,6 +301,11 @@ class Effects:
     plans: list[PlanRequest] = field(default_factory=list)
     regexes: list[ResolveRegex] = field(default_factory=list)
 
+    @property
+    def decided(self) -> bool:
+        """Whether there is anything to be done, kept or told."""
+        return any((self.records, self.replies, self.timers, self.notices, self.plans, self.regexes))
+
     def reply(self, request_id: RequestId, reply: Reply) -> None:
         self.replies.append((request_id, reply))
 

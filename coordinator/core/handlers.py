@@ -77,6 +77,7 @@ def known_group(group_id: str, step: Step) -> ClassicGroup:
 
 
 def on_join(event: JoinGroup, step: Step) -> None:
+    join.acceptable(event, step.limits)
     if (central_group := step.state.central_groups.get(event.group_id)) is not None:
         join_after_central(central_group, event, step)
         return
@@ -84,8 +85,6 @@ def on_join(event: JoinGroup, step: Step) -> None:
     if group is None:
         join.join_group(event, step)
         return
-    join.session_timeout_allowed(event, step.limits)
-    join.protocols_fit_the_log(event, step.limits)
     if group.members:
         classic_members.join_group(group, event, step)
     else:
@@ -99,8 +98,6 @@ def on_join(event: JoinGroup, step: Step) -> None:
 
 def join_after_central(group: CentralGroup, event: JoinGroup, step: Step) -> None:
     """A central group that everybody has left becomes a classic one; its generations go on."""
-    join.session_timeout_allowed(event, step.limits)
-    join.protocols_fit_the_log(event, step.limits)
     join.may_open(ClassicGroup(group.id), event)
     generation = central.make_room(group, "classic", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, step)
     step.keep(GroupStored(group.id, "", generation, None, None, step.now_ms, ()))

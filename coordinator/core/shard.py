@@ -68,6 +68,7 @@ class Shard:
         try:
             HANDLERS[type(event)](event, step)
         except CoordinatorError as refusal:
+            assert not step.out.decided, "a request was refused after something had been decided"
             return refused(event, refusal)
         push.tell_listeners(hear, step)
         return step.out

@@ -30,11 +30,7 @@ from coordinator.errors import CoordinatorError, ErrorCode
 
 
 def join_group(request: JoinGroup, step: Step) -> None:
-    """Take the member in, park it until the join phase is over, or say why not."""
-    group_id_given(request.group_id)
-    session_timeout_allowed(request, step.limits)
-    protocols_fit_the_log(request, step.limits)
-    remote.allowed(request, step.limits)
+    """Take the member in, park it until the join phase is over, or say why not. The request is `acceptable`."""
     group = step.state.groups.get(request.group_id)
     if group is None:
         group = new_group(request)
@@ -45,6 +41,14 @@ def join_group(request: JoinGroup, step: Step) -> None:
         step.keep(GroupStored(group.id, "", 0, None, None, step.now_ms, ()))
         return
     join_checked(group, request, step)
+
+
+def acceptable(request: JoinGroup, limits: Limits) -> None:
+    """The request makes sense by itself, whatever the group's kind and state. Raises what it is refused with."""
+    group_id_given(request.group_id)
+    session_timeout_allowed(request, limits)
+    protocols_fit_the_log(request, limits)
+    remote.allowed(request, limits)
 
 
 def new_group(request: JoinGroup) -> ClassicGroup:

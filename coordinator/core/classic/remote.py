@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from assignors.api import Assignment, AssignorError, JsonValue, RebalanceProtocol, Snapshot
 from assignors.api import Member as AssignorMember
 from assignors.api import Plan as AssignorPlan
-from assignors.registry import known
+from assignors.registry import BUILT_IN, known
 from assignors.run import run, withheld
 from assignors.user_data import encode_assignment, member_from_subscription
 from coordinator.core.classic import history
@@ -55,6 +55,9 @@ def allowed(request: JoinGroup, limits: Limits) -> None:
             f"group.remote.assignor {word!r} cannot assign for protocol_type {request.protocol_type!r}; "
             f"it needs {CONSUMER!r}, whose subscriptions the coordinator can read",
         )
+    if wanted(request) in BUILT_IN or wanted(request) in limits.remote_assignors:
+        return
+    # Only now look for plugins: that reads what is installed.
     names = list(dict.fromkeys([*known(), *limits.remote_assignors]))
     if wanted(request) not in names:
         raise CoordinatorError(

@@ -8,6 +8,7 @@ from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
 from tests.sim.checkers.generations import GenerationsNeverGoBack
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
+from tests.sim.checkers.refusals import RefusalsChangeNothing
 from tests.sim.checkers.replay import ReplayEqualsLive
 
 ALL = (
@@ -20,4 +21,5 @@ ALL = (
     CooperativeGivesNothingBack,
     DecisionsAreExplained,
     EpochsAreExplained,
+    RefusalsChangeNothing,
 )

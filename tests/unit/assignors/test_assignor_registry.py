@@ -94,6 +94,18 @@ def test_an_installed_plugin_is_found_by_its_entry_point(monkeypatch):
     assert (shown.source, shown.problem) == (f"{__name__}:Mine", "")
 
 
+def test_what_is_installed_is_read_once_for_each_search_path(monkeypatch, tmp_path):
+    reads = []
+    monkeypatch.setattr(registry, "entry_points", lambda group: reads.append(group) or [])
+    for word in ("nonsense", "more nonsense"):
+        with pytest.raises(registry.UnknownAssignor):
+            resolve(word)
+    assert len(reads) == 1
+    monkeypatch.syspath_prepend(str(tmp_path))
+    known()
+    assert len(reads) == 2
+
+
 def test_a_broken_plugin_is_listed_with_its_problem(monkeypatch):
     from importlib.metadata import EntryPoint
 

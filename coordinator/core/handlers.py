@@ -169,13 +169,16 @@ def on_sync(event: SyncGroup, step: Step) -> None:
 
 def on_forget(event: Forget, step: Step) -> None:
     """Its client is gone. The member lives on until its session ends: one that had joined still counts as joined."""
-    push.forget(event.group_id, event.request_id, step)
-    central.forget(event.group_id, event.request_id, step)
+    member_id = step.state.parked.pop(event.request_id, None)
+    if member_id is None:
+        return
+    push.forget(event.group_id, member_id, event.request_id, step)
+    central.forget(event.group_id, member_id, event.request_id, step)
     group = step.state.groups.get(event.group_id)
-    for member in group.members.values() if group else ():
-        if group is not None and member.sync_request == event.request_id:
-            member.sync_request = None
-            liveness.watch_again(group, member, step)
+    member = group.members.get(member_id) if group is not None else None
+    if group is not None and member is not None and member.sync_request == event.request_id:
+        member.sync_request = None
+        liveness.watch_again(group, member, step)
 
 
 def on_timer(event: TimerFired, step: Step) -> None:

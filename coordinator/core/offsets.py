@@ -159,7 +159,30 @@ def expire(step: Step) -> None:
             delete_group_records(group, step)
     positions.expire(step)
     central_positions.expire(step)
+    expire_ledgers(step)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
+
+
+def expire_ledgers(step: Step) -> None:
+    """What is told of groups that have gone from ZooKeeper is kept as long as their positions would be."""
+    state = step.state
+    for group_id in state.ledgers.keys() - state.groups.keys() - state.consumer_groups.keys():
+        if group_id in state.central_groups or group_id in state.observed:
+            continue
+        newest = state.ledgers[group_id].newest
+        if newest is None or step.now_ms - newest.ended_at_ms >= step.limits.offsets_retention_ms:
+            forget_ledger(group_id, step)
+
+
+def forget_ledger(group_id: str, step: Step) -> None:
+    """Let go of all that is told of a group."""
+    ledger = step.state.ledgers.get(group_id)
+    if ledger is None:
+        return
+    if ledger.delay is not None:
+        step.keep(DelayForgotten(group_id))
+    for number in sorted(ledger.entries.keys() | ledger.settlements.keys()):
+        step.keep(RebalanceForgotten(group_id, number))
 
 
 def expired(group: ClassicGroup, topic: str, value: StoredOffset, step: Step) -> bool:
@@ -193,11 +216,7 @@ def delete_group_records(group: ClassicGroup, step: Step) -> None:
     """Tombstones for the group and all that belongs to it, its ledger included."""
     for topic, partition in list(group.offsets):
         step.keep(OffsetDeleted(group.id, topic, partition))
-    ledger = step.state.ledgers.get(group.id)
-    if ledger is not None and ledger.delay is not None:
-        step.keep(DelayForgotten(group.id))
-    for number in list(ledger.entries) if ledger else []:
-        step.keep(RebalanceForgotten(group.id, number))
+    forget_ledger(group.id, step)
     for member_id in group.pending_joins:
         step.disarm(group.session_timer(member_id))
     step.keep(GroupDeleted(group.id))

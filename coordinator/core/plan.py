@@ -101,12 +101,36 @@ def assignment_of(blob: bytes) -> dict[str, Partitions]:
     return {topic: tuple(sorted(partitions)) for topic, partitions in parsed.partitions.items() if partitions}
 
 
+REMEMBERED_BYTES = 1_024
+REMEMBERED_BLOBS = 4_096
+"""Members of one kind mostly say the same, and again in every rebalance: so much of it is not read anew."""
+
+
+def shares_of(blob: bytes) -> Mapping[str, int]:
+    """Topic -> how many partitions of it are one member's, as `assignment_of` reads it."""
+    return _remembered_shares(blob) if len(blob) <= REMEMBERED_BYTES else _shares(blob)
+
+
+def _shares(blob: bytes) -> Mapping[str, int]:
+    return {topic: len(partitions) for topic, partitions in assignment_of(blob).items()}
+
+
+_remembered_shares = lru_cache(maxsize=REMEMBERED_BLOBS)(_shares)
+
+
 def topics_of(blob: bytes) -> frozenset[str] | None:
     """The subscribed topics, or None when they cannot be known."""
+    return _remembered_topics(blob) if len(blob) <= REMEMBERED_BYTES else _topics(blob)
+
+
+def _topics(blob: bytes) -> frozenset[str] | None:
     try:
         return frozenset(parse_subscription(blob).topics)
     except ValueError:
         return None
+
+
+_remembered_topics = lru_cache(maxsize=REMEMBERED_BLOBS)(_topics)
 
 
 def owned_of(blob: bytes) -> Mapping[str, frozenset[int]]:
@@ -122,10 +146,7 @@ def _owned(blob: bytes) -> Mapping[str, frozenset[int]]:
     return {topic: frozenset(partitions) for topic, partitions in (owned or {}).items()}
 
 
-REMEMBERED_BYTES = 1_024
-"""Members of one kind mostly say the same, and again in every rebalance: so much of it is not read anew."""
-
-_remembered_owned = lru_cache(maxsize=1_024)(_owned)
+_remembered_owned = lru_cache(maxsize=REMEMBERED_BLOBS)(_owned)
 
 
 def rebuilt_snapshot(

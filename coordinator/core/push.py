@@ -37,6 +37,7 @@ def listen(event: Listen, hear: Hear, step: Step) -> None:
     if (earlier := listeners.pop(event.member_id, None)) is not None:
         step.reply(earlier.request_id, PushReply())
     listeners[event.member_id] = event
+    step.state.parked[event.request_id] = event.member_id
     consider(event, hear, step)
 
 
@@ -187,11 +188,10 @@ def drop(listener: Listen, step: Step) -> None:
         del step.state.listeners[listener.group_id]
 
 
-def forget(group_id: str, request_id: RequestId, step: Step) -> None:
+def forget(group_id: str, member_id: str, request_id: RequestId, step: Step) -> None:
     """The stream that listened is gone."""
-    listeners = step.state.listeners.get(group_id, {}).values()
-    listener = next((parked for parked in listeners if parked.request_id == request_id), None)
-    if listener is not None:
+    listener = step.state.listeners.get(group_id, {}).get(member_id)
+    if listener is not None and listener.request_id == request_id:
         drop(listener, step)
 
 

@@ -64,6 +64,8 @@ class ShardState:
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
     listeners: dict[str, dict[str, Listen]] = field(default_factory=dict)
     """group -> member -> its session stream's question"""
+    parked: dict[RequestId, str] = field(default_factory=dict)
+    """Who waits: request -> member, of SyncGroup requests and what streams ask. A forgotten JoinGroup still counts."""
 
 
 @dataclass(slots=True)
@@ -94,6 +96,7 @@ class Step:
         return self.state.asked
 
     def reply(self, request_id: RequestId, reply: Reply) -> None:
+        self.state.parked.pop(request_id, None)
         self.out.reply(request_id, reply)
 
     def arm(self, key: TimerKey, after_ms: int) -> None:

@@ -55,12 +55,12 @@ def timer_fired(group: CentralGroup, key: TimerKey, step: Step) -> None:
             raise AssertionError(f"no timer is called {key}")
 
 
-def forget(group_id: str, request_id: int, step: Step) -> None:
+def forget(group_id: str, member_id: str, request_id: int, step: Step) -> None:
     """The stream that waited for orders is gone."""
     group = step.state.central_groups.get(group_id)
-    for member in group.members.values() if group is not None else ():
-        if member.waiting == request_id:
-            member.waiting = None
+    member = group.members.get(member_id) if group is not None else None
+    if member is not None and member.waiting == request_id:
+        member.waiting = None
 
 
 def unload(step: Step) -> None:

@@ -14,6 +14,7 @@ def await_orders(request: AwaitOrders, step: Step) -> None:
     _, member = speaker(request.group_id, request.member_id, request.stream, step)
     let_go(member, step)
     member.waiting = request.request_id
+    step.state.parked[request.request_id] = member.id
     deliver(member, step)
 
 

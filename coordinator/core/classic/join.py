@@ -24,7 +24,7 @@ from coordinator.core.effects import JoinReply, refused_join
 from coordinator.core.events import JoinGroup
 from coordinator.core.ledger import Departure, Trigger, by_member
 from coordinator.core.records import GroupStored
-from coordinator.core.state import Step, offsets_of
+from coordinator.core.state import Step
 from coordinator.core.types import Cause, GroupState, Limits
 from coordinator.errors import CoordinatorError, ErrorCode
 
@@ -34,8 +34,10 @@ def join_group(request: JoinGroup, step: Step) -> None:
     group = step.state.groups.get(request.group_id)
     if group is None:
         group = new_group(request)
-        group.offsets = offsets_of(step.state, group.id)
+        # What a refused request asked for is not kept: nobody would ever let go of it.
+        group.offsets = step.state.offsets.get(group.id, group.offsets)
         join_checked(group, request, step)
+        step.state.offsets[group.id] = group.offsets
         step.state.groups[group.id] = group
         # The group must survive a failover even though nothing else of it is on record yet.
         step.keep(GroupStored(group.id, "", 0, None, None, step.now_ms, ()))

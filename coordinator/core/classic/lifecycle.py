@@ -7,7 +7,7 @@ from coordinator.core.classic.rebalance import prepare_rebalance, subscribed_top
 from coordinator.core.effects import DeleteReply, refused_join, refused_sync
 from coordinator.core.events import DeleteGroup
 from coordinator.core.ledger import Trigger
-from coordinator.core.offsets import delete_group_records
+from coordinator.core.offsets import delete_group_records, forget_ledger
 from coordinator.core.records import GroupStored, MemberRecord
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, GroupState, Protocol
@@ -92,6 +92,11 @@ def dissolve(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
 def delete_group(request: DeleteGroup, step: Step) -> None:
     """Forget an empty group with its offsets and its ledger."""
     group = step.state.groups.get(request.group_id)
+    if group is None and request.group_id in step.state.ledgers:
+        # It has gone from ZooKeeper by itself; what is told of it is left.
+        forget_ledger(request.group_id, step)
+        step.reply(request.request_id, DeleteReply())
+        return
     if group is None or group.state is GroupState.DEAD:
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
     if group.state is not GroupState.EMPTY:

@@ -165,8 +165,9 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     if group.protocol_type != CONSUMER or group.protocol_name is None:
         return None
     topics: set[str] = set()
-    for member in group.members.values():
-        wanted = topics_of(member.metadata(group.protocol_name))
+    # Most members say the same.
+    for subscription in {member.metadata(group.protocol_name) for member in group.members.values()}:
+        wanted = topics_of(subscription)
         if wanted is None:
             return None
         topics |= wanted

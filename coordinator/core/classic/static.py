@@ -11,7 +11,7 @@ from coordinator.core.classic.rebalance import maybe_complete_join, prepare_reba
 from coordinator.core.effects import JoinReply, refused_join, refused_sync
 from coordinator.core.events import JoinGroup
 from coordinator.core.ledger import Departure, by_member
-from coordinator.core.plan import assignment_of
+from coordinator.core.plan import shares_of
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, GroupState
 from coordinator.errors import ErrorCode
@@ -76,7 +76,7 @@ def covers_topics(group: ClassicGroup, step: Step) -> bool:
     unlisted = 1 if kept is not None and delay.left_ms(kept, step.now_ms) is None else 0
     planned: Counter[str] = Counter()
     for member in group.members.values():
-        planned.update({topic: len(partitions) for topic, partitions in assignment_of(member.assignment).items()})
+        planned.update(shares_of(member.assignment))
     wanted = subscribed_topics(group) or ()
     return all(step.state.partitions.get(topic, unlisted) <= planned[topic] for topic in wanted)
 

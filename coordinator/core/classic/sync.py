@@ -74,6 +74,7 @@ def park_sync(member: Member, request: SyncGroup, step: Step) -> None:
     if member.sync_request is not None:
         step.reply(member.sync_request, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_request = request.request_id
+    step.state.parked[request.request_id] = member.id
     member.last_seen_ms = step.now_ms
 
 

@@ -1,5 +1,7 @@
 """Read-only views of groups, and what the ledger knows of them."""
 
+from collections.abc import Sequence
+
 from coordinator.core.central import views as central_views
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer import views
@@ -9,7 +11,7 @@ from coordinator.core.ledger import settled
 from coordinator.core.observed import views as observed_views
 from coordinator.core.plan import CONSUMER
 from coordinator.core.state import Step
-from coordinator.core.types import GroupState
+from coordinator.core.types import GroupState, RebalanceEntry, Stall
 from coordinator.errors import CoordinatorError, ErrorCode
 
 CLASSIC = "classic"
@@ -107,4 +109,11 @@ def explain_group(request: ExplainGroup, step: Step) -> None:
         for number, entry in sorted(ledger.entries.items(), reverse=True)
         if request.generation in (0, entry.generation)
     ]
-    step.reply(request.request_id, ExplainReply(entries=tuple(entries[: request.limit or None])))
+    shown = tuple(entries[: request.limit or None])
+    step.reply(request.request_id, ExplainReply(entries=shown, stalls=stalls_since(shown, step)))
+
+
+def stalls_since(entries: Sequence[RebalanceEntry], step: Step) -> tuple[Stall, ...]:
+    """When the node stood still after the oldest of these rebalances had begun, newest first."""
+    since_ms = entries[-1].started_at_ms if entries else step.now_ms
+    return tuple(stall for stall in reversed(step.state.stalls.values()) if stall.ended_at_ms >= since_ms)

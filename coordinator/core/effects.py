@@ -8,7 +8,7 @@ from coordinator.core.central.orders import Order
 from coordinator.core.consumer.records import Epochs, Shares, TopicId
 from coordinator.core.plan import PlanRequest
 from coordinator.core.records import Record
-from coordinator.core.types import Cause, RebalanceEntry, RequestId, StoredOffset, TimerKey
+from coordinator.core.types import Cause, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
 from coordinator.core.value import value
 from coordinator.errors import ErrorCode
 
@@ -230,6 +230,8 @@ class ExplainReply:
     message: str = ""
     entries: tuple[RebalanceEntry, ...] = ()
     """Newest first, each with what its settlement added."""
+    stalls: tuple[Stall, ...] = ()
+    """When the node stood still since the first of these, newest first."""
 
 
 def refused_join(code: ErrorCode, member_id: str) -> JoinReply:

@@ -245,6 +245,17 @@ class TimerFired:
 
 
 @value
+class StoodStill:
+    """The node heard nobody for `stalled_ms`, until now: every deadline moves by `moved_ms`.
+
+    That is more than the stall: what came meanwhile takes time to be read.
+    """
+
+    stalled_ms: int
+    moved_ms: int
+
+
+@value
 class TopicsChanged:
     """The catalog's partition counts, after any change and once before the first event.
 
@@ -313,6 +324,7 @@ Event: TypeAlias = (
     | StreamLost
     | StreamClosed
     | TimerFired
+    | StoodStill
     | TopicsChanged
     | Planned
     | RegexResolved

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core import describe, offsets, push
+from coordinator.core import describe, offsets, push, stall
 from coordinator.core.central import lifecycle as central
 from coordinator.core.central import liveness as central_liveness
 from coordinator.core.central import rebalance as central_rebalance
@@ -47,6 +47,7 @@ from coordinator.core.events import (
     Planned,
     RegexResolved,
     SessionHeartbeat,
+    StoodStill,
     StreamLost,
     SyncGroup,
     TimerFired,
@@ -295,6 +296,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     RegexResolved: on_regex,
     Forget: on_forget,
     TimerFired: on_timer,
+    StoodStill: stall.stood_still,
     TopicsChanged: on_topics,
     Loaded: on_loaded,
     Unload: on_unload,

@@ -19,6 +19,8 @@ from coordinator.core.records import (
     RebalanceForgotten,
     RebalanceSettled,
     Record,
+    StallForgotten,
+    StallNoted,
 )
 from coordinator.core.state import Step
 from coordinator.core.types import RequestId
@@ -27,7 +29,10 @@ from coordinator.errors import CoordinatorError, ErrorCode
 Hear: TypeAlias = Callable[[Heartbeat | ConsumerHeartbeat, Step], None]
 """What handles a heartbeat."""
 
-SILENT = (OffsetsStored, OffsetStored, OffsetDeleted, RebalanceDecided, RebalanceSettled, RebalanceForgotten)
+SILENT = (
+    *(OffsetsStored, OffsetStored, OffsetDeleted),
+    *(RebalanceDecided, RebalanceSettled, RebalanceForgotten, StallNoted, StallForgotten),
+)
 """Facts that no heartbeat speaks of."""
 
 

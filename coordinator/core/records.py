@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from coordinator.core.central.records import CentralRecord
 from coordinator.core.consumer.records import ConsumerRecord
-from coordinator.core.types import RebalanceEntry, Settlement, StoredOffset
+from coordinator.core.types import RebalanceEntry, Settlement, Stall, StoredOffset
 from coordinator.core.value import value
 
 
@@ -113,8 +113,29 @@ class DelayForgotten:
     group_id: str
 
 
+@value
+class StallNoted:
+    """The shard's diary of its node: when it stood still, and for how long."""
+
+    stall: Stall
+
+
+@value
+class StallForgotten:
+    """The tombstone of a stall: the diary is bounded."""
+
+    number: int
+
+
 GroupRecord: TypeAlias = GroupStored | GroupDeleted | OffsetStored | OffsetsStored | OffsetDeleted | ConsumerRecord
 LedgerRecord: TypeAlias = (
-    RebalanceDecided | RebalanceSettled | RebalanceForgotten | DelayStored | DelayForgotten | CentralRecord
+    RebalanceDecided
+    | RebalanceSettled
+    | RebalanceForgotten
+    | DelayStored
+    | DelayForgotten
+    | StallNoted
+    | StallForgotten
+    | CentralRecord
 )
 Record: TypeAlias = GroupRecord | LedgerRecord

@@ -30,8 +30,10 @@ from coordinator.core.records import (
     RebalanceForgotten,
     RebalanceSettled,
     Record,
+    StallForgotten,
+    StallNoted,
 )
-from coordinator.core.types import Limits, RebalanceEntry, RequestId, StoredOffset, TimerKey
+from coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ class ShardState:
     catalog_known: bool = False
     """Whether `partitions` has been told: without it, no topic can be called deleted."""
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
+    stalls: dict[int, Stall] = field(default_factory=dict)
+    """When the node stood still, by number, oldest first. Hard state."""
     listeners: dict[str, dict[str, Listen]] = field(default_factory=dict)
     """group -> member -> its session stream's question"""
     parked: dict[RequestId, str] = field(default_factory=dict)
@@ -148,6 +152,8 @@ def apply(state: ShardState, record: Record) -> None:
             state.ledgers.setdefault(record.group_id, Ledger()).delay = record
         case DelayForgotten():
             forget_delay(state, record.group_id)
+        case StallNoted() | StallForgotten():
+            apply_stall(state, record)
         case CentralStored() | CentralDeleted():
             apply_central(state, record)
         case _:
@@ -155,6 +161,13 @@ def apply(state: ShardState, record: Record) -> None:
                 # The group is of this kind from here on: a simple group that only had offsets makes room.
                 state.groups.pop(record.group_id, None)
             apply_to(state.consumer_groups, record)
+
+
+def apply_stall(state: ShardState, record: StallNoted | StallForgotten) -> None:
+    if isinstance(record, StallNoted):
+        state.stalls[record.stall.number] = record.stall
+    else:
+        state.stalls.pop(record.number, None)
 
 
 def apply_central(state: ShardState, record: CentralRecord) -> None:

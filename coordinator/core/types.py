@@ -215,3 +215,12 @@ class Settlement:
     unowned: tuple[tuple[str, int, int], ...]
     """(topic, partition, milliseconds without an owner) of the moved partitions."""
     unowned_partition_ms: int
+
+
+@value
+class Stall:
+    """The node stood still: for so long it heard nobody, until that moment. No deadline ran meanwhile."""
+
+    number: int
+    ended_at_ms: int
+    stalled_ms: int

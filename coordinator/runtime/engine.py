@@ -3,6 +3,7 @@
 Synchronous and single-threaded; only `FlushJob.run` may run elsewhere. A driver (the server, the simulator) does:
 
     engine.submit(shard, event)        as requests come in
+    engine.stood_still(ms, now_ms)     when nobody could be heard for so long; before anything else
     engine.turn(now_ms)                when something is pending or a deadline has come
     job = engine.flush_job()           then job.run() in any thread, then flushed(job) or flush_failed(job, error)
     engine.take_released()             after each of these
@@ -20,6 +21,7 @@ from coordinator.core.events import (
     Loaded,
     Planned,
     RegexResolved,
+    StoodStill,
     TimerFired,
     TopicsChanged,
     Unload,
@@ -38,6 +40,10 @@ from coordinator.runtime.timers import Timers
 
 INBOX_LIMIT = 20_000
 """Events that may wait for a turn. A turn empties the inbox, so only a stalled driver ever fills it."""
+
+LONGEST_READING_MS = 5_000
+"""After a stall, half of it, or this long, is for reading what came meanwhile: a node that has twice the power its load
+takes has read it all by then. As a share of the stall, so that a node that often stands still expires members yet."""
 
 TIMERS_PER_TURN = 10_000
 """Timers that one turn fires; the rest are due in the next. A timer re-armed to the past cannot stop the node."""
@@ -198,12 +204,12 @@ class Engine:
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
         """Take a heartbeat past the queue, if it can be answered with "all is well" this very moment.
 
-        False: nothing was done; submit it. So it is when something waits that came before it, when a timer is due (it
-        may be this member's), or when the answer would rest on what is not durable yet.
+        False: nothing was done; submit it. So it is when something waits that came before it, or when the answer would
+        rest on what is not durable yet. A timer that is due makes no difference: who is heard of first, lives.
         """
         slot = self._slots[shard]
-        core, due_ms = slot.core, self._timers.next_ms
-        if core is None or self._inbox or slot.appended > slot.durable or (due_ms is not None and due_ms <= now_ms):
+        core = slot.core
+        if core is None or self._inbox or slot.appended > slot.durable:
             return False
         renewal = core.beat(group_id, member_id, generation, now_ms)
         if renewal is None:
@@ -225,15 +231,29 @@ class Engine:
             if slot.status is ShardStatus.ACTIVE or not isinstance(event, TopicsChanged):
                 self._inbox.append((slot, slot.life, event))
 
-    def turn(self, now_ms: int) -> None:
-        """Reload what fell, fire due timers, step all that is queued, and append once for each shard with records."""
+    def stood_still(self, stalled_ms: int, now_ms: int) -> None:
+        """For so long, until now, nobody could be heard: all deadlines move by it, and by the time reading takes."""
+        self.metrics.stood_still(stalled_ms)
+        self._move(StoodStill(stalled_ms, moved_by(stalled_ms)), now_ms)
+
+    def move_deadlines(self, by_ms: int, now_ms: int) -> None:
+        """All deadlines come later by that much, though the node did not stand still: it was starting."""
+        self._move(StoodStill(0, by_ms), now_ms)
+
+    def turn(self, now_ms: int, heard_ms: int | None = None) -> None:
+        """Reload what fell, step all that is queued, fire due timers, and append once for each shard with records.
+
+        What was queued goes before timers: a member is expired only if nothing it said waits. `heard_ms` is until when
+        everything that had come to the node has been queued, if that is not now; later deadlines wait.
+        """
         self._reload_fallen(now_ms)
-        events = self._fire_timers(now_ms) + len(self._inbox)
+        events = len(self._inbox)
         while self._inbox:
             slot, life, event = self._inbox.popleft()
             # What was queued for an earlier life is void, but a wish to be rid of the shard is not.
             if life == slot.life or isinstance(event, Unload):
                 self._step(slot, event, now_ms)
+        events += self._fire_timers(now_ms, now_ms if heard_ms is None else heard_ms)
         self._append_written(now_ms)
         self.metrics.turned(events)
 
@@ -278,6 +298,11 @@ class Engine:
         self._step(slot, Loaded(), now_ms)
         self._append_written(now_ms)
 
+    def _move(self, event: StoodStill, now_ms: int) -> None:
+        self._timers.move(event.moved_ms)
+        for slot in self._slots:
+            self._step(slot, event, now_ms)
+
     def _reload_fallen(self, now_ms: int) -> None:
         fallen, self._fallen = self._fallen, []
         for slot in fallen:
@@ -287,9 +312,9 @@ class Engine:
         while due := self._reloads.pop_due(now_ms):
             self.load_shard(due[0], now_ms)
 
-    def _fire_timers(self, now_ms: int) -> int:
+    def _fire_timers(self, now_ms: int, heard_ms: int) -> int:
         for fired in range(TIMERS_PER_TURN):
-            due = self._timers.pop_due(now_ms)
+            due = self._timers.pop_due(heard_ms)
             if due is None:
                 return fired
             (shard, key), deadline_ms = due
@@ -418,6 +443,15 @@ class Engine:
         promised = {request_id for held in slot.held for request_id, _ in held.replies}
         self._refuse(slot, [request_id for request_id in slot.unanswered if request_id not in promised])
         self._on_status(slot.index, slot.status, "it was asked to go")
+
+
+def moved_by(stalled_ms: int) -> int:
+    """How much later every deadline comes for a stall.
+
+    >>> moved_by(1_000), moved_by(60_000)
+    (1500, 65000)
+    """
+    return stalled_ms + min(stalled_ms // 2, LONGEST_READING_MS)
 
 
 def excuse(slot: Slot, kind: type[Event]) -> Reply:

@@ -1,10 +1,11 @@
 """Ledger records <-> JSON, as kept in `__rebalances`.
 
 Key: {"group": ..., "kind": ..., "number": ...}, kind "decided", "settled", "delay" or "central" (the last two with
-number 0: there is one of each).
+number 0: there is one of each). Kind "stall" is of no group (""): when the node stood still.
 Value: {"version": 1, "entry": {...}}, {"version": 1, "settlement": {...}}, {"version": 1, "leader_state": "...",
-"until_ms": ...} or {"version": 1, "central": {...}}, with the field names of `RebalanceEntry`, `Settlement`,
-`DelayStored` and `CentralStored`. The ownership of central groups is kept here because Kafka has no record for it: its
+"until_ms": ...}, {"version": 1, "central": {...}} or {"version": 1, "stall": {...}}, with the field names of
+`RebalanceEntry`, `Settlement`, `DelayStored`, `CentralStored` and `Stall`. The ownership of central groups is kept here
+because Kafka has no record for it: its
 tools, which read `__consumer_offsets`, meet nothing there that they do not know. The fields of keys are sorted and
 nothing is spaced out, so equal keys have equal bytes: compaction compares them by these.
 """
@@ -22,8 +23,10 @@ from coordinator.core.records import (
     RebalanceDecided,
     RebalanceForgotten,
     RebalanceSettled,
+    StallForgotten,
+    StallNoted,
 )
-from coordinator.core.types import RebalanceEntry, Settlement
+from coordinator.core.types import RebalanceEntry, Settlement, Stall
 from coordinator.runtime.fields import MalformedRecord, Skipped
 from coordinator.runtime.ports import KeyValue
 
@@ -32,6 +35,7 @@ VERSION = 1
 ENTRY = TypeAdapter(RebalanceEntry)
 SETTLEMENT = TypeAdapter(Settlement)
 CENTRAL = TypeAdapter(CentralStored)
+STALL = TypeAdapter(Stall)
 
 
 class LedgerKey(BaseModel):
@@ -39,7 +43,7 @@ class LedgerKey(BaseModel):
 
     group: str
     number: int
-    kind: Literal["decided", "settled", "delay", "central"]
+    kind: Literal["decided", "settled", "delay", "central", "stall"]
 
 
 class DecidedValue(BaseModel):
@@ -63,6 +67,11 @@ class CentralValue(BaseModel):
     central: CentralStored
 
 
+class StallValue(BaseModel):
+    version: Literal[1]
+    stall: Stall
+
+
 def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
     match record:
         case RebalanceDecided(group_id, entry):
@@ -79,6 +88,11 @@ def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
             return [KeyValue(ledger_key(group_id, 0, "delay"), compact_json(delay))]
         case DelayForgotten(group_id):
             return [KeyValue(ledger_key(group_id, 0, "delay"), None)]
+        case StallNoted(stall):
+            value = b'{"version":%d,"stall":%b}' % (VERSION, STALL.dump_json(stall))
+            return [KeyValue(ledger_key("", stall.number, "stall"), value)]
+        case StallForgotten(number):
+            return [KeyValue(ledger_key("", number, "stall"), None)]
         case CentralStored(group_id):
             value = b'{"version":%d,"central":%b}' % (VERSION, CENTRAL.dump_json(record))
             return [KeyValue(ledger_key(group_id, 0, "central"), value)]
@@ -98,6 +112,10 @@ def decode_ledger(stored: KeyValue) -> LedgerRecord | Skipped:
                 return DelayForgotten(key.group)
             kept = DelayValue.model_validate_json(stored.value)
             return DelayStored(key.group, kept.leader_state, kept.until_ms)
+        if key.kind == "stall":
+            if stored.value is None:
+                return StallForgotten(key.number)
+            return StallNoted(StallValue.model_validate_json(stored.value).stall)
         if key.kind == "central":
             if stored.value is None:
                 return CentralDeleted(key.group)

@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from coordinator.core.central.records import CentralDeleted
-from coordinator.core.records import DelayForgotten, GroupDeleted, OffsetDeleted, RebalanceForgotten, Record
+from coordinator.core.records import (
+    DelayForgotten,
+    GroupDeleted,
+    OffsetDeleted,
+    RebalanceForgotten,
+    Record,
+    StallForgotten,
+)
 from coordinator.runtime.codec import decode_group
 from coordinator.runtime.fields import MalformedRecord, Skipped
 from coordinator.runtime.ledger_codec import decode_ledger
@@ -14,6 +21,8 @@ from coordinator.runtime.ports import GroupLog, KeyValue
 
 GROUPS_TOPIC = "__consumer_offsets"
 LEDGER_TOPIC = "__rebalances"
+
+LEDGER_TOMBSTONES = RebalanceForgotten | DelayForgotten | CentralDeleted | StallForgotten
 
 MAX_COMPLAINTS = 20
 """Malformed records named one by one in a report; the rest are counted."""
@@ -64,7 +73,7 @@ def replay(log: GroupLog, shard: int, core: Replayable) -> LoadReport:
     for record in understood(log.read_ledger(shard), decode_ledger, place, report):
         core.apply(record)
         report.ledger += 1
-        report.tombstones += isinstance(record, RebalanceForgotten | DelayForgotten | CentralDeleted)
+        report.tombstones += isinstance(record, LEDGER_TOMBSTONES)
     return report
 
 

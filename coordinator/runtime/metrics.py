@@ -29,6 +29,11 @@ class Metrics:
     loads: int = 0
     failures: int = 0
     """Times that a shard was dropped: a log failure or a bug."""
+    stalls: int = 0
+    """Times that the node stood still, so that deadlines moved."""
+    stalled_ms: int = 0
+    """How long, altogether."""
+    longest_stall_ms: int = 0
     held: int = 0
     """Replies that wait, right now, for their records to be durable."""
 
@@ -37,6 +42,11 @@ class Metrics:
         for record in records:
             if isinstance(record, RebalanceDecided):
                 self.rebalances[record.entry.cause] += 1
+
+    def stood_still(self, stalled_ms: int) -> None:
+        self.stalls += 1
+        self.stalled_ms += stalled_ms
+        self.longest_stall_ms = max(self.longest_stall_ms, stalled_ms)
 
     def turned(self, events: int) -> None:
         if events:

@@ -16,12 +16,15 @@ class Timers(Generic[K]):
     The heap holds one entry per key that is never later than the key's deadline. A deadline pushed back leaves its
     entry where it is; when the entry comes up early it moves to the deadline of that moment. Deadlines that move
     forward or are cancelled leave dead entries, which are swept out once they outnumber the living.
+
+    Moving all deadlines is one addition: inside, times are kept without the moves there have been so far.
     """
 
     def __init__(self) -> None:
         self._deadlines: dict[K, int] = {}
         self._entries: dict[K, int] = {}  # key -> time of its one valid heap entry
         self._heap: list[tuple[int, K]] = []
+        self._moved_ms = 0
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -32,6 +35,7 @@ class Timers(Generic[K]):
         return len(self._heap)
 
     def set(self, key: K, at_ms: int) -> None:
+        at_ms -= self._moved_ms
         self._deadlines[key] = at_ms
         entry = self._entries.get(key)
         if entry is None or at_ms < entry:
@@ -48,8 +52,13 @@ class Timers(Generic[K]):
         self._deadlines = {key: at for key, at in self._deadlines.items() if not doomed(key)}
         self._sweep()
 
+    def move(self, by_ms: int) -> None:
+        """Every deadline there is comes later by that much."""
+        self._moved_ms += by_ms
+
     def deadline(self, key: K) -> int | None:
-        return self._deadlines.get(key)
+        at_ms = self._deadlines.get(key)
+        return None if at_ms is None else at_ms + self._moved_ms
 
     @property
     def next_ms(self) -> int | None:
@@ -57,10 +66,11 @@ class Timers(Generic[K]):
 
         It may be earlier than the first deadline. Moving entries up just to look would undo the saving.
         """
-        return self._heap[0][0] if self._deadlines else None
+        return self._heap[0][0] + self._moved_ms if self._deadlines else None
 
     def pop_due(self, now_ms: int) -> tuple[K, int] | None:
         """Take out the first deadline that is not after `now_ms`; ties go by key. None when nothing is due."""
+        now_ms -= self._moved_ms
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, key = heappop(self._heap)
             if self._entries.get(key) != at_ms:
@@ -69,7 +79,7 @@ class Timers(Generic[K]):
             deadline = self._deadlines.get(key)
             if deadline == at_ms:
                 del self._deadlines[key]
-                return key, at_ms
+                return key, at_ms + self._moved_ms
             if deadline is not None:
                 self._push(key, deadline)
         return None

@@ -11,6 +11,7 @@ from coordinator.core.effects import GroupChanged
 from coordinator.core.events import TopicsChanged
 from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.shard import Shard
+from coordinator.core.stall import WORTH_A_NOTE_MS
 from coordinator.rpc.v1 import coordinator_service_pb2
 from coordinator.runtime.conditions import LOG
 from coordinator.runtime.engine import Engine
@@ -155,6 +156,7 @@ class Node:
             self._zookeeper.start(self._report_zookeeper)
         if self._central is not None:
             self._central.start()
+        self.driver.opened(self._loaded_ms)
         log.info("listening", host=self._bound.host, port=self._bound.port, node_id=self._settings.node_id)
         return self._bound
 
@@ -231,7 +233,8 @@ class Node:
         )
         self._partitions = partition_counts(self.broker)
         self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))
-        self.engine.load(self._clock.now_ms())
+        self._loaded_ms = self._clock.now_ms()
+        self.engine.load(self._loaded_ms)
 
     def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
         """A shard that failed, or that serves although some of its records could not be read, is worth a warning."""
@@ -258,6 +261,7 @@ class Node:
             on_notice=self._noticed,
             on_fatal=self._fail,
             on_bug=report_contained,
+            on_stall=report_stall,
             complete=lambda work: with_lags(work, self.engine, self._log_span),
         )
         self._sessions = Sessions(
@@ -391,6 +395,16 @@ def partition_counts(broker: Broker) -> dict[str, int]:
 def report_contained(what: str, error: Exception) -> None:
     """Something unexpected that concerns one group only."""
     log.error("one group's work failed", what=what, exc_info=error)
+
+
+def report_stall(stalled_ms: int, computing_ms: int) -> None:
+    """What an operator reads when the node was late. Nobody was expired for it, but nobody was answered either."""
+    if stalled_ms < WORTH_A_NOTE_MS:
+        log.debug("the node stood still", stalled_ms=stalled_ms, computing_ms=computing_ms)
+        return
+    busy = "it was computing" if computing_ms > stalled_ms // 2 else "it was stopped, or waited for its disk or machine"
+    told = f"the node stood still for {stalled_ms / 1000:.1f} s; nobody was expired for it"
+    log.warning(told, why=busy, computing_ms=computing_ms)
 
 
 def report_bug(event: str, error: Exception) -> None:

@@ -2,6 +2,10 @@
 
 One turn per loop iteration takes everything that waits; one worker thread flushes for everybody (group commit). All
 methods belong to the loop's thread.
+
+Nobody is expired whom the node could not hear. When the loop stood still, all deadlines move by it before anything else
+is done (`Pulse`). When a deadline comes, the sockets are read first: the turn that fires it comes a few passes of the
+loop later, and after as long again as the timer was late, for gRPC hands over what it has read from another thread.
 """
 
 import asyncio
@@ -19,6 +23,7 @@ from coordinator.runtime.engine import Engine, FlushJob, Work
 from coordinator.runtime.ports import LogFailed
 from coordinator.server.clock import Clock
 from coordinator.server.flusher import Flusher
+from coordinator.server.pulse import Pulse, StallReport
 from coordinator.server.workers import Workers, failure
 
 Wanted = TypeVar("Wanted")
@@ -26,6 +31,10 @@ Seen = TypeVar("Seen")
 
 WORK_DEADLINE_MS = 10_000
 """The default of `group.assignor.deadline.ms`."""
+
+READING_PASSES = 4
+"""Passes of the loop between a deadline and the turn that fires it. A request that lies in a socket takes up to three:
+it is read, its call is begun, its handler runs."""
 
 LONG_POLLS = (events.JoinGroup, events.SyncGroup)
 
@@ -51,7 +60,8 @@ class Driver:
     `on_notice` gets what watchers may hear, `on_fatal` an exception of the engine itself, after which the driver
     answers nothing any more and the node has to stop: its log holds all that was promised. `complete` adds to what a
     shard wants computed what only the node knows, in the turn that asked for it. `on_bug` gets what went wrong while
-    one group's work was prepared or its watchers were told: that is this group's trouble, and nobody else's.
+    one group's work was prepared or its watchers were told: that is this group's trouble, and nobody else's. `on_stall`
+    hears of the loop's stalls.
     """
 
     def __init__(
@@ -65,6 +75,7 @@ class Driver:
         on_notice: Callable[[GroupChanged], None],
         on_fatal: Callable[[BaseException], None],
         on_bug: Callable[[str, Exception], None] = lambda what, error: None,
+        on_stall: StallReport = lambda stalled_ms, computing_ms: None,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -82,8 +93,12 @@ class Driver:
         self._parked: set[RequestId] = set()
         self._turn_due = False
         self._flushing = False
-        self._wake_up: asyncio.TimerHandle | None = None
+        self._wake_up: asyncio.Handle | None = None
         self._wake_up_ms = 0
+        self._heard_ms = clock.now_ms()
+        self._reading = False
+        self._on_stall = on_stall
+        self._pulse = Pulse(clock, self._stood_still)
         self._idle = asyncio.Event()
         self._closed = False
         self._wake()  # what the replay left: timers, and records to be flushed once more
@@ -97,6 +112,18 @@ class Driver:
     def parked(self) -> int:
         """JoinGroup and SyncGroup requests without an answer: they may stay for a whole rebalance timeout."""
         return len(self._parked)
+
+    @property
+    def lag_ms(self) -> int:
+        """How late the loop was when it was last asked; a few milliseconds on a healthy node."""
+        return self._pulse.latest_ms
+
+    def opened(self, since_ms: int) -> None:
+        """The node can be heard from now on: sessions of what was loaded since that time begin here."""
+        now_ms = self._clock.now_ms()
+        self._engine.move_deadlines(now_ms - since_ms, now_ms)
+        self._pulse.restart()
+        self._wake()
 
     def next_id(self) -> RequestId:
         return next(self._ids)
@@ -200,6 +227,7 @@ class Driver:
             self._abandon(Draining())
             if self._wake_up is not None:
                 self._wake_up.cancel()
+            self._pulse.stop()
             self._flusher.close()
 
     async def _answered(
@@ -227,7 +255,8 @@ class Driver:
     def _turn(self) -> None:
         self._turn_due = False
         try:
-            self._engine.turn(self._clock.now_ms())
+            self._pulse.check()
+            self._engine.turn(self._clock.now_ms(), self._heard_ms)
             self._advance()
         except Exception as bug:
             self._stop_for(bug)
@@ -307,7 +336,7 @@ class Driver:
     def _arm_timer(self) -> None:
         """Wake up at the engine's next deadline; one that moved later is looked at when the old time comes."""
         deadline_ms = self._engine.next_deadline_ms
-        if deadline_ms is None or (self._wake_up is not None and self._wake_up_ms <= deadline_ms):
+        if deadline_ms is None or self._reading or (self._wake_up is not None and self._wake_up_ms <= deadline_ms):
             return
         if self._wake_up is not None:
             self._wake_up.cancel()
@@ -316,7 +345,24 @@ class Driver:
         self._wake_up = self._loop.call_later(delay_ms / 1000, self._ring)
 
     def _ring(self) -> None:
+        """A deadline has come: read what has come to the node so far, then fire it."""
+        self._reading = True
+        now_ms = self._clock.now_ms()
+        late_s = (now_ms - self._wake_up_ms) / 1000
+        self._wake_up = self._loop.call_later(late_s, self._read_on, READING_PASSES, now_ms)
+
+    def _read_on(self, passes: int, rang_ms: int) -> None:
+        if passes:
+            self._wake_up = self._loop.call_soon(self._read_on, passes - 1, rang_ms)
+            return
         self._wake_up = None
+        self._reading = False
+        self._heard_ms = rang_ms
+        self._wake()
+
+    def _stood_still(self, stalled_ms: int, computing_ms: int) -> None:
+        self._engine.stood_still(stalled_ms, self._clock.now_ms())
+        self._on_stall(stalled_ms, computing_ms)
         self._wake()
 
     def _stop_for(self, bug: BaseException) -> None:

@@ -18,6 +18,7 @@ from coordinator.core.records import Record
 from coordinator.core.shard import Shard
 from coordinator.core.types import Limits, TimerKey
 from coordinator.errors import ErrorCode
+from coordinator.runtime.engine import moved_by
 from tests.support.central_stage import CentralStage
 from tests.support.classic_stage import ClassicStage, Client
 from tests.support.consumer_stage import ConsumerStage
@@ -93,6 +94,15 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
         self.now_ms = until_ms
         if quiet:
             yield "quiet"
+
+    def do_stall(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """The node stands still: time goes by and nothing is done in it. No deadline comes in it."""
+        stalled_ms = milliseconds(words[0])
+        self.now_ms += stalled_ms
+        moved_ms = moved_by(stalled_ms)
+        self.timers = {key: at_ms + moved_ms for key, at_ms in self.timers.items()}
+        yield from self.obeyed(self.step(events.StoodStill(stalled_ms, moved_ms))) or ["ok"]
+        assert self.timers == self.shard.state.deadlines
 
     def do_reload(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """The process dies and the log is replayed: what was parked gets no answer. `reload t=2` finds that catalog."""
@@ -225,14 +235,15 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
         assert hard_state(self.replayed()) == hard_state(self.shard)
 
 
-def hard_state(shard: Shard) -> tuple[object, object, object, object, object]:
-    """What must survive: groups of every kind, offsets, ledger."""
+def hard_state(shard: Shard) -> tuple[object, ...]:
+    """What must survive: groups of every kind, offsets, ledger, and when the node stood still."""
     groups = {group.id: (group.stored, dict(group.offsets)) for group in shard.groups.values()}
     offsets = {group_id: dict(kept) for group_id, kept in shard.state.offsets.items() if kept}
     ledgers = {
         name: (dict(ledger.entries), dict(ledger.settlements), ledger.delay) for name, ledger in shard.ledgers.items()
     }
-    return groups, ledgers, offsets, dict(shard.consumer_groups), dict(shard.central_groups)
+    members = dict(shard.consumer_groups), dict(shard.central_groups)
+    return groups, ledgers, offsets, *members, dict(shard.state.stalls)
 
 
 def setting(text: str) -> int | str | tuple[str, ...]:

@@ -7,7 +7,7 @@ from coordinator.core.central import records as central
 from coordinator.core.consumer import records as consumer
 from coordinator.core.consumer.group import MemberState
 from coordinator.core.plan import assignment_of
-from coordinator.core.types import RebalanceEntry, StoredOffset
+from coordinator.core.types import RebalanceEntry, Stall, StoredOffset
 from coordinator.errors import ErrorCode
 
 
@@ -43,6 +43,10 @@ def describe_record(record: records.Record) -> str:
             return f"ledger leader knows {record.leader_state}, {until}"
         case records.DelayForgotten():
             return "ledger what the leader knew is forgotten"
+        case records.StallNoted():
+            return f"ledger stall #{record.stall.number}: {describe_stall(record.stall)}"
+        case records.StallForgotten():
+            return f"ledger stall #{record.number} forgotten"
         case central.CentralStored():
             shares = "".join(f" {owner.member_id}={owned(owner)}" for owner in record.owners)
             return f"ledger owners of {record.group_id} generation={record.generation}{shares or ' nobody'}"
@@ -153,11 +157,14 @@ def describe_reply(reply: effects.Reply) -> str:
         case effects.ListReply():
             return ", ".join(f"{g.group_id} {g.state} {g.group_type}" for g in reply.groups) or "no groups"
         case effects.ExplainReply():
-            return (
-                code(reply.code) if reply.code else "\n".join(explained(entry) for entry in reply.entries) or "nothing"
-            )
+            told = [*map(explained, reply.entries), *map(describe_stall, reply.stalls)]
+            return code(reply.code) if reply.code else "\n".join(told) or "nothing"
         case _:
             return code(reply.code)
+
+
+def describe_stall(stall: Stall) -> str:
+    return f"the node stood still for {stall.stalled_ms}ms until {stall.ended_at_ms}ms"
 
 
 def describe_beat(reply: effects.ConsumerHeartbeatReply) -> str:

@@ -6,7 +6,7 @@ another machine knows how much is left. A group that is left by everybody has no
 """
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.events import SyncGroup
+from coordinator.core.events import StoodStill, SyncGroup
 from coordinator.core.records import DelayForgotten, DelayStored
 from coordinator.core.state import Step
 
@@ -39,3 +39,13 @@ def left_ms(kept: DelayStored | None, now_ms: int) -> int | None:
     if kept is None or kept.until_ms is None:
         return None
     return max(0, kept.until_ms - now_ms)
+
+
+def move(event: StoodStill, step: Step) -> None:
+    """A lost worker could not come back while the node stood still: delays that ran then end later by the stall."""
+    if not event.stalled_ms:
+        return
+    for group_id, ledger in step.state.ledgers.items():
+        kept = ledger.delay
+        if kept is not None and kept.until_ms is not None and kept.until_ms > step.now_ms - event.stalled_ms:
+            step.keep(DelayStored(group_id, kept.leader_state, kept.until_ms + event.stalled_ms))

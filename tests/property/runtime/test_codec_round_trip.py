@@ -21,6 +21,8 @@ from coordinator.core.records import (
     RebalanceForgotten,
     RebalanceSettled,
     Record,
+    StallForgotten,
+    StallNoted,
 )
 from coordinator.core.types import Protocol, RebalanceEntry, Settlement, StoredOffset
 from coordinator.runtime.codec import decode_group, encode
@@ -94,6 +96,8 @@ LEDGER_RECORDS = st.one_of(
     st.builds(RebalanceSettled, TEXT, st.from_type(Settlement)),
     st.builds(DelayStored, TEXT, TEXT, st.none() | INT64),
     st.builds(DelayForgotten, TEXT),
+    st.from_type(StallNoted),
+    st.builds(StallForgotten, st.integers(0, 2**31)),
     st.from_type(CentralStored),
     st.builds(CentralDeleted, TEXT),
 )
@@ -157,7 +161,7 @@ def test_one_damaged_byte_is_a_record_or_one_error(record: Record, at: int, byte
 def test_any_bytes_of_the_ledger_are_a_record_or_one_error(key: bytes, value: bytes | None) -> None:
     assert isinstance(
         outcome(lambda: decode_ledger(KeyValue(key, value))),
-        MalformedRecord | Skipped | RebalanceForgotten | DelayForgotten | CentralDeleted,
+        MalformedRecord | Skipped | RebalanceForgotten | DelayForgotten | CentralDeleted | StallForgotten,
     )
 
 

@@ -11,6 +11,7 @@ COMMANDS = st.one_of(
     st.tuples(st.just("set"), KEYS, TIMES),
     st.tuples(st.just("cancel"), KEYS, TIMES),
     st.tuples(st.just("cancel_all"), KEYS, TIMES),
+    st.tuples(st.just("move"), KEYS, TIMES),
     st.tuples(st.just("pop"), KEYS, TIMES),
 )
 
@@ -31,6 +32,9 @@ def test_timers_are_a_dict_that_rings(commands: list[tuple[str, str, int]]) -> N
             case "cancel_all":
                 timers.cancel_all(lambda one, last=key: one <= last)
                 model = {one: deadline for one, deadline in model.items() if one > key}
+            case "move":
+                timers.move(at_ms)
+                model = {one: deadline + at_ms for one, deadline in model.items()}
             case "pop":
                 assert timers.pop_due(at_ms) == first_due(model, at_ms)
         agree(timers, model)

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.core import events
 from coordinator.core.effects import HeartbeatReply, JoinReply, OffsetCommitReply
-from coordinator.core.events import Forget, Heartbeat, TimerFired
+from coordinator.core.events import Forget, Heartbeat, StoodStill, TimerFired
 from coordinator.core.refusals import REPLY_TYPES
 from coordinator.core.types import Cause, CommittedOffset
 from coordinator.runtime import engine as engine_module
@@ -136,11 +136,35 @@ def test_a_timer_fires_as_an_event_with_its_deadline() -> None:
     assert bench.engine.next_deadline_ms is None
 
 
-def test_timers_fire_before_what_is_queued() -> None:
+def test_what_is_queued_is_heard_before_timers_fire() -> None:
     bench = Bench()
     bench.turn(0, heartbeat(1))
     bench.turn(SESSION_MS, heartbeat(2))
-    assert [type(event) for event in bench.core().seen[-2:]] == [TimerFired, Heartbeat]
+    assert [type(event) for event in bench.core().seen[-2:]] == [Heartbeat, Heartbeat]
+    assert bench.engine.next_deadline_ms == 2 * SESSION_MS
+
+
+def test_a_deadline_waits_until_all_that_came_before_it_has_been_queued() -> None:
+    bench = Bench()
+    bench.turn(0, heartbeat(1))
+    bench.engine.turn(SESSION_MS + 5, SESSION_MS - 1)
+    assert not any(isinstance(event, TimerFired) for event in bench.core().seen)
+    bench.engine.turn(SESSION_MS + 6, SESSION_MS)
+    assert isinstance(bench.core().seen[-1], TimerFired)
+
+
+def test_a_stall_moves_every_deadline_by_itself_and_by_the_time_that_reading_takes() -> None:
+    bench = Bench()
+    bench.turn(0, heartbeat(1), join(2))
+    bench.engine.submit(1, heartbeat(3, "other"))
+    bench.turn(0)
+    bench.engine.stood_still(4_000, 60_000)
+    for shard in range(2):
+        assert bench.core(shard).seen[-1] == StoodStill(4_000, 6_000)
+    assert bench.engine.next_deadline_ms == min(SESSION_MS, JOIN_WAIT_MS) + 6_000
+    assert (bench.engine.metrics.stalls, bench.engine.metrics.stalled_ms) == (1, 4_000)
+    bench.engine.stood_still(60_000, 180_000)
+    assert bench.core().seen[-1] == StoodStill(60_000, 65_000)
 
 
 def test_a_heartbeat_pushes_its_timer_back() -> None:

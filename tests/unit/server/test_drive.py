@@ -19,8 +19,18 @@ from coordinator.runtime.engine import Engine
 from coordinator.runtime.ports import KeyValue, LogFailed
 from coordinator.server.clock import Clock
 from coordinator.server.drive import Driver
+from coordinator.server.pulse import STALL_MS
 
 PATIENCE_S = 20
+
+
+class JumpingClock(Clock):
+    """To who reads it, a jump is what a frozen process sees: time went by, and nothing was done in it."""
+
+    jumped_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.jumped_ms
 
 
 class GatedLog:
@@ -66,19 +76,26 @@ class Bench:
     fatal: list[BaseException] = field(default_factory=list)
     limits: Limits = field(default_factory=lambda: Limits(initial_rebalance_delay_ms=0))
     max_parked: int = 10
+    clock: JumpingClock = field(default_factory=JumpingClock)
+    stalls: list[int] = field(default_factory=list)
+    stalled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self) -> Driver:
         self.engine = Engine(self.log, 1, self.limits, Shard)
-        clock = Clock()
-        self.engine.load(clock.now_ms())
+        self.engine.load(self.clock.now_ms())
         self.driver = Driver(
             self.engine,
-            clock,
+            self.clock,
             max_parked=self.max_parked,
             on_notice=self.notices.append,
             on_fatal=self.fatal.append,
+            on_stall=self.on_stall,
         )
         return self.driver
+
+    def on_stall(self, stalled_ms: int, _computing_ms: int) -> None:
+        self.stalls.append(stalled_ms)
+        self.stalled.set()
 
     def join(self, member_id: str = "", **more: Any) -> events.JoinGroup:
         given = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000, "require_known_member_id": False}
@@ -200,6 +217,76 @@ def test_timers_fire_without_anybody_asking() -> None:
     run(story)
 
 
+async def stable_member(bench: Bench, session_timeout_ms: int) -> str:
+    """The id of the only member of "g", which is stable."""
+    joined = await bench.driver.ask(0, bench.join(session_timeout_ms=session_timeout_ms), effects.JoinReply)
+    shares = ((joined.member_id, b""),)
+    sync = events.SyncGroup(bench.driver.next_id(), "g", joined.member_id, None, 1, None, None, shares)
+    assert (await bench.driver.ask(0, sync, effects.SyncReply)).code is ErrorCode.NONE
+    return joined.member_id
+
+
+def test_who_is_heard_of_after_a_stall_was_never_away() -> None:
+    async def story() -> None:
+        bench = Bench()
+        driver = bench.start()
+        member_id = await stable_member(bench, 10_000)
+        bench.clock.jumped_ms += 15_000
+        assert await bench.state() == "Stable"
+        beat = events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
+        assert (await driver.ask(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
+        assert max(bench.stalls) > 14_000
+        told = await driver.ask(0, events.ExplainGroup(driver.next_id(), "g"), effects.ExplainReply)
+        assert max(stall.stalled_ms for stall in told.stalls) == max(bench.stalls)
+
+    run(story)
+
+
+def test_a_stall_that_no_request_comes_after_is_found_as_well() -> None:
+    async def story() -> None:
+        bench = Bench()
+        bench.start()
+        await stable_member(bench, 10_000)
+        bench.clock.jumped_ms += 15_000
+        await bench.stalled.wait()
+        assert bench.engine.metrics.longest_stall_ms == max(bench.stalls) > 14_000
+        assert await bench.state() == "Stable"
+
+    run(story)
+
+
+def test_a_turn_that_comes_late_hears_before_it_expires_and_expires_who_is_silent() -> None:
+    """Late by less than a stall: the deadline has passed, the heartbeat waits."""
+
+    async def story() -> None:
+        bench = Bench(limits=Limits(initial_rebalance_delay_ms=0, min_session_timeout_ms=1))
+        driver = bench.start()
+        member_id = await stable_member(bench, STALL_MS - 10)
+        bench.clock.jumped_ms += STALL_MS - 5
+        beat = events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
+        assert (await driver.ask(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
+        await bench.state_is("Empty")
+
+    run(story)
+
+
+def test_sessions_of_what_was_loaded_begin_when_the_doors_open() -> None:
+    async def story() -> None:
+        bench = Bench()
+        driver = bench.start()
+        member_id = await stable_member(bench, 10_000)
+        await driver.close(PATIENCE_S)
+        loaded_ms = bench.clock.now_ms()
+        driver = bench.start()
+        bench.clock.jumped_ms += 60_000
+        driver.opened(loaded_ms)
+        assert await bench.state() == "Stable"
+        beat = events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
+        assert (await driver.ask(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
+
+    run(story)
+
+
 def test_a_parked_client_that_vanishes_leaves_no_trace() -> None:
     async def story() -> None:
         bench = Bench()
@@ -272,7 +359,7 @@ def test_a_bug_of_the_engine_is_told_to_everyone_at_once() -> None:
         driver = bench.start()
         bug = ZeroDivisionError("a bug")
 
-        def broken(now_ms: int) -> None:
+        def broken(now_ms: int, heard_ms: int) -> None:
             raise bug
 
         bench.engine.turn = broken  # type: ignore[method-assign]

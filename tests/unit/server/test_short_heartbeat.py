@@ -130,9 +130,15 @@ def test_nothing_that_waits_is_overtaken() -> None:
     assert not made.beat(0, "g", member_id, 1, BEAT_MS)
 
 
-def test_a_session_that_is_over_is_not_renewed() -> None:
+def test_a_heartbeat_that_is_heard_before_its_session_was_ended_renews_it() -> None:
     made, member_id = engine()
-    assert not made.beat(0, "g", member_id, 1, SESSION_MS)
+    made.turn(0)
+    assert made.beat(0, "g", member_id, 1, SESSION_MS + 1)
+    made.turn(SESSION_MS + 2)
+    assert shard_members(made) == [member_id]
+    made.turn(2 * SESSION_MS + 1)
+    assert shard_members(made) == []
+    assert not made.beat(0, "g", member_id, 1, 2 * SESSION_MS + 2)
 
 
 def test_nobody_is_told_that_all_is_well_before_the_log_says_so() -> None:

@@ -1,0 +1,40 @@
+"""The node stood still: nobody is expired for what it could not hear.
+
+A process that is stopped, a machine that is paused, or one thing that takes seconds on the event loop: members go on
+sending, and nobody listens. Deadlines measure what was heard, so they stand still as well.
+"""
+
+from coordinator.core.classic import delay
+from coordinator.core.events import StoodStill
+from coordinator.core.records import StallForgotten, StallNoted
+from coordinator.core.state import Step
+from coordinator.core.types import Stall
+
+WORTH_A_NOTE_MS = 1_000
+"""Shorter stalls move deadlines and are counted, but nobody has to read of them."""
+
+KEPT_STALLS = 20
+"""How many the diary of a shard holds."""
+
+SIGNS_OF_LIFE = frozenset({"session", "ping", "lease"})
+"""Timers that a member has pushed back before they ring."""
+
+
+def stood_still(event: StoodStill, step: Step) -> None:
+    """Move what would have come due meanwhile, and note why where there are members it would have hit."""
+    deadlines = step.state.deadlines
+    for key in deadlines:
+        deadlines[key] += event.moved_ms
+    for group in step.state.central_groups.values():
+        for member in group.members.values():
+            member.heard_ms = min(step.now_ms, member.heard_ms + event.moved_ms)
+    delay.move(event, step)
+    if event.stalled_ms >= WORTH_A_NOTE_MS and any(key[0] in SIGNS_OF_LIFE for key in deadlines):
+        note(event.stalled_ms, step)
+
+
+def note(stalled_ms: int, step: Step) -> None:
+    stalls = step.state.stalls
+    step.keep(StallNoted(Stall(max(stalls, default=0) + 1, step.now_ms, stalled_ms)))
+    for number in sorted(stalls)[:-KEPT_STALLS]:
+        step.keep(StallForgotten(number))

@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 from storage.catalog import alike
 from storage.config import TopicSettings
+from storage.errors import StorageError
 from storage.types import Topic
+from storage.wording import remedy
 
 
 class Plan(NamedTuple):
@@ -19,6 +21,12 @@ class Plan(NamedTuple):
     def more(self) -> int:
         """How many partitions come."""
         return self.topic.partitions - self.first
+
+    def failed(self, data_dir: str, error: OSError) -> StorageError:
+        return StorageError(
+            f"Could not create partitions of '{self.topic.name}' in {data_dir}: {error.strerror or error}. "
+            f"What to do: {remedy(error)}, then try again."
+        )
 
 
 class Plans:

@@ -13,6 +13,7 @@ from storage.errors import InvalidRequiredAcks, RequestTimedOut, StorageError
 from storage.files import Buffer
 from storage.group_commit import GroupCommit
 from storage.parking import Parking
+from storage.topic_requests import TopicRequests
 from storage.types import Appended, Fetched, TopicPartition
 
 Batches: TypeAlias = tuple[str, int, Buffer]
@@ -44,12 +45,14 @@ class LogRequests:
         self.broker = broker
         self.commit = commit or GroupCommit(broker, clock_ms)
         self.parking = Parking(broker, broker.settings.max_parked_fetches)
+        self.topics = TopicRequests(broker, self.parking.wake_all)
         self._watched: list[tuple[float, int, asyncio.Future[Appended]]] = []
         self._sweep_due = False
 
     async def close(self) -> None:
-        """Answer the parked fetches with what there is and finish the flushes under way."""
+        """Answer the parked fetches with what there is; finish the flushes and the change of topics under way."""
         self.parking.close()
+        await self.topics.close()
         await self.commit.close()
 
     # -- produce ------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from storage.in_turns import in_turns
 from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2 as pb
 from storage.shape import MalformedRequest, bounded, each_once
-from storage.types import Appended, Fetched
+from storage.topic_requests import NewTopic
+from storage.types import Appended, Fetched, Topic
 from storage.wording import as_text
 
 READ_COMMITTED = 1
@@ -76,56 +77,72 @@ class BrokerService:
     async def create_topics(self, request: pb.CreateTopicsRequest, call: object) -> pb.CreateTopicsResponse:
         bounded("topics", len(request.topics))
         each_once("topic", [topic.name for topic in request.topics])
-        results = await in_turns(lambda topic: self._create_topic(topic, request.validate_only), request.topics)
-        return pb.CreateTopicsResponse(topics=results)
+        if request.validate_only:
+            return pb.CreateTopicsResponse(topics=await in_turns(self._check_topic, request.topics))
+        wanted = [NewTopic(topic.name, self._count(topic), dict(topic.configs)) for topic in request.topics]
+        made = await self.requests.topics.create(wanted)
+        return pb.CreateTopicsResponse(
+            topics=[
+                _refused(topic.name, result)
+                if isinstance(result, StorageError)
+                else pb.TopicResult(name=topic.name, topic_id=result.id, num_partitions=result.partitions)
+                for topic, result in zip(wanted, made, strict=True)
+            ]
+        )
 
-    def _create_topic(self, wanted: pb.NewTopic, validate_only: bool) -> pb.TopicResult:
+    def _count(self, wanted: pb.NewTopic) -> int:
         count = wanted.num_partitions if wanted.HasField("num_partitions") else -1
-        if count == -1:
-            count = self._broker.settings.num_partitions
-        configs = dict(wanted.configs)
+        return self._broker.settings.num_partitions if count == -1 else count
+
+    def _check_topic(self, wanted: pb.NewTopic) -> pb.TopicResult:
+        count = self._count(wanted)
         try:
-            if validate_only:
-                self._broker.check_new_topic(wanted.name, count, configs)
-                return pb.TopicResult(name=wanted.name, num_partitions=count)
-            topic = self._broker.create_topic(wanted.name, count, configs)
+            self._broker.check_new_topic(wanted.name, count, dict(wanted.configs))
         except StorageError as error:
-            return pb.TopicResult(name=wanted.name, error_code=_code(error), error_message=str(error))
-        return pb.TopicResult(name=topic.name, topic_id=topic.id, num_partitions=topic.partitions)
+            return _refused(wanted.name, error)
+        return pb.TopicResult(name=wanted.name, num_partitions=count)
 
     async def delete_topics(self, request: pb.DeleteTopicsRequest, call: object) -> pb.DeleteTopicsResponse:
         bounded("topics", len(request.topic_names))
-        try:
-            return pb.DeleteTopicsResponse(topics=await in_turns(self._delete_topic, request.topic_names))
-        finally:
-            # If the client is gone by now, some of them are gone all the same.
-            self.requests.parking.wake_all()
+        asked = await in_turns(self._to_go, request.topic_names)
+        failed = iter(await self.requests.topics.delete([each for each in asked if isinstance(each, Topic)]))
+        return pb.DeleteTopicsResponse(
+            topics=[
+                _refused(name, next(failed) if isinstance(each, Topic) else each)
+                for name, each in zip(request.topic_names, asked, strict=True)
+            ]
+        )
 
-    def _delete_topic(self, name: str) -> pb.TopicResult:
+    def _to_go(self, name: str) -> Topic | StorageError:
         try:
             self._broker.check_writable(name)
-            self._broker.delete_topic(name)
+            return self._broker.topic(name)
         except StorageError as error:
-            return pb.TopicResult(name=name, error_code=_code(error), error_message=str(error))
-        return pb.TopicResult(name=name)
+            return error
 
     async def create_partitions(self, request: pb.CreatePartitionsRequest, call: object) -> pb.CreatePartitionsResponse:
         bounded("topics", len(request.topics))
         each_once("topic", [topic.name for topic in request.topics])
-        results = await in_turns(lambda wanted: self._grow_topic(wanted, request.validate_only), request.topics)
+        refused = await in_turns(self._may_not_grow, request.topics)
+        growing = [
+            (wanted.name, wanted.count) for wanted, no in zip(request.topics, refused, strict=True) if no is None
+        ]
+        grown = iter([] if request.validate_only else await self.requests.topics.grow(growing))
+        results = []
+        for wanted, no in zip(request.topics, refused, strict=True):
+            outcome = no or next(grown, None)
+            result = _refused(wanted.name, outcome if isinstance(outcome, StorageError) else None)
+            result.num_partitions = wanted.count
+            results.append(result)
         return pb.CreatePartitionsResponse(results=results)
 
-    def _grow_topic(self, wanted: pb.NewPartitions, validate_only: bool) -> pb.TopicResult:
-        result = pb.TopicResult(name=wanted.name, num_partitions=wanted.count)
+    def _may_not_grow(self, wanted: pb.NewPartitions) -> StorageError | None:
         try:
             self._broker.check_writable(wanted.name)
-            if validate_only:
-                self._broker.check_more_partitions(wanted.name, wanted.count)
-            else:
-                self._broker.add_partitions(wanted.name, wanted.count)
+            self._broker.check_more_partitions(wanted.name, wanted.count)
         except StorageError as error:
-            result.error_code, result.error_message = _code(error), str(error)
-        return result
+            return error
+        return None
 
     async def describe_configs(self, request: pb.DescribeConfigsRequest, call: object) -> pb.DescribeConfigsResponse:
         bounded("topics", len(request.topics))
@@ -251,6 +268,13 @@ class BrokerService:
         except StorageError as error:
             result.error_code, result.error_message = _code(error), str(error)
         return result
+
+
+def _refused(name: str, error: StorageError | None) -> pb.TopicResult:
+    """What came of a topic; nothing speaks against it without an error."""
+    if error is None:
+        return pb.TopicResult(name=name)
+    return pb.TopicResult(name=name, error_code=_code(error), error_message=str(error))
 
 
 def _produce_result(partition: int, result: Appended | StorageError) -> pb.ProducePartitionResult:

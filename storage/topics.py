@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from storage.data_dir import (
 from storage.errors import (
     DataDirectoryError,
     InvalidPartitions,
+    InvalidRequest,
     InvalidTopic,
     StorageError,
     TopicAlreadyExists,
@@ -36,7 +38,6 @@ from storage.plans import Plan, Plans, called
 from storage.producer_ids import ProducerIds
 from storage.together import together
 from storage.types import Topic, TopicPartition
-from storage.wording import remedy
 
 logger = logging.getLogger("muster.storage")
 
@@ -79,6 +80,7 @@ class Topics:
         self._lock, identity, fresh = take_directory(self._files, self.data_dir, node_id, random_bytes, cluster_id)
         self.identity: Identity = identity
         self.closed = False
+        self._changing = threading.Lock()
         self._producer_ids = ProducerIds(self._files, self.data_dir)
         self._upkeep = Upkeep(self._files, self.data_dir, self.settings)
         try:
@@ -151,6 +153,10 @@ class Topics:
             return
         self.closed = True
         self._upkeep.let_go(self._logs.values())
+        with self._changing:  # One that nobody waits for any more comes to its end first.
+            self._close()
+
+    def _close(self) -> None:
         clean = not self._broken
         try:
             clean = close_all(self._files, self.data_dir, list(self.logs())) and clean
@@ -231,6 +237,8 @@ class Topics:
         """What `make` is to add, if nothing speaks against it; added to the plans of the same call."""
         plans = beside or Plans()
         topic = self.topic(name)
+        if alike(name) in plans.alike:
+            raise InvalidRequest(f"Topic '{name}' is to be changed twice at once; expected once.")
         self._check_count(name, topic.partitions, total, plans.coming)
         grown = Topic(name, topic.id, total, topic.configs, topic.internal)
         return plans.add(Plan(grown, topic.partitions, self.settings.for_topic(topic.configs)))
@@ -248,6 +256,10 @@ class Topics:
         Directories first, then the catalog: a topic that is listed has all its logs. In any thread, but one change of
         topics at a time; whoever calls sees to `tell_topics`.
         """
+        with self._changing:
+            return self._make(plans)
+
+    def _make(self, plans: Sequence[Plan]) -> list[Topic | StorageError]:
         results: list[Topic | StorageError] = []
         made: list[tuple[Plan, list[Log]]] = []
         for plan in plans:
@@ -259,7 +271,7 @@ class Topics:
             except StorageError as refusal:
                 results.append(refusal)
             except OSError as error:
-                results.append(self._not_made(plan, error))
+                results.append(plan.failed(self.data_dir, error))
         try:
             if any(len(logs) >= FEW_PARTITIONS for _, logs in made):
                 self._files.sync_all(self.data_dir)
@@ -267,7 +279,7 @@ class Topics:
             self._save({**self._catalog, **{plan.topic.name: CatalogEntry.of(plan.topic) for plan, _ in made}})
         except OSError as error:
             return [
-                each if isinstance(each, StorageError) else self._not_made(plan, error)
+                each if isinstance(each, StorageError) else plan.failed(self.data_dir, error)
                 for plan, each in zip(plans, results, strict=True)
             ]
         for plan, logs in made:
@@ -275,12 +287,6 @@ class Topics:
             self._alike[alike(plan.topic.name)] = plan.topic.name
         self._topics = {**self._topics, **{plan.topic.name: plan.topic for plan, _ in made}}
         return results
-
-    def _not_made(self, plan: Plan, error: OSError) -> StorageError:
-        return StorageError(
-            f"Could not create partitions of '{plan.topic.name}' in {self.data_dir}: {error.strerror or error}. "
-            f"What to do: {remedy(error)}, then try again."
-        )
 
     def check_more_partitions(self, name: str, total: int) -> None:
         """Refuse what `add_partitions` would refuse."""
@@ -328,7 +334,8 @@ class Topics:
         """Remove the files of all topics that were hidden; the next start goes on with what is left."""
         going = [entry for entry in self._catalog.values() if entry.deleting]
         try:
-            self._finish_deletions(going)
+            with self._changing:
+                self._finish_deletions(going)
         except OSError as error:
             names = [entry.name for entry in going]
             raise StorageError(

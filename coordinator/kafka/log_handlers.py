@@ -26,7 +26,7 @@ class LogHandlers:
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = OffsetHandlers(requests)
         self.list_offsets, self.init_producer_id = offsets.list_offsets, offsets.init_producer_id
-        self.metadata = MetadataHandlers(requests.broker, endpoint, auto_create=auto_create).metadata
+        self.metadata = MetadataHandlers(requests, endpoint, auto_create=auto_create).metadata
         topics = TopicHandlers(requests, node_id)
         self.create_topics, self.delete_topics = topics.create_topics, topics.delete_topics
         self.create_partitions, self.delete_records = topics.create_partitions, topics.delete_records

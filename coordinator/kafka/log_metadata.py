@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import UnknownTopicId
-from storage.broker import Broker
 from storage.catalog import check_name, format_id
 from storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
 from storage.in_turns import in_turns
+from storage.requests import LogRequests
+from storage.topic_requests import NewTopic
 from storage.types import Topic
 
 NO_ID = bytes(16)
@@ -31,8 +32,9 @@ class Endpoint(NamedTuple):
 class MetadataHandlers:
     """`auto_create` says whether a topic that a client asks for by name is made when there is none."""
 
-    def __init__(self, broker: Broker, endpoint: Callable[[], Endpoint], *, auto_create: bool) -> None:
-        self._broker = broker
+    def __init__(self, requests: LogRequests, endpoint: Callable[[], Endpoint], *, auto_create: bool) -> None:
+        self._requests = requests
+        self._broker = requests.broker
         self._endpoint = endpoint
         self._auto_create = auto_create
 
@@ -47,7 +49,8 @@ class MetadataHandlers:
             by_id = any(each.name is None for each in asked)
             ids = {topic.id: topic for topic in self._broker.topics().values()} if by_id else {}
             once = {(each.name, each.topic_id): each for each in asked}.values()
-            topics = await in_turns(lambda each: self._asked(each, may_create, here, call.api_version, ids), once)
+            refused = await self._make([each.name for each in once if each.name is not None]) if may_create else {}
+            topics = await in_turns(lambda each: self._asked(each, refused, here, call.api_version, ids), once)
         return struct("MetadataResponse")(
             brokers=[struct("MetadataResponse.brokers")(node_id=here.node_id, host=here.host, port=here.port)],
             cluster_id=self._broker.cluster_id,
@@ -55,13 +58,30 @@ class MetadataHandlers:
             topics=topics,
         )
 
-    def _asked(self, asked: Any, may_create: bool, here: Endpoint, version: int, ids: Mapping[bytes, Topic]) -> Any:
+    async def _make(self, names: Sequence[str]) -> dict[str, StorageError]:
+        """Make the topics that are missing; why some could not be made."""
+        missing = [
+            NewTopic(name, self._broker.settings.num_partitions) for name in names if name not in self._broker.topics()
+        ]
+        made = await self._requests.topics.create(missing) if missing else []
+        return {
+            topic.name: result for topic, result in zip(missing, made, strict=True) if isinstance(result, StorageError)
+        }
+
+    def _asked(
+        self,
+        asked: Any,
+        refused: Mapping[str, StorageError],
+        here: Endpoint,
+        version: int,
+        ids: Mapping[bytes, Topic],
+    ) -> Any:
         name = asked.name
         try:
             if name is None and version < NAMELESS:
                 name = ""  # It may not be null in such an answer.
                 raise InvalidRequest(f"Metadata version {version} asks for topics by name; expected one.")
-            topic = self._by_id(asked.topic_id, ids) if name is None else self._by_name(name, may_create)
+            topic = self._by_id(asked.topic_id, ids) if name is None else self._by_name(name, refused)
         except StorageError as error:
             made = struct("MetadataResponse.topics")
             return made(error_code=error.code, name=name, topic_id=asked.topic_id)
@@ -73,14 +93,14 @@ class MetadataHandlers:
             return topic
         raise UnknownTopicId(f"No topic has the id {format_id(topic_id)}.")
 
-    def _by_name(self, name: str, may_create: bool) -> Topic:
+    def _by_name(self, name: str, refused: Mapping[str, StorageError]) -> Topic:
         try:
             return self._broker.topic(name)
         except UnknownTopicOrPartition:
-            if not may_create:
-                check_name(name, {})  # Clients ask again and again for a topic that might come to be.
-                raise
-            return self._broker.create_topic(name, self._broker.settings.num_partitions)
+            if name in refused:
+                raise refused[name] from None
+            check_name(name, {})  # Clients ask again and again for a topic that might come to be.
+            raise
 
     def _described(self, topic: Topic, here: Endpoint) -> Any:
         return struct("MetadataResponse.topics")(

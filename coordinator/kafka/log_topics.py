@@ -1,6 +1,7 @@
 """CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords: what admin clients change."""
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -13,6 +14,8 @@ from storage.catalog import format_id
 from storage.errors import InvalidConfig, InvalidRequest, StorageError
 from storage.in_turns import in_turns
 from storage.requests import LogRequests
+from storage.topic_requests import NewTopic
+from storage.types import Topic
 
 DEFAULT = -1
 """Leaves a count to the node."""
@@ -34,34 +37,40 @@ class TopicHandlers:
     async def create_topics(self, request: Any, call: KafkaCall) -> Any:
         """Make topics, or only say whether that would go well."""
         times = Counter(topic.name for topic in request.topics)
+        asked = await in_turns(lambda topic: self._asked(topic, times, request.validate_only), request.topics)
+        wanted = [each for each in asked if isinstance(each, NewTopic)]
+        made = iter(wanted if request.validate_only else await self._requests.topics.create(wanted))
+        results = [next(made) if isinstance(each, NewTopic) else each for each in asked]
+        answers = zip(request.topics, asked, results, strict=True)
+        return struct("CreateTopicsResponse")(topics=await in_turns(lambda each: self._created(*each), answers))
 
-        def created(topic: Any) -> Any:
-            try:
-                if times[topic.name] > 1:
-                    raise InvalidRequest(f"The request names topic '{topic.name}' twice; expected each once.")
-                return self._created(topic, request.validate_only)
-            except StorageError as error:
-                made = struct("CreateTopicsResponse.topics")
-                # Java's client cannot bear null here.
-                return made(name=topic.name, error_code=error.code, error_message=str(error), configs=[])
+    def _asked(self, topic: Any, times: Mapping[str, int], validate_only: bool) -> NewTopic | StorageError:
+        """What the request says of one topic, or what speaks against it."""
+        try:
+            if times[topic.name] > 1:
+                raise InvalidRequest(f"The request names topic '{topic.name}' twice; expected each once.")
+            wanted = NewTopic(topic.name, self._count(topic), self._configs(topic))
+            if validate_only:
+                self._broker.check_new_topic(*wanted)
+        except StorageError as error:
+            return error
+        return wanted
 
-        return struct("CreateTopicsResponse")(topics=await in_turns(created, request.topics))
-
-    def _created(self, wanted: Any, validate_only: bool) -> Any:
-        count, configs = self._count(wanted), self._configs(wanted)
-        topic_id = NO_ID
-        if validate_only:
-            settings = self._broker.check_new_topic(wanted.name, count, configs)
-        else:
-            topic_id = self._broker.create_topic(wanted.name, count, configs).id
-            settings = self._broker.topic_settings(wanted.name)
-        return struct("CreateTopicsResponse.topics")(
-            name=wanted.name,
-            topic_id=topic_id,
+    def _created(self, topic: Any, asked: NewTopic | StorageError, result: Topic | NewTopic | StorageError) -> Any:
+        made = struct("CreateTopicsResponse.topics")
+        error = next((each for each in (asked, result) if isinstance(each, StorageError)), None)
+        if error or isinstance(asked, StorageError):
+            code, message = said(error)
+            # Java's client cannot bear null here.
+            return made(name=topic.name, error_code=code, error_message=message, configs=[])
+        settings, ours = self._broker.settings.for_topic(asked.configs), self._broker.settings
+        return made(
+            name=topic.name,
+            topic_id=result.id if isinstance(result, Topic) else NO_ID,
             error_message=None,
-            num_partitions=count,
+            num_partitions=asked.partitions,
             replication_factor=COPIES,
-            configs=described("CreateTopicsResponse.topics.configs", settings, self._broker.settings, configs),
+            configs=described("CreateTopicsResponse.topics.configs", settings, ours, asked.configs),
         )
 
     def _count(self, wanted: Any) -> int:
@@ -99,20 +108,26 @@ class TopicHandlers:
         """Raise partition counts."""
         times = Counter(topic.name for topic in request.topics)
 
-        def grown(wanted: Any) -> Any:
-            code, message = 0, None
+        def refusal(wanted: Any) -> StorageError | None:
             try:
                 if times[wanted.name] > 1:
                     raise InvalidRequest(f"The request names topic '{wanted.name}' twice; expected each once.")
-                self._grow(wanted, request.validate_only)
+                self._check_growth(wanted)
             except StorageError as error:
-                code, message = error.code, str(error)
-            made = struct("CreatePartitionsResponse.results")
-            return made(name=wanted.name, error_code=code, error_message=message)
+                return error
+            return None
 
-        return struct("CreatePartitionsResponse")(results=await in_turns(grown, request.topics))
+        refused = await in_turns(refusal, request.topics)
+        good = [(wanted.name, wanted.count) for wanted, no in zip(request.topics, refused, strict=True) if no is None]
+        grown = iter([] if request.validate_only else await self._requests.topics.grow(good))
+        made = struct("CreatePartitionsResponse.results")
+        results = []
+        for wanted, no in zip(request.topics, refused, strict=True):
+            code, message = said(no or next(grown, None))
+            results.append(made(name=wanted.name, error_code=code, error_message=message))
+        return struct("CreatePartitionsResponse")(results=results)
 
-    def _grow(self, wanted: Any, validate_only: bool) -> None:
+    def _check_growth(self, wanted: Any) -> None:
         self._broker.check_writable(wanted.name)
         self._broker.check_more_partitions(wanted.name, wanted.count)
         present = self._broker.topic(wanted.name).partitions
@@ -123,8 +138,6 @@ class TopicHandlers:
                     f"'{wanted.name}'; expected one each, or none at all."
                 )
             check_brokers(wanted.name, [assignment.broker_ids for assignment in wanted.assignments], self._node_id)
-        if not validate_only:
-            self._broker.add_partitions(wanted.name, wanted.count)
 
     # -- delete -------------------------------------------------------------------------------------------
 
@@ -134,26 +147,27 @@ class TopicHandlers:
             asked = [(topic.name, topic.topic_id) for topic in request.topics]
         else:
             asked = [(name, NO_ID) for name in request.topic_names]
-        try:
-            responses = await in_turns(lambda one: self._deleted(*one), asked)
-        finally:
-            # If the client is gone by now, some of them are gone all the same.
-            self._requests.parking.wake_all()
+        found = await in_turns(lambda one: self._to_go(*one), asked)
+        failed: Iterator[StorageError | None] = iter(
+            await self._requests.topics.delete([each for each in found if isinstance(each, Topic)])
+        )
+        made = struct("DeleteTopicsResponse.responses")
+        responses = []
+        for (name, topic_id), each in zip(asked, found, strict=True):
+            if isinstance(each, Topic):
+                name, topic_id = each.name, each.id
+            code, message = said(next(failed) if isinstance(each, Topic) else each)
+            responses.append(made(name=name, topic_id=topic_id, error_code=code, error_message=message))
         return struct("DeleteTopicsResponse")(responses=responses)
 
-    def _deleted(self, name: str | None, topic_id: bytes) -> Any:
-        code, message = 0, None
+    def _to_go(self, name: str | None, topic_id: bytes) -> Topic | StorageError:
         try:
             if name is None:
                 name = self._name_of(topic_id)
-            topic_id = self._broker.topic(name).id
             self._broker.check_writable(name)
-            self._broker.delete_topic(name)
+            return self._broker.topic(name)
         except StorageError as error:
-            code, message = error.code, str(error)
-        return struct("DeleteTopicsResponse.responses")(
-            name=name, topic_id=topic_id, error_code=code, error_message=message
-        )
+            return error
 
     async def delete_records(self, request: Any, call: KafkaCall) -> Any:
         """Give up the records before an offset; -1 stands for all that can be read."""
@@ -180,6 +194,11 @@ class TopicHandlers:
             if topic.id == topic_id:
                 return topic.name
         raise UnknownTopicId(f"No topic has the id {format_id(topic_id)}.")
+
+
+def said(outcome: Topic | StorageError | None) -> tuple[int, str | None]:
+    """Kafka's number and words for it."""
+    return (outcome.code, str(outcome)) if isinstance(outcome, StorageError) else (0, None)
 
 
 def check_assignments(name: str, assignments: list[Any], first: int, node_id: int) -> None:

@@ -1,7 +1,7 @@
 """The facts that hard state is made of. Replaying them gives the state that was live.
 
 `coordinator.runtime.codec` gives them their bytes: group and offset records as Kafka lays them out in
-`__consumer_offsets`, ledger records as JSON in `__rebalances`.
+`__consumer_offsets`, beside them hard facts of our own, ledger records as JSON in `__rebalances`.
 """
 
 from collections.abc import Mapping
@@ -127,15 +127,11 @@ class StallForgotten:
     number: int
 
 
-GroupRecord: TypeAlias = GroupStored | GroupDeleted | OffsetStored | OffsetsStored | OffsetDeleted | ConsumerRecord
-LedgerRecord: TypeAlias = (
-    RebalanceDecided
-    | RebalanceSettled
-    | RebalanceForgotten
-    | DelayStored
-    | DelayForgotten
-    | StallNoted
-    | StallForgotten
-    | CentralRecord
+OwnRecord: TypeAlias = DelayStored | DelayForgotten | CentralRecord
+"""Hard facts that Kafka has no record for."""
+GroupRecord: TypeAlias = (
+    GroupStored | GroupDeleted | OffsetStored | OffsetsStored | OffsetDeleted | ConsumerRecord | OwnRecord
 )
+LedgerRecord: TypeAlias = RebalanceDecided | RebalanceSettled | RebalanceForgotten | StallNoted | StallForgotten
+"""Explanations: nothing is decided by them, and a node without them serves as well."""
 Record: TypeAlias = GroupRecord | LedgerRecord

@@ -3,14 +3,17 @@
 Schemas: Kafka's OffsetCommitKey/Value and GroupMetadataKey/Value; those of KIP-848 groups are in `codec_consumer`.
 Read: key types 0 to 2, values version 0 to 4.
 Written: offset values version 1 when they carry an expire timestamp, otherwise 4, whose only tagged field (topic id) is
-left out; group values version 3. The ledger's JSON is in `ledger_codec`.
+left out; group values version 3. What Kafka has no record for is in `codec_own`, the ledger's JSON in `ledger_codec`.
 """
 
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from coordinator.core.central.records import CentralDeleted, CentralStored
 from coordinator.core.records import (
+    DelayForgotten,
+    DelayStored,
     GroupDeleted,
     GroupRecord,
     GroupStored,
@@ -23,6 +26,7 @@ from coordinator.core.records import (
 )
 from coordinator.core.types import StoredOffset
 from coordinator.runtime.codec_consumer import CONSUMER_KINDS, decode_consumer, encode_consumer
+from coordinator.runtime.codec_own import OWN_KINDS, decode_own, encode_own
 from coordinator.runtime.fields import (
     INT16,
     INT32,
@@ -34,7 +38,7 @@ from coordinator.runtime.fields import (
     plain_bytes,
     plain_string,
 )
-from coordinator.runtime.ledger_codec import encode_ledger
+from coordinator.runtime.ledger_codec import encode_ledger, moved_tombstones
 from coordinator.runtime.ports import KeyValue
 
 OFFSET_KEYS = (0, 1)
@@ -77,6 +81,10 @@ def encode(records: Iterable[Record]) -> Encoded:
                 out.groups.append(KeyValue(group_key(record.group_id), group_value(record)))
             case GroupDeleted():
                 out.groups.append(KeyValue(group_key(record.group_id), None))
+            case CentralStored() | CentralDeleted() | DelayStored() | DelayForgotten():
+                out.groups.append(encode_own(record))
+                if isinstance(record, CentralDeleted | DelayForgotten):
+                    out.ledger.extend(moved_tombstones(record))
             case _ if isinstance(record, LedgerRecord):
                 out.ledger.extend(encode_ledger(record))
             case _:
@@ -100,6 +108,8 @@ def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
         return GroupDeleted(group_id) if stored.value is None else read_group_value(group_id, stored.value)
     if kind in CONSUMER_KINDS:
         return decode_consumer(kind, key, stored.value)
+    if kind in OWN_KINDS:
+        return decode_own(kind, key, stored.value)
     return Skipped(f"key type {kind}")
 
 

@@ -292,6 +292,9 @@ class Engine:
         if slot.report.records:
             # The process may have died between append and flush: what was read is not durable until flushed again.
             self._wrote(slot)
+        if slot.report.moved:
+            slot.records += slot.report.moved
+            self._written[slot.index] = slot
         self._on_status(slot.index, slot.status, summary(slot.report))
         if self._topics is not None:
             self._step(slot, self._topics, now_ms)

@@ -1,9 +1,10 @@
 """The group log on a broker: two internal topics with one partition each per shard."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from coordinator.runtime.loader import GROUPS_TOPIC, LEDGER_TOPIC
-from coordinator.runtime.ports import KeyValue, LogFailed
+from coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from storage.batch import encode_turn, read_batches, wrong_checksum
 from storage.broker import Broker
 from storage.errors import StorageError
@@ -13,6 +14,13 @@ READ_BYTES = 4 << 20
 
 BATCH_BYTES = 8 << 20
 """Keys and values that one batch takes. A turn that decided more is written as several, in order."""
+
+
+RECORD_BYTES = 32
+"""What a record takes in a batch beside its key and its value, at most."""
+
+MAX_LOSSES = 100
+"""Losses that are kept until somebody asks; beyond that the oldest go."""
 
 
 class PartitionCountConflict(ValueError):
@@ -28,6 +36,8 @@ class BrokerGroupLog:
 
     def __init__(self, broker: Broker, partitions: int, segment_bytes: int) -> None:
         self._broker = broker
+        self._batch_bytes = min(BATCH_BYTES, segment_bytes // 2)
+        self._losses: deque[str] = deque(maxlen=MAX_LOSSES)
         present = broker.topics()
         for topic in (GROUPS_TOPIC, LEDGER_TOPIC):
             if topic in present and present[topic].partitions != partitions:
@@ -48,47 +58,78 @@ class BrokerGroupLog:
 
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
         # The ledger goes first: an explanation without its generation is harmless, the reverse is a gap.
-        for topic, records in ((LEDGER_TOPIC, ledger), (GROUPS_TOPIC, groups)):
-            for batch in batches(records, now_ms):
-                try:
-                    self._broker.append(topic, shard, batch, now_ms, trusted=True)
-                except (StorageError, OSError) as error:
-                    raise LogFailed(f"{topic}-{shard}: {error}") from error
+        try:
+            self._append(LEDGER_TOPIC, shard, ledger, now_ms)
+        except LogFailed as error:
+            self._losses.append(f"{len(ledger)} explanations of rebalances could not be written: {error}")
+        self._append(GROUPS_TOPIC, shard, groups, now_ms)
+
+    def _append(self, topic: str, shard: int, records: Sequence[KeyValue], now_ms: int) -> None:
+        for batch in batches(records, now_ms, self._batch_bytes):
+            try:
+                self._broker.append(topic, shard, batch, now_ms, trusted=True)
+            except (StorageError, OSError) as error:
+                raise LogFailed(f"{topic}-{shard}: {error}") from error
+
+    def take_losses(self) -> list[str]:
+        """What could not be written of the ledger since the last call, a sentence each. Any thread."""
+        losses = []
+        while self._losses:
+            losses.append(self._losses.popleft())
+        return losses
 
     def flush(self, shards: Sequence[int]) -> None:
         try:
-            self._broker.flush(partitions_of(shards))
+            self._broker.flush(places(LEDGER_TOPIC, shards))
+        except (StorageError, OSError):
+            for shard in shards:
+                self._flush_ledger(shard)
+        try:
+            self._broker.flush(places(GROUPS_TOPIC, shards))
         except (StorageError, OSError) as error:
             # One bad file must not take the others' shards along: find out which it is.
             failed = [shard for shard in shards if not self._can_flush(shard)]
             raise LogFailed(str(error), failed or shards) from error
 
     def read_groups(self, shard: int) -> Iterator[KeyValue]:
-        return self._read(GROUPS_TOPIC, shard)
+        for item in self._read(GROUPS_TOPIC, shard):
+            if isinstance(item, Damage):
+                raise LogFailed(f"{GROUPS_TOPIC}-{shard}: {item.sentence}")
+            yield item
 
-    def read_ledger(self, shard: int) -> Iterator[KeyValue]:
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
         return self._read(LEDGER_TOPIC, shard)
+
+    def _flush_ledger(self, shard: int) -> None:
+        try:
+            self._broker.flush(places(LEDGER_TOPIC, [shard]))
+        except (StorageError, OSError) as error:
+            self._losses.append(f"explanations of rebalances could not be flushed: {LEDGER_TOPIC}-{shard}: {error}")
 
     def _can_flush(self, shard: int) -> bool:
         try:
-            self._broker.flush(partitions_of([shard]))
+            self._broker.flush(places(GROUPS_TOPIC, [shard]))
         except (StorageError, OSError):
             return False
         return True
 
-    def _read(self, topic: str, shard: int) -> Iterator[KeyValue]:
+    def _read(self, topic: str, shard: int) -> Iterator[KeyValue | Damage]:
         try:
             # What is not durable cannot be fetched, and after a failure in this process there may be such records.
-            self._broker.flush([(topic, shard)])
+            if topic == LEDGER_TOPIC:
+                self._flush_ledger(shard)
+            else:
+                self._broker.flush([(topic, shard)])
             offset = self._broker.start_offset(topic, shard)
             end = self._broker.end_offset(topic, shard)
             while offset < end:
                 fetched = self._broker.fetch(topic, shard, offset, READ_BYTES, min_one=True)
                 next_offset = offset
                 for batch in read_batches(fetched.records):
-                    if not batch.crc_ok:
-                        raise wrong_checksum(batch)
                     next_offset = batch.next_offset
+                    if not batch.crc_ok:
+                        yield Damage(batch.base_offset, str(wrong_checksum(batch)))
+                        continue
                     records = () if batch.control else batch.records()
                     yield from (
                         KeyValue(record.key or b"", record.value, record.offset)
@@ -102,29 +143,29 @@ class BrokerGroupLog:
             raise LogFailed(f"{topic}-{shard}: {error}") from error
 
 
-def partitions_of(shards: Sequence[int]) -> list[tuple[str, int]]:
-    return [(topic, shard) for topic in (LEDGER_TOPIC, GROUPS_TOPIC) for shard in shards]
+def places(topic: str, shards: Sequence[int]) -> list[tuple[str, int]]:
+    return [(topic, shard) for shard in shards]
 
 
-def batches(records: Sequence[KeyValue], now_ms: int) -> Iterator[bytes]:
+def batches(records: Sequence[KeyValue], now_ms: int, batch_bytes: int = BATCH_BYTES) -> Iterator[bytes]:
     """The records as one batch; as several where that would be too large."""
     if not records:
         return
     whole = encode_turn(records, now_ms)
-    if len(whole) <= BATCH_BYTES:
+    if len(whole) <= batch_bytes:
         yield whole
         return
-    for part in parts(records):
+    for part in parts(records, batch_bytes):
         yield encode_turn(part, now_ms)
 
 
-def parts(records: Sequence[KeyValue]) -> Iterator[Sequence[KeyValue]]:
-    """The records in order, cut where a batch would take more than BATCH_BYTES."""
+def parts(records: Sequence[KeyValue], batch_bytes: int) -> Iterator[Sequence[KeyValue]]:
+    """The records in order, cut where a batch would take more than so many bytes."""
     start = size = 0
     for at, record in enumerate(records):
-        size += len(record.key) + len(record.value or b"")
-        if size > BATCH_BYTES and at > start:
+        size += len(record.key) + len(record.value or b"") + RECORD_BYTES
+        if size > batch_bytes and at > start:
             yield records[start:at]
-            start, size = at, len(record.key) + len(record.value or b"")
+            start, size = at, len(record.key) + len(record.value or b"") + RECORD_BYTES
     if start < len(records):
         yield records[start:]

@@ -4,10 +4,9 @@ Key: {"group": ..., "kind": ..., "number": ...}, kind "decided", "settled", "del
 number 0: there is one of each). Kind "stall" is of no group (""): when the node stood still.
 Value: {"version": 1, "entry": {...}}, {"version": 1, "settlement": {...}}, {"version": 1, "leader_state": "...",
 "until_ms": ...}, {"version": 1, "central": {...}} or {"version": 1, "stall": {...}}, with the field names of
-`RebalanceEntry`, `Settlement`, `DelayStored`, `CentralStored` and `Stall`. The ownership of central groups is kept here
-because Kafka has no record for it: its
-tools, which read `__consumer_offsets`, meet nothing there that they do not know. The fields of keys are sorted and
-nothing is spaced out, so equal keys have equal bytes: compaction compares them by these.
+`RebalanceEntry`, `Settlement`, `DelayStored`, `CentralStored` and `Stall`. Kinds "delay" and "central" are read where
+an older version wrote them; they lie in `__consumer_offsets` (`codec_own`). The fields of keys are sorted and nothing
+is spaced out, so equal keys have equal bytes: compaction compares them by these.
 """
 
 import json
@@ -20,6 +19,7 @@ from coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     LedgerRecord,
+    OwnRecord,
     RebalanceDecided,
     RebalanceForgotten,
     RebalanceSettled,
@@ -72,6 +72,16 @@ class StallValue(BaseModel):
     stall: Stall
 
 
+def central_json(record: CentralStored) -> bytes:
+    return b'{"version":%d,"central":%b}' % (VERSION, CENTRAL.dump_json(record))
+
+
+def moved_tombstones(record: CentralDeleted | DelayForgotten) -> list[KeyValue]:
+    """An older data directory may hold the fact here: it must not come back from there."""
+    kind = "central" if isinstance(record, CentralDeleted) else "delay"
+    return [KeyValue(ledger_key(record.group_id, 0, kind), None)]
+
+
 def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
     match record:
         case RebalanceDecided(group_id, entry):
@@ -83,24 +93,14 @@ def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
         case RebalanceForgotten(group_id, number):
             # The settlement goes first: it means nothing without its entry.
             return [KeyValue(ledger_key(group_id, number, kind), None) for kind in ("settled", "decided")]
-        case DelayStored(group_id, leader_state, until_ms):
-            delay = {"version": VERSION, "leader_state": leader_state, "until_ms": until_ms}
-            return [KeyValue(ledger_key(group_id, 0, "delay"), compact_json(delay))]
-        case DelayForgotten(group_id):
-            return [KeyValue(ledger_key(group_id, 0, "delay"), None)]
         case StallNoted(stall):
             value = b'{"version":%d,"stall":%b}' % (VERSION, STALL.dump_json(stall))
             return [KeyValue(ledger_key("", stall.number, "stall"), value)]
         case StallForgotten(number):
             return [KeyValue(ledger_key("", number, "stall"), None)]
-        case CentralStored(group_id):
-            value = b'{"version":%d,"central":%b}' % (VERSION, CENTRAL.dump_json(record))
-            return [KeyValue(ledger_key(group_id, 0, "central"), value)]
-        case CentralDeleted(group_id):
-            return [KeyValue(ledger_key(group_id, 0, "central"), None)]
 
 
-def decode_ledger(stored: KeyValue) -> LedgerRecord | Skipped:
+def decode_ledger(stored: KeyValue) -> LedgerRecord | OwnRecord | Skipped:
     """The fact behind one record of `__rebalances`. Raises MalformedRecord.
 
     A settlement's tombstone is skipped: the tombstone of its entry, which follows, says it all.

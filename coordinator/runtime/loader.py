@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coordinator.core.central.records import CentralDeleted
+from coordinator.core.central.records import CentralDeleted, CentralStored
 from coordinator.core.records import (
     DelayForgotten,
+    DelayStored,
     GroupDeleted,
     OffsetDeleted,
+    OwnRecord,
     RebalanceForgotten,
     Record,
     StallForgotten,
@@ -17,12 +19,10 @@ from coordinator.core.records import (
 from coordinator.runtime.codec import decode_group
 from coordinator.runtime.fields import MalformedRecord, Skipped
 from coordinator.runtime.ledger_codec import decode_ledger
-from coordinator.runtime.ports import GroupLog, KeyValue
+from coordinator.runtime.ports import Damage, GroupLog, KeyValue, LogFailed
 
 GROUPS_TOPIC = "__consumer_offsets"
 LEDGER_TOPIC = "__rebalances"
-
-LEDGER_TOMBSTONES = RebalanceForgotten | DelayForgotten | CentralDeleted | StallForgotten
 
 MAX_COMPLAINTS = 20
 """Malformed records named one by one in a report; the rest are counted."""
@@ -47,6 +47,8 @@ class LoadReport:
     superseded: int = 0
     malformed: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+    moved: list[OwnRecord] = field(default_factory=list)
+    """Hard facts that an older version kept in the ledger: to be written where they belong now."""
     complaints: list[str] = field(default_factory=list)
     """One sentence for each of the first MAX_COMPLAINTS malformed records: topic, partition, offset, reason."""
 
@@ -61,20 +63,51 @@ def replay(log: GroupLog, shard: int, core: Replayable) -> LoadReport:
 
     Of each key only the newest record is decoded, as if the log had been compacted: a load takes time by what there
     is, not by how often it changed. A malformed record is reported and passed over: one damaged value must not take a
-    shard's other groups away.
+    shard's other groups away. So are parts of the ledger that cannot be read at all: it explains, and decides nothing.
     """
     report = LoadReport()
+    own: set[tuple[bool, str]] = set()
     place = f"{GROUPS_TOPIC}-{shard}"
     for record in understood(log.read_groups(shard), decode_group, place, report):
+        if isinstance(record, OwnRecord):
+            own.add(own_place(record))
         core.apply(record)
         report.groups += 1
-        report.tombstones += isinstance(record, GroupDeleted | OffsetDeleted)
+        report.tombstones += isinstance(record, GroupDeleted | OffsetDeleted | DelayForgotten | CentralDeleted)
     place = f"{LEDGER_TOPIC}-{shard}"
-    for record in understood(log.read_ledger(shard), decode_ledger, place, report):
+    for record in understood(sound(log.read_ledger(shard), place, report), decode_ledger, place, report):
+        if isinstance(record, OwnRecord):
+            if own_place(record) in own:
+                continue  # it has been moved, or was written anew since
+            if isinstance(record, CentralStored | DelayStored):
+                report.moved.append(record)
         core.apply(record)
         report.ledger += 1
-        report.tombstones += isinstance(record, LEDGER_TOMBSTONES)
+        report.tombstones += isinstance(record, RebalanceForgotten | StallForgotten)
     return report
+
+
+def own_place(record: OwnRecord) -> tuple[bool, str]:
+    """Of which kind a fact of our own is, and of which group."""
+    return isinstance(record, CentralStored | CentralDeleted), record.group_id
+
+
+def sound(stored: Iterator[KeyValue | Damage], place: str, report: LoadReport) -> Iterator[KeyValue]:
+    """What can be read; what cannot is reported and passed over."""
+    try:
+        for item in stored:
+            if isinstance(item, Damage):
+                complain(report, f"{place} offset {item.offset}: {item.sentence}; explanations there are passed over")
+            else:
+                yield item
+    except LogFailed as error:
+        complain(report, f"{error}; the rest of the explanations is passed over")
+
+
+def complain(report: LoadReport, sentence: str) -> None:
+    report.malformed += 1
+    if len(report.complaints) < MAX_COMPLAINTS:
+        report.complaints.append(sentence)
 
 
 def understood(
@@ -87,9 +120,7 @@ def understood(
         try:
             record = decode(item)
         except MalformedRecord as error:
-            report.malformed += 1
-            if len(report.complaints) < MAX_COMPLAINTS:
-                report.complaints.append(f"{place} offset {item.offset}: {error}; the record is passed over")
+            complain(report, f"{place} offset {item.offset}: {error}; the record is passed over")
             continue
         if isinstance(record, Skipped):
             report.skipped[f"{place.rsplit('-', 1)[0]} {record.kind}"] += 1

@@ -24,17 +24,27 @@ class KeyValue(NamedTuple):
     """Where it stands in the log; -1 as long as it is not there."""
 
 
+class Damage(NamedTuple):
+    """A part of the ledger that cannot be read, and why."""
+
+    offset: int
+    sentence: str
+
+
 class GroupLog(Protocol):
     """The two internal topics of one shard: `__consumer_offsets` (groups, offsets) and `__rebalances` (ledger)."""
 
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
-        """Write one batch per topic that has records, ledger first. Raises LogFailed; then nothing counts as kept."""
+        """Write one batch per topic that has records, ledger first. Raises LogFailed; then nothing counts as kept.
+
+        The ledger explains: a part of it that cannot be written is lost, and no reason to refuse the groups' facts.
+        """
 
     def flush(self, shards: Sequence[int]) -> None:
-        """Return once everything appended to these shards before the call is durable. Raises LogFailed. Any thread."""
+        """Return once all facts appended to these shards before the call are durable. Raises LogFailed. Any thread."""
 
     def read_groups(self, shard: int) -> Iterator[KeyValue]:
         """Every record of the shard's part of `__consumer_offsets`, oldest first. Raises LogFailed."""
 
-    def read_ledger(self, shard: int) -> Iterator[KeyValue]:
-        """Every record of the shard's part of `__rebalances`, oldest first. Raises LogFailed."""
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
+        """What can be read of the shard's part of `__rebalances`, oldest first, and what cannot."""

@@ -222,6 +222,7 @@ class Node:
 
     def _load_groups(self, group_log: BrokerGroupLog) -> None:
         settings = self._settings
+        self._group_log = group_log
         self.engine = Engine(
             group_log,
             settings.offsets_topic_num_partitions,
@@ -333,6 +334,7 @@ class Node:
                 log.error("the log's periodic work failed", exc_info=error)
                 complaints = [repr(error)]
             self._report_upkeep(complaints)
+            self._report_losses()
 
     async def _compact(self) -> None:
         """One log at a time, in a thread: it may take minutes, and only the swap at its end holds up anybody."""
@@ -346,6 +348,10 @@ class Node:
             except Exception as error:
                 log.error("a log could not be compacted", exc_info=error)
                 self._report_upkeep([repr(error)])
+
+    def _report_losses(self) -> None:
+        for loss in self._group_log.take_losses():
+            self.telling.conditions.report("explanations-lost", loss, lasting_ms=UPKEEP_TROUBLE_MS)
 
     def _report_upkeep(self, complaints: Sequence[str]) -> None:
         for complaint in complaints:

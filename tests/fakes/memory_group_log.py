@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.runtime.ports import KeyValue, LogFailed
+from coordinator.runtime.ports import Damage, KeyValue, LogFailed
 
 
 @dataclass
@@ -72,7 +72,7 @@ class MemoryGroupLog:
             raise LogFailed(f"read {self.reads} was told to fail")
         return self.groups[shard].read()
 
-    def read_ledger(self, shard: int) -> Iterator[KeyValue]:
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
         return self.ledger[shard].read()
 
     def crash(self, survivors: Callable[[int], int] = nothing_more) -> None:

@@ -90,16 +90,16 @@ GROUP_RECORDS = st.one_of(
     st.builds(OffsetStored, TEXT, TEXT, INT32, stored_offsets()),
     st.builds(OffsetDeleted, TEXT, TEXT, INT32),
     CONSUMER_RECORDS,
+    st.builds(DelayStored, TEXT, TEXT, st.none() | INT64),
+    st.builds(DelayForgotten, TEXT),
+    st.from_type(CentralStored),
+    st.builds(CentralDeleted, TEXT),
 )
 LEDGER_RECORDS = st.one_of(
     st.builds(RebalanceDecided, TEXT, st.from_type(RebalanceEntry)),
     st.builds(RebalanceSettled, TEXT, st.from_type(Settlement)),
-    st.builds(DelayStored, TEXT, TEXT, st.none() | INT64),
-    st.builds(DelayForgotten, TEXT),
     st.from_type(StallNoted),
     st.builds(StallForgotten, st.integers(0, 2**31)),
-    st.from_type(CentralStored),
-    st.builds(CentralDeleted, TEXT),
 )
 
 

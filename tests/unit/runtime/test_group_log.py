@@ -9,7 +9,7 @@ from coordinator.core.types import Limits
 from coordinator.runtime import group_log
 from coordinator.runtime.engine import Engine
 from coordinator.runtime.group_log import BrokerGroupLog, PartitionCountConflict
-from coordinator.runtime.ports import KeyValue, LogFailed
+from coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from coordinator.runtime.slot import ShardStatus
 from storage.broker import Broker
 from storage.errors import StorageError
@@ -81,10 +81,51 @@ def test_a_storage_failure_becomes_a_log_failure_that_names_the_partition(broker
     log = BrokerGroupLog(broker, 1, SEGMENT)
     with pytest.raises(LogFailed, match=r"__consumer_offsets-0: .*\(max\.message\.bytes\)"):
         log.append(0, [KeyValue(b"k", bytes(2 * SEGMENT))], [], 0)
-    with pytest.raises(LogFailed, match=r"__rebalances-4: .*no partition 4"):
-        log.append(4, [], [KeyValue(b"k", b"")], 0)
+    with pytest.raises(LogFailed, match=r"__consumer_offsets-4: .*no partition 4"):
+        log.append(4, [KeyValue(b"k", b"")], [], 0)
     with pytest.raises(LogFailed, match="__consumer_offsets-4"):
         list(log.read_groups(4))
+
+
+def test_a_diary_that_takes_nothing_costs_explanations_and_no_facts(broker: Broker) -> None:
+    log = BrokerGroupLog(broker, 2, SEGMENT)
+    broker.log("__rebalances", 1).failure = StorageError("the diary is damaged")
+    log.append(1, [KeyValue(b"k", b"v")], [KeyValue(b"l", b"w")], 0)
+    log.append(0, [], [KeyValue(b"l", bytes(2 * SEGMENT))], 0)
+    log.flush([0, 1])
+    assert pairs(log.read_groups(1)) == [(b"k", b"v")]
+    losses = log.take_losses()
+    assert [loss for loss in losses if "could not be written: __rebalances-1: the diary is damaged" in loss]
+    assert [loss for loss in losses if "could not be written: __rebalances-0" in loss]
+    assert [loss for loss in losses if "could not be flushed: __rebalances-1: the diary is damaged" in loss]
+    assert log.take_losses() == []
+
+
+def test_a_flipped_bit_in_the_diary_is_passed_over_and_said(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "data")
+    log = BrokerGroupLog(broker, 1, SEGMENT)
+    for number in range(3):
+        log.append(0, [KeyValue(b"k%d" % number, b"v")], [KeyValue(b"l%d" % number, b"w" * 50)], 0)
+    log.flush([0])
+    flip_a_bit(broker, "__rebalances")
+    assert [item if isinstance(item, Damage) else item.key for item in log.read_ledger(0)] == [
+        b"l0",
+        Damage(1, next(item.sentence for item in log.read_ledger(0) if isinstance(item, Damage))),
+        b"l2",
+    ]
+    flip_a_bit(broker, "__consumer_offsets")
+    with pytest.raises(LogFailed, match=r"__consumer_offsets-0: .*offsets 1 to 1"):
+        list(log.read_groups(0))
+    broker.close()
+
+
+def flip_a_bit(broker: Broker, topic: str) -> None:
+    """In the second of three batches of equal length."""
+    path = Path(broker.log(topic, 0).segments[0].path())
+    content = bytearray(path.read_bytes())
+    size = broker.log(topic, 0).size
+    content[size // 2 + 5] ^= 1
+    path.write_bytes(content)
 
 
 def test_a_failed_flush_names_the_shards_that_failed(broker: Broker) -> None:

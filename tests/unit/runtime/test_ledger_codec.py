@@ -5,9 +5,9 @@ import json
 import pytest
 
 from coordinator.core.central.records import CentralDeleted, CentralOwner, CentralStored
-from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
+from coordinator.core.records import DelayForgotten, DelayStored, RebalanceDecided, RebalanceForgotten, RebalanceSettled
 from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
-from coordinator.runtime.codec import encode
+from coordinator.runtime.codec import decode_group, encode
 from coordinator.runtime.fields import MalformedRecord, Skipped
 from coordinator.runtime.ledger_codec import decode_ledger
 from coordinator.runtime.ports import KeyValue
@@ -60,9 +60,31 @@ def test_a_settlement_comes_back() -> None:
 def test_the_ownership_of_a_central_group_comes_back_and_is_forgotten_under_the_same_key() -> None:
     owner = CentralOwner("m1", "c", "/h", 6_000, ("t",), "t.*", (("t", (0, 1)),))
     owned, gone = CentralStored("g", 3, "range", 100, (owner,)), CentralDeleted("g")
-    stored, tombstone = encode([owned, gone]).ledger
-    assert [decode_ledger(stored), decode_ledger(tombstone)] == [owned, gone]
-    assert stored.key == tombstone.key == b'{"group":"g","kind":"central","number":0}'
+    encoded = encode([owned, gone])
+    stored, tombstone = encoded.groups
+    assert [decode_group(stored), decode_group(tombstone)] == [owned, gone]
+    assert stored.key == tombstone.key == (32_000).to_bytes(2) + b"\0\1g"
+    # An older version wrote it into the diary: it is read there, and goes with the group.
+    place = b'{"group":"g","kind":"central","number":0}'
+    assert encoded.ledger == [KeyValue(place, None)]
+    assert decode_ledger(KeyValue(place, stored.value)) == owned
+
+
+def test_what_the_leader_of_a_delayed_group_knows_comes_back_and_is_forgotten() -> None:
+    kept, gone = DelayStored("g", "1,2", 500), DelayForgotten("g")
+    encoded = encode([kept, gone])
+    assert [decode_group(stored) for stored in encoded.groups] == [kept, gone]
+    assert {stored.key for stored in encoded.groups} == {(32_001).to_bytes(2) + b"\0\1g"}
+    place = b'{"group":"g","kind":"delay","number":0}'
+    assert encoded.ledger == [KeyValue(place, None)]
+    assert decode_ledger(KeyValue(place, encoded.groups[0].value)) == kept
+
+
+def test_facts_of_our_own_that_are_damaged_are_malformed() -> None:
+    (stored,) = encode([DelayStored("g", "1,2", 500)]).groups
+    for key, value in ((stored.key, b"{"), (stored.key, b"{}"), (stored.key + b"x", stored.value), (b"\x7d\0", b"")):
+        with pytest.raises(MalformedRecord):
+            decode_group(KeyValue(key, value))
 
 
 def test_forgetting_leaves_a_tombstone_for_each_half_and_counts_once() -> None:

@@ -1,6 +1,11 @@
 """Replay takes what it understands, and names what it does not."""
 
+from collections.abc import Iterator
+
+from coordinator.core.central.records import CentralStored
 from coordinator.core.records import (
+    DelayForgotten,
+    DelayStored,
     GroupDeleted,
     OffsetDeleted,
     OffsetStored,
@@ -10,9 +15,11 @@ from coordinator.core.records import (
 )
 from coordinator.core.shard import Shard
 from coordinator.core.types import Limits, StoredOffset
-from coordinator.runtime.codec import encode
+from coordinator.runtime.codec import decode_group, encode
+from coordinator.runtime.engine import Engine
+from coordinator.runtime.ledger_codec import ledger_key
 from coordinator.runtime.loader import MAX_COMPLAINTS, replay
-from coordinator.runtime.ports import KeyValue
+from coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, entry
 
@@ -69,6 +76,63 @@ def test_a_malformed_record_is_named_and_the_others_count() -> None:
         "__consumer_offsets-0 offset 1: field of 2 bytes at byte 2 with 1 bytes left; the record is passed over",
         "__rebalances-0 offset 0: group: Field required; the record is passed over",
     ]
+
+
+class Diary(MemoryGroupLog):
+    """A log whose diary cannot be read to the end."""
+
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
+        yield Damage(0, "its checksum is wrong")
+        yield from super().read_ledger(shard)
+        raise LogFailed("__rebalances-0: the disk is gone")
+
+
+def test_a_damaged_diary_costs_explanations_and_is_said() -> None:
+    log = Diary(1)
+    encoded = encode([AT_10, RebalanceDecided("g", entry(3, 0))])
+    log.append(0, encoded.groups, encoded.ledger, 0)
+    core = TinyShard(Limits(), 0)
+    report = replay(log, 0, core)
+    assert core.offsets == {("g", "t", 0): 10}
+    assert core.rounds == {"g": 3}
+    assert report.complaints == [
+        "__rebalances-0 offset 0: its checksum is wrong; explanations there are passed over",
+        "__rebalances-0: the disk is gone; the rest of the explanations is passed over",
+    ]
+
+
+OWNED = CentralStored("g", 3, "range", 100)
+DELAY = DelayStored("d", "1,2", 500)
+
+
+def in_the_diary(*facts: CentralStored | DelayStored) -> list[KeyValue]:
+    """Facts of our own as an older version wrote them."""
+    kinds = {CentralStored: "central", DelayStored: "delay"}
+    return [KeyValue(ledger_key(fact.group_id, 0, kinds[type(fact)]), encode([fact]).groups[0].value) for fact in facts]
+
+
+def test_facts_that_an_older_version_kept_in_the_diary_are_read_and_moved() -> None:
+    log = MemoryGroupLog(1)
+    log.append(0, [], in_the_diary(OWNED, DELAY), 0)
+    for life in range(2):
+        engine = Engine(log, 1, Limits())
+        engine.load(life)
+        core = engine.core(0)
+        assert isinstance(core, Shard)
+        assert core.central_groups["g"].stored == OWNED
+        assert core.ledgers["d"].delay == DELAY
+        assert [decode_group(stored) for stored in log.read_groups(0)] == [OWNED, DELAY]
+        assert len(engine.report(0).moved) == (2 if life == 0 else 0)
+
+
+def test_a_fact_that_has_been_moved_counts_where_it_is_now() -> None:
+    newer, gone = CentralStored("g", 4, "range", 200), DelayForgotten("d")
+    log = MemoryGroupLog(1)
+    log.append(0, encode([newer, gone]).groups, in_the_diary(OWNED, DELAY), 0)
+    shard = Shard(Limits(), 0)
+    assert replay(log, 0, shard).moved == []
+    assert shard.central_groups["g"].stored == newer
+    assert "d" not in shard.ledgers
 
 
 def test_kinds_of_records_that_are_not_kept_are_counted_by_kind() -> None:

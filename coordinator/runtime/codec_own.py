@@ -1,0 +1,60 @@
+"""Hard facts that Kafka has no record for, kept in `__consumer_offsets` beside those it has.
+
+Key: int16 32000 (who owns what in a central group) or 32001 (what the leader of a delayed group knows), then the group
+id. Kafka's own key types are small numbers; its tools and its loader pass over those they do not know. Value: JSON,
+{"version": 1, "central": {...}} or {"version": 1, "leader_state": "...", "until_ms": ...}.
+
+They used to lie in `__rebalances`, where `coordinator.runtime.ledger_codec` still reads them: a diary that is damaged
+must cost explanations, never ownership.
+"""
+
+from pydantic import ValidationError
+
+from coordinator.core.central.records import CentralDeleted, CentralStored
+from coordinator.core.records import DelayForgotten, DelayStored, OwnRecord
+from coordinator.runtime.fields import INT16, FieldReader, MalformedRecord, plain_string
+from coordinator.runtime.ledger_codec import (
+    VERSION,
+    CentralValue,
+    DelayValue,
+    central_json,
+    compact_json,
+    first_complaint,
+)
+from coordinator.runtime.ports import KeyValue
+
+CENTRAL_KEY = 32_000
+DELAY_KEY = 32_001
+OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY})
+
+
+def encode_own(record: OwnRecord) -> KeyValue:
+    match record:
+        case CentralStored(group_id):
+            return KeyValue(own_key(CENTRAL_KEY, group_id), central_json(record))
+        case CentralDeleted(group_id):
+            return KeyValue(own_key(CENTRAL_KEY, group_id), None)
+        case DelayStored(group_id, leader_state, until_ms):
+            value = {"version": VERSION, "leader_state": leader_state, "until_ms": until_ms}
+            return KeyValue(own_key(DELAY_KEY, group_id), compact_json(value))
+        case DelayForgotten(group_id):
+            return KeyValue(own_key(DELAY_KEY, group_id), None)
+
+
+def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord:
+    """The fact behind one record; `key` is read up to the kind. Raises MalformedRecord."""
+    group_id = key.string()
+    key.end()
+    try:
+        if kind == CENTRAL_KEY:
+            return CentralDeleted(group_id) if value is None else CentralValue.model_validate_json(value).central
+        if value is None:
+            return DelayForgotten(group_id)
+        kept = DelayValue.model_validate_json(value)
+        return DelayStored(group_id, kept.leader_state, kept.until_ms)
+    except ValidationError as error:
+        raise MalformedRecord(first_complaint(error)) from error
+
+
+def own_key(kind: int, group_id: str) -> bytes:
+    return INT16.pack(kind) + plain_string(group_id)

@@ -8,11 +8,11 @@ A topic is a number of partitions, or a list with the racks of each partition, o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from assignors import registry
-from assignors.api import Assignor, Member, Snapshot
+from assignors.api import Assignment, Assignor, Member, Snapshot
 from assignors.run import run
 from assignors.snapshot_json import (
     expect,
@@ -27,14 +27,21 @@ from assignors.snapshot_json import (
 RESETS = ("latest", "earliest", "none")
 
 
-def solve(problem: Mapping[str, Any], assignor: Assignor | str | None = None) -> dict[str, dict[str, list[int]]]:
-    """{member: {topic: [partitions]}} for a problem; the argument overrules the problem's own word."""
+def solve(
+    problem: Mapping[str, Any],
+    assignor: Assignor | str | None = None,
+    decide: Callable[[Assignor, Snapshot], Assignment] = run,
+) -> dict[str, dict[str, list[int]]]:
+    """{member: {topic: [partitions]}} for a problem; the argument overrules the problem's own word.
+
+    `decide` asks the assignor; it may do so elsewhere, and with a deadline.
+    """
     snapshot = snapshot_of(problem)
     chosen = assignor if assignor is not None else snapshot.assignor
     if chosen == "":
         raise ValueError('the problem names no assignor; add an "assignor" field or pass one')
     found = registry.resolve(chosen) if isinstance(chosen, str) else chosen
-    return run(found, snapshot).to_dict()
+    return decide(found, snapshot).to_dict()
 
 
 def snapshot_of(problem: Mapping[str, Any]) -> Snapshot:

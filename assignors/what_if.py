@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from assignors import registry
-from assignors.api import Assignor, JsonValue, Member, Snapshot
+from assignors.api import Assignment, Assignor, JsonValue, Member, Snapshot
 from assignors.moves import Move, moves
 from assignors.run import run
 
@@ -117,7 +117,13 @@ class Forecast:
         return broken
 
 
-def what_if(snapshot: Snapshot, assignor: Assignor | str = "", change: Change | None = None) -> Forecast:
+Decide: TypeAlias = Callable[[Assignor, Snapshot, bool], Assignment]
+"""Asks an assignor for a plan; the last argument says whether to hold back what is to be let go of first, as `run`."""
+
+
+def what_if(
+    snapshot: Snapshot, assignor: Assignor | str = "", change: Change | None = None, decide: Decide = run
+) -> Forecast:
     """The decision of `assignor` (the snapshot's own when empty) on the changed snapshot.
 
     Raises AssignorError (also UnknownAssignor) and, for a change that cannot be, ValueError.
@@ -127,7 +133,7 @@ def what_if(snapshot: Snapshot, assignor: Assignor | str = "", change: Change | 
         raise ValueError("the snapshot names no assignor; name one of: " + ", ".join(registry.known()))
     chosen = registry.resolve(word) if isinstance(word, str) else word
     future = changed(snapshot, change or Change())
-    target = run(chosen, future, withhold=False)
+    target = decide(chosen, future, False)
     after = target.to_dict()
     before = owned_now(snapshot)
     steps = tuple(_explained(move, snapshot, future, before, after) for move in moves(before, after))
@@ -138,16 +144,18 @@ def what_if(snapshot: Snapshot, assignor: Assignor | str = "", change: Change | 
         moves=steps,
         partitions=(_balance(before), _balance(after)),
         lag=(_lag_balance(before, snapshot.lags or {}), _lag_balance(after, future.lags or {})),
-        withheld=len(run(chosen, future).withheld) if cooperative else 0,
+        withheld=len(decide(chosen, future, True).withheld) if cooperative else 0,
         unassigned=len(target.unassigned),
         note=target.note,
         assignment=after,
     )
 
 
-def compare(snapshot: Snapshot, words: str | Iterable[str], change: Change | None = None) -> list[Forecast]:
+def compare(
+    snapshot: Snapshot, words: str | Iterable[str], change: Change | None = None, decide: Decide = run
+) -> list[Forecast]:
     """The same question to several assignors."""
-    return [what_if(snapshot, assignor, change) for assignor in registry.resolve_all(words)]
+    return [what_if(snapshot, assignor, change, decide) for assignor in registry.resolve_all(words)]
 
 
 def changed(snapshot: Snapshot, change: Change) -> Snapshot:

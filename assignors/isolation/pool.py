@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections import deque
@@ -54,6 +55,10 @@ class Isolation:
         self._starting = 0
         self._closed = False
 
+    @property
+    def by_process(self) -> bool:
+        return self._limits.mode == "process"
+
     def run(
         self, assignor: Assignor, snapshot: Snapshot, deadline_ms: int, *, withhold: bool = True, remedy: str = KEPT
     ) -> Assignment:
@@ -65,7 +70,7 @@ class Isolation:
         if is_ours(assignor):
             return run(assignor, snapshot, withhold)
         late = f"was not done after {{deadline_ms}} ms; {remedy}"
-        if self._limits.mode == "thread":
+        if not self.by_process:
             return in_thread(assignor.name, lambda: run(assignor, snapshot, withhold), deadline_ms, late)
         check_snapshot(assignor.name, snapshot)
         try:
@@ -119,7 +124,7 @@ class Isolation:
                     raise AssignorError(
                         assignor.name,
                         f"found no place within {patience_ms} ms: {self._limits.max_processes} plans of plugins run "
-                        "already, as many as group.assignor.max.processes allows",
+                        "already, as many as may (on a node: group.assignor.max.processes)",
                     )
         return self._started(assignor)
 
@@ -144,6 +149,8 @@ class Isolation:
                 self._starting -= 1
                 if process is not None:
                     self._processes.add(process)
+                    if self._closed:  # while it started: whoever is about to ask it hears that it has ended
+                        process.stop()
                 self._changed.notify_all()
 
     def _give_back(self, key: bytes, process: PluginProcess) -> None:
@@ -159,7 +166,19 @@ class Isolation:
 @lru_cache(maxsize=1)
 def shared() -> Isolation:
     """The one of tools, drivers and tests, which have no settings of a node: what plugins print is shown."""
-    return Isolation(IsolationLimits(show_output=True))
+    return kept_until_exit(IsolationLimits(show_output=True))
+
+
+def kept_until_exit(limits: IsolationLimits) -> Isolation:
+    """One that nobody closes before this program ends."""
+    made = Isolation(limits)
+    atexit.register(made.close)
+    return made
+
+
+def decide(assignor: Assignor, snapshot: Snapshot, withhold: bool) -> Assignment:
+    """A plan for a tool: within the time that a group gives its assignor unless told otherwise."""
+    return shared().run(assignor, snapshot, DEADLINE_MS, withhold=withhold, remedy="mend it, or use another one")
 
 
 def in_thread(name: str, work: Callable[[], Result], deadline_ms: int, late: str) -> Result:

@@ -4,22 +4,23 @@ Each line is answered before the next one is read, and the answer is flushed: a 
 that cannot be answered is named on standard error by its number and leaves an empty line on standard output, so that
 answers stay in step with problems. The others are answered all the same, and the exit code at the end is 2, or 1 when
 only assignors failed, on good problems. An assignor that exceeds --deadline is stopped and reported like one that
-raises.
+raises; a plugin, which runs in a process of its own, is killed.
 """
 
 import json
-import signal
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from types import FrameType
-from typing import Any, NoReturn
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from coordinator.cli.errors import Exit, complain
 from coordinator.cli.options import NumberRange
 from coordinator.cli.plugins import find_plugins_here
+
+if TYPE_CHECKING:
+    from assignors.api import Assignment, Assignor, Snapshot
 
 MAX_LINE_BYTES = 256 << 20
 """A million partitions with racks and claims take about a tenth of this."""
@@ -57,26 +58,6 @@ def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
     return worst
 
 
-class DeadlineExceeded(BaseException):
-    """Not an Exception, so that neither the assignor nor its caller takes it for a failure of their own."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise DeadlineExceeded in the body after so many seconds. In the main thread only."""
-
-    def expired(number: int, frame: FrameType | None) -> NoReturn:
-        raise DeadlineExceeded
-
-    before = signal.signal(signal.SIGALRM, expired)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def answer_to(line: bytes, number: int, assignor: Any, deadline: float) -> tuple[Exit, str]:
     """The plan as JSON, or an empty answer and a complaint that names the line."""
     from assignors.api import AssignorError
@@ -84,21 +65,25 @@ def answer_to(line: bytes, number: int, assignor: Any, deadline: float) -> tuple
     from assignors.registry import UnknownAssignor
 
     try:
-        problem = parsed(line)
-        with time_limit(deadline):
-            plan = solve(problem, assignor)
+        plan = solve(parsed(line), assignor, partial(in_time, round(1000 * deadline)))
         return Exit.OK, json.dumps(plan, separators=(",", ":"))
-    except DeadlineExceeded:
-        name = getattr(assignor, "name", None) or problem.get("assignor")
-        complain(
-            f"line {number}: assignor {name!r} gave no plan within {deadline:g} s; expected one in that time; "
-            "raise --deadline or use another assignor"
-        )
-        return Exit.FAILURE, ""
     except (UnknownAssignor, ValueError) as error:
         complain(f"line {number}: {error}")
         bad_plan = isinstance(error, AssignorError) and not isinstance(error, UnknownAssignor)
         return (Exit.FAILURE if bad_plan else Exit.USAGE), ""
+
+
+def in_time(deadline_ms: int, assignor: "Assignor", snapshot: "Snapshot") -> "Assignment":
+    """Ours in a thread, which a deadline ends soon enough; others in a process, which is killed."""
+    from assignors.isolation.pool import in_thread, shared
+    from assignors.run import run
+    from assignors.shield import is_ours
+
+    remedy = "raise --deadline or use another assignor"
+    if is_ours(assignor):
+        late = f"was not done after {{deadline_ms}} ms; {remedy}"
+        return in_thread(assignor.name, partial(run, assignor, snapshot), deadline_ms, late)
+    return shared().run(assignor, snapshot, deadline_ms, remedy=remedy)
 
 
 def parsed(line: bytes) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from assignors.api import AssignorError, Snapshot
+from assignors.isolation.pool import decide
 from assignors.moves import moves
 from assignors.registry import resolve
-from assignors.run import run, withheld
+from assignors.run import withheld
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
@@ -119,7 +120,7 @@ def replay_one(entry: Recorded, before: Shares, other: str | None) -> Replayed:
         return Replayed(entry, verdict, detail, then)
     try:
         # The whole target: what a hand-over in two rounds ends in, not where it pauses.
-        plan = run(resolve(other), entry.snapshot, withhold=False).to_dict()
+        plan = decide(resolve(other), entry.snapshot, False).to_dict()
     except AssignorError as error:
         return Replayed(entry, verdict, f"{detail}; {error}" if detail else str(error), then)
     return Replayed(entry, verdict, detail, then, measured(before, plan))
@@ -156,11 +157,11 @@ def decided_again(snapshot: Snapshot, entry: Recorded) -> Shares:
         return {worker: {resource: [0] for resource in share} for worker, share in decision.shares.items()}
     if entry.source in WHOLE_PLANS:
         # A KIP-848 target is the whole plan; members find their way to it one by one.
-        return run(resolve(word), snapshot, withhold=False).to_dict()
+        return decide(resolve(word), snapshot, False).to_dict()
     if entry.source == REMOTE:
         # The coordinator goes by what members say they hold, whichever way its assignor hands over.
-        return withheld(snapshot, run(resolve(word), snapshot, withhold=False)).to_dict()
-    return run(resolve(word), snapshot).to_dict()
+        return withheld(snapshot, decide(resolve(word), snapshot, False)).to_dict()
+    return decide(resolve(word), snapshot, True).to_dict()
 
 
 def measured(before: Shares, after: Shares) -> Measure:

@@ -113,6 +113,10 @@ class GroupConfig(ClientConfig):
     partition_assignment_deadline_ms: int = Field(
         10_000, ge=1, le=INT_MAX, description="How long the assignor of a leader may think before its plan is replaced."
     )
+    partition_assignment_isolation: Literal["process", "thread"] = Field(
+        "process",
+        description="Where an assignor that is not built in runs: only a process can be stopped when it hangs.",
+    )
     group_protocol: Literal["classic", "consumer", "central", "zookeeper"] = Field(
         "classic",
         description="classic: the members assign (JoinGroup, SyncGroup). consumer: the coordinator (KIP-848). "

@@ -20,12 +20,14 @@ NOT_WITH: Mapping[str, Mapping[str, str]] = {
         "partition_assignment_strategy": ASSIGNED_THERE,
         "partition_assignment_options": ASSIGNED_THERE,
         "partition_assignment_deadline_ms": ASSIGNED_THERE,
+        "partition_assignment_isolation": ASSIGNED_THERE,
         "session_timeout_ms": TIMED_THERE,
         "heartbeat_interval_ms": TIMED_THERE,
     },
     "central": {
         "partition_assignment_options": ASSIGNED_THERE,
         "partition_assignment_deadline_ms": ASSIGNED_THERE,
+        "partition_assignment_isolation": ASSIGNED_THERE,
         "heartbeat_interval_ms": "the coordinator pings, every third of session.timeout.ms",
         "auto_commit_interval_ms": "the coordinator commits, with every ping",
         "group_instance_id": "a lost stream is waited for until the session is over, whoever the member is",
@@ -34,6 +36,7 @@ NOT_WITH: Mapping[str, Mapping[str, str]] = {
     "zookeeper": {
         "partition_assignment_options": ASSIGNED_ALONE,
         "partition_assignment_deadline_ms": ASSIGNED_ALONE,
+        "partition_assignment_isolation": ASSIGNED_ALONE,
         "session_timeout_ms": ENDS_THERE,
         "heartbeat_interval_ms": ENDS_THERE,
         "group_instance_id": "an ephemeral node cannot outlive its process; consumer.id gives it a name",

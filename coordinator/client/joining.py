@@ -11,7 +11,7 @@ from coordinator.client.driver import ClassicPart, ConsumerPart, MemberDriver
 from coordinator.client.errors import IllegalState
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.membership import Interest, Joining, Wake
-from coordinator.client.planner import Planner
+from coordinator.client.planner import Planner, isolation_of
 from coordinator.client.transport import Transport
 from coordinator.client.types import TopicPartition
 from coordinator.member.consumer import Wish
@@ -63,6 +63,7 @@ class Coordinated:
                 self._config.partition_assignment_deadline_ms,
                 self._config.partition_assignment_options,
                 calls.recall_moves,
+                isolation_of(self._config.partition_assignment_isolation),
             )
             part = ClassicPart(Subscriber(interest.topics, self._assignors, self._config.client_rack), planner)
         return MemberDriver(self._transport, calls, self._config, part, wake)

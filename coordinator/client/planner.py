@@ -11,12 +11,14 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Protocol, TypeVar
+from functools import lru_cache, partial
+from typing import Literal, Protocol, TypeVar
 
 from assignors.api import Assignment, Assignor, AssignorError, JsonValue, Member, Plan, RebalanceProtocol, Snapshot
+from assignors.isolation.pool import Isolation, IsolationLimits, kept_until_exit
 from assignors.range import RangeAssignor
 from assignors.run import overran, run
+from assignors.shield import is_ours
 from assignors.user_data import encode_assignment, member_from_subscription
 from coordinator.client.types import TopicPartition
 from coordinator.member import actions as act
@@ -73,6 +75,7 @@ class Planner:
         deadline_ms: int = 10_000,
         options: Mapping[str, JsonValue] | None = None,
         recall_moves: RecallMoves | None = None,
+        isolation: Isolation | None = None,
     ) -> None:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._count_topics = count_topics
@@ -80,6 +83,7 @@ class Planner:
         self._recall_moves = recall_moves
         self._deadline_ms = deadline_ms
         self._options = dict(options or {})
+        self._isolation = isolation or isolation_of("process")
         self._last_good: Plan = {}
 
     async def plan(self, asked: act.Plan) -> ev.Planned:
@@ -118,19 +122,27 @@ class Planner:
             return self._fall_back(assignor, snapshot, error)
 
     async def _run(self, assignor: Assignor, snapshot: Snapshot) -> Assignment:
-        ours = type(assignor).__module__.startswith("assignors.")
+        ours = is_ours(assignor)
         if ours and sum(snapshot.topics.values()) <= INLINE_PARTITIONS:
             return run(assignor, snapshot)
+        if ours or not self._isolation.by_process:
+            return await self._aside(partial(run, assignor, snapshot), assignor.name, self._deadline_ms / 1000)
+        # It ends by itself, soon after the deadline at the latest: its process is killed.
+        return await self._aside(
+            partial(self._isolation.run, assignor, snapshot, self._deadline_ms), assignor.name, timeout_s=None
+        )
+
+    async def _aside(self, work: Callable[[], Assignment], name: str, timeout_s: float | None) -> Assignment:
+        """A thread of its own, and a daemon: what hangs must not keep the process from ending."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Assignment] = loop.create_future()
-        # A thread of its own, and a daemon: a plugin that hangs must not keep the process from ending.
         threading.Thread(
-            target=run_aside, args=(loop, answer, assignor, snapshot), name=f"assignor-{assignor.name}", daemon=True
+            target=run_aside, args=(loop, answer, work, name), name=f"assignor-{name}", daemon=True
         ).start()
         try:
-            return await asyncio.wait_for(answer, self._deadline_ms / 1000)
+            return await asyncio.wait_for(answer, timeout_s)
         except TimeoutError:
-            raise overran(assignor.name, self._deadline_ms) from None
+            raise overran(name, self._deadline_ms) from None
 
     def _fall_back(self, assignor: Assignor, snapshot: Snapshot, error: AssignorError) -> tuple[Assignment, Snapshot]:
         log.error("%s; the group goes on without it", error)
@@ -151,12 +163,18 @@ class Planner:
         return run(Substitute("range", protocol, dealt), snapshot), "range"
 
 
+@lru_cache(maxsize=2)
+def isolation_of(mode: Literal["process", "thread"]) -> Isolation:
+    """Where the plugins of this process's members run; all members share it."""
+    return kept_until_exit(IsolationLimits(mode, show_output=True))
+
+
 EAGER = RebalanceProtocol.EAGER
 COOPERATIVE = RebalanceProtocol.COOPERATIVE
 
 
 def run_aside(
-    loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[Assignment]", assignor: Assignor, snapshot: Snapshot
+    loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[Assignment]", work: Callable[[], Assignment], name: str
 ) -> None:
     """Body of the assignor's thread; nobody may be waiting any more when it is done."""
 
@@ -169,9 +187,9 @@ def run_aside(
             answer.set_result(assignment)
 
     try:
-        outcome: tuple[Assignment | None, BaseException | None] = (run(assignor, snapshot), None)
+        outcome: tuple[Assignment | None, BaseException | None] = (work(), None)
     except BaseException as error:
-        wrapped = error if isinstance(error, AssignorError) else AssignorError(assignor.name, f"raised {error!r}")
+        wrapped = error if isinstance(error, AssignorError) else AssignorError(name, f"raised {error!r}")
         outcome = (None, wrapped)
     if not loop.is_closed():
         loop.call_soon_threadsafe(settle, *outcome)

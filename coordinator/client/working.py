@@ -11,7 +11,7 @@ from coordinator.client.driver import ClassicPart, ConsumerPart, MemberDriver
 from coordinator.client.errors import ConfigError, IllegalState
 from coordinator.client.group_calls import GroupCalls
 from coordinator.client.membership import Callback, leaving
-from coordinator.client.planner import Planner
+from coordinator.client.planner import Planner, isolation_of
 from coordinator.client.transport import Transport
 from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
 from coordinator.client.worker_delayed import DelayedPlanner
@@ -76,6 +76,7 @@ class Working:
             self.config.partition_assignment_deadline_ms,
             self.config.partition_assignment_options,
             self.calls.recall_moves,
+            isolation_of(self.config.partition_assignment_isolation),
         )
         subscriber = Subscriber(names, self.assignors, self.config.client_rack)
         if topics or subscriber.protocol is RebalanceProtocol.EAGER:

@@ -1,6 +1,6 @@
 """Every kind of group: session bounds, sizes, the ledger, and assignors that run on the node."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
@@ -56,6 +56,26 @@ class GroupSettings(BaseModel):
         ge=1,
         le=MAX_INT,
         description="How long an assignor, or a topic pattern, may run on this node before it counts as failed.",
+    )
+    group_assignor_isolation: Literal["process", "thread"] = Field(
+        default="process",
+        alias="group.assignor.isolation",
+        description="Where assignors that are not built in run: in processes of their own, which are killed at the "
+        "deadline, or in threads of the node, which cannot be stopped.",
+    )
+    group_assignor_max_memory_bytes: int = Field(
+        default=1 << 30,
+        alias="group.assignor.max.memory.bytes",
+        ge=1 << 20,
+        le=1 << 40,
+        description="How much memory the process of an assignor may take beyond what it needs to start.",
+    )
+    group_assignor_max_processes: int = Field(
+        default=4,
+        alias="group.assignor.max.processes",
+        ge=1,
+        le=256,
+        description="How many processes of assignors there may be at a time, idle ones included.",
     )
     group_remote_assignors: AssignorNames = Field(
         default=AssignorNames(""),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from assignors.api import AssignorError, Snapshot
+from assignors.api import Assignment, Assignor, AssignorError, Snapshot
 from assignors.api import Member as AssignorMember
 from assignors.registry import BUILT_IN, resolve
 from assignors.run import run
@@ -81,9 +81,18 @@ def wants_lags(word: str) -> bool:
         return False
 
 
-def planned(request: PlanRequest) -> Plan:
-    """Run the assignor that the request names, however long it takes. Raises AssignorError."""
-    answer = run(resolve(request.assignor), request.snapshot, withhold=False)
+Decide: TypeAlias = Callable[[Assignor, Snapshot], Assignment]
+"""Asks an assignor for the whole target. Raises AssignorError."""
+
+
+def decided(assignor: Assignor, snapshot: Snapshot) -> Assignment:
+    """Here and now, however long it takes."""
+    return run(assignor, snapshot, withhold=False)
+
+
+def planned(request: PlanRequest, decide: Decide = decided) -> Plan:
+    """Run the assignor that the request names. Raises AssignorError."""
+    answer = decide(resolve(request.assignor), request.snapshot)
     return {
         member: {topic: tuple(sorted(partitions)) for topic, partitions in share.items() if len(partitions)}
         for member, share in answer.members.items()

@@ -3,12 +3,14 @@
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 
+from assignors.isolation.pool import Isolation, IsolationLimits
 from coordinator.config import Address, Settings
 from coordinator.core.effects import GroupChanged
-from coordinator.core.events import TopicsChanged
+from coordinator.core.events import Planned, TopicsChanged
 from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.shard import Shard
 from coordinator.core.stall import WORTH_A_NOTE_MS
@@ -62,6 +64,9 @@ ENVELOPE_BYTES = 1 << 20
 TICK_S = 1.0
 """How often the log does its periodic work."""
 
+ASSIGNOR_TROUBLE_MS = 600_000
+"""An assignor counts as failing until it makes a plan, or until nobody has asked it for one for so long."""
+
 UPKEEP_TROUBLE_MS = 600_000
 """The log's periodic work counts as failing until none of it has failed for so long: retention is looked at seldom."""
 
@@ -91,6 +96,10 @@ class Node:
         self._zookeeper: ZooKeeperSide | None = None
         self._central: CentralElection | None = None
         self.telling = Telling(self._clock)
+        limits = isolation_limits(settings)
+        self._isolation = Isolation(limits)
+        # A simulation takes no place from a group that waits for its plan.
+        self._isolated_simulations = Isolation(replace(limits, max_processes=1))
         self._cluster_id: str | None = None
 
     @property
@@ -177,6 +186,8 @@ class Node:
         self._ticking.cancel()
         self._compacting.cancel()  # its thread lets go of the log when the log is closed
         self.broker.close()
+        self._isolation.close()
+        self._isolated_simulations.close()
         await self._listener.stop(LAST_WORDS_S)
         log.info("stopped")
 
@@ -259,6 +270,8 @@ class Node:
             self._clock,
             max_parked=self._settings.max_parked_requests,
             work_deadline_ms=self._settings.group_assignor_deadline_ms,
+            isolation=self._isolation,
+            on_plan=self._planned,
             on_notice=self._noticed,
             on_fatal=self._fail,
             on_bug=report_contained,
@@ -294,6 +307,16 @@ class Node:
         if self._central is not None:
             self._central.noticed(notice)
 
+    def _planned(self, plan: Planned) -> None:
+        """Whether the group's assignor does its work is told once when that changes, and by `muster health`."""
+        name = f"assignor-failing:{plan.group_id}"
+        if plan.error:
+            self.telling.conditions.report(
+                name, f"group {plan.group_id!r}: {plan.error}", lasting_ms=ASSIGNOR_TROUBLE_MS
+            )
+        else:
+            self.telling.conditions.clear(name)
+
     def _table(self) -> dict[str, Method]:
         groups = GroupCoordinator(
             self.driver,
@@ -305,6 +328,8 @@ class Node:
             partitions=lambda: self._partitions,
             log_span=self._log_span,
             conditions=self.telling.conditions,
+            isolation=self._isolated_simulations,
+            assignor_deadline_ms=self._settings.group_assignor_deadline_ms,
             observed=self._zookeeper.groups if self._zookeeper is not None else None,
             central=self._central,
         )
@@ -377,6 +402,14 @@ class Node:
         log.error("the node cannot go on", exc_info=bug)
         if not self.failed.done():
             self.failed.set_result(bug)
+
+
+def isolation_limits(settings: Settings) -> IsolationLimits:
+    return IsolationLimits(
+        mode=settings.group_assignor_isolation,
+        max_processes=settings.group_assignor_max_processes,
+        max_memory_bytes=settings.group_assignor_max_memory_bytes,
+    )
 
 
 def transport_limits(settings: Settings) -> TransportLimits:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Protocol, TypeAlias, TypeVar
 
+from assignors.isolation.pool import Isolation
 from coordinator.core import events
 from coordinator.core.central.events import StreamClosed
 from coordinator.core.effects import GroupChanged, Reply
@@ -71,7 +72,9 @@ class Driver:
         *,
         max_parked: int,
         work_deadline_ms: int = WORK_DEADLINE_MS,
+        isolation: Isolation | None = None,
         complete: Callable[[Work], Work] = lambda work: work,
+        on_plan: Callable[[events.Planned], None] = lambda plan: None,
         on_notice: Callable[[GroupChanged], None],
         on_fatal: Callable[[BaseException], None],
         on_bug: Callable[[str, Exception], None] = lambda what, error: None,
@@ -85,8 +88,9 @@ class Driver:
         self._on_bug = on_bug
         self._loop = asyncio.get_running_loop()
         self._flusher = Flusher(self._loop, self._flushed)
-        self._workers = Workers(work_deadline_ms)
+        self._workers = Workers(work_deadline_ms, isolation=isolation)
         self._complete = complete
+        self._on_plan = on_plan
         self._working: set[asyncio.Task[None]] = set()
         self._ids = count(1)
         self._waiting: dict[RequestId, Waiter] = {}
@@ -308,6 +312,8 @@ class Driver:
             answer = await self._workers.answer(work.request)
         except Exception as error:
             answer = self._failed(work, error)
+        if isinstance(answer, events.Planned):
+            self._on_plan(answer)
         if not self._closed:
             self._engine.answer_work(work, answer)
             self._wake()

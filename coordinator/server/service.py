@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 from uuid import uuid4
 
+from assignors.isolation.pool import Isolation
 from coordinator.core import effects, events
 from coordinator.core.central.views import CENTRAL
 from coordinator.errors import ErrorCode, Overloaded
@@ -59,6 +60,8 @@ class GroupCoordinator:
         partitions: Callable[[], Mapping[str, int]],
         log_span: LogSpan,
         conditions: Conditions,
+        isolation: Isolation,
+        assignor_deadline_ms: int,
         observed: ObservedGroups | None = None,
         central: CentralElection | None = None,
     ) -> None:
@@ -78,6 +81,9 @@ class GroupCoordinator:
             shard_of=self._shard_of,
             partitions=partitions,
             spans=self._log_spans,
+            decide=lambda assignor, snapshot, withhold: isolation.run(
+                assignor, snapshot, assignor_deadline_ms, withhold=withhold, remedy="raise group.assignor.deadline.ms"
+            ),
             elsewhere=None if observed is None else observed.positions,
         )
 

@@ -10,7 +10,7 @@ from functools import partial
 from assignors.api import Member, Snapshot
 from assignors.registry import known, resolve
 from assignors.user_data import member_from_subscription, parse_assignment
-from assignors.what_if import Change, what_if
+from assignors.what_if import Change, Decide, what_if
 from coordinator.core import effects, events
 from coordinator.errors import CoordinatorError, ErrorCode, Overloaded
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -42,12 +42,14 @@ class Simulator:
         shard_of: Callable[[str], int],
         partitions: Callable[[], Mapping[str, int]],
         spans: Callable[[Sequence[tuple[str, int]]], Spans],
+        decide: Decide,
         elsewhere: Positions | None = None,
     ) -> None:
         self._driver = driver
         self._shard_of = shard_of
         self._partitions = partitions
         self._spans = spans
+        self._decide = decide
         self._elsewhere = elsewhere
         self._running = 0
 
@@ -111,7 +113,7 @@ class Simulator:
             raise Overloaded(f"{MAX_AT_ONCE} simulations run already; try again shortly")
         self._running += 1
         try:
-            forecast = await aside(lambda: forecast_of(snapshot, word, change), self._done)
+            forecast = await aside(lambda: forecast_of(snapshot, word, change, self._decide), self._done)
         except TimeoutError:
             late = f"{word!r} was not done after {DEADLINE_S:.0f} s"
             return pb.SimulatedAssignment(assignor=word, error_message=late)
@@ -123,11 +125,11 @@ class Simulator:
         self._running -= 1
 
 
-def forecast_of(snapshot: Snapshot, word: str, change: Change) -> str:
+def forecast_of(snapshot: Snapshot, word: str, change: Change, decide: Decide) -> str:
     """By a name this node knows. A path into a module would let a stranger import code here."""
     if ":" in word:
         raise ValueError(f"{word!r} names code by its path; a node takes only installed ones: {', '.join(known())}")
-    return json.dumps(what_if(snapshot, resolve(word), change).to_dict())
+    return json.dumps(what_if(snapshot, resolve(word), change, decide).to_dict())
 
 
 async def aside(work: Callable[[], str], done: Callable[[], None]) -> str:

@@ -1,7 +1,8 @@
-"""Assignors and topic patterns run off the loop, each in a thread of its own and with a deadline.
+"""Assignors and topic patterns run off the loop, each with a deadline.
 
-A thread cannot be stopped: one that overruns goes on by itself, its answer is void, and it keeps its place among the
-`MAX_THREADS` until it ends. The threads are daemons, so that a hanging plugin cannot keep the process alive.
+What is ours runs in a thread. A thread cannot be stopped: one that overruns goes on by itself, its answer is void, and
+it keeps its place among the `MAX_THREADS` until it ends. A plugin runs in a process of its own, which is killed at the
+deadline; a thread with a place among others waits for it. With `group.assignor.isolation=thread` it is as ours.
 """
 
 import asyncio
@@ -10,7 +11,9 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar, assert_never
 
-from assignors.api import AssignorError
+from assignors.api import Assignment, Assignor, AssignorError, Snapshot
+from assignors.isolation.pool import Isolation
+from assignors.registry import BUILT_IN
 from assignors.run import overran
 from coordinator.core.consumer.regex import matching
 from coordinator.core.effects import ResolveRegex
@@ -34,11 +37,16 @@ def failure(request: PlanRequest | ResolveRegex, why: str) -> Planned | RegexRes
 
 
 class Workers:
-    """Belongs to the event loop that makes it. `deadline_ms` counts from the moment a computation is asked for."""
+    """Belongs to the event loop that makes it.
 
-    def __init__(self, deadline_ms: int, max_threads: int = MAX_THREADS) -> None:
+    `deadline_ms` counts from the moment a computation is asked for; for a plugin, from when its process begins with it.
+    """
+
+    def __init__(self, deadline_ms: int, max_threads: int = MAX_THREADS, isolation: Isolation | None = None) -> None:
         self._deadline_ms = deadline_ms
+        self._isolation = isolation or Isolation()
         self._places = asyncio.Semaphore(max_threads)
+        self._plugin_places = asyncio.Semaphore(max_threads)
         self._loop = asyncio.get_running_loop()
 
     async def answer(self, request: PlanRequest | ResolveRegex) -> Planned | RegexResolved:
@@ -55,6 +63,9 @@ class Workers:
 
     async def _plan(self, request: PlanRequest) -> tuple[Plan | None, str]:
         try:
+            if self._isolation.by_process and request.assignor not in BUILT_IN:
+                # Whoever waits for a process waits no longer than it, the process and its deadline take.
+                return await self._in_thread(lambda: planned(request, self._decide), self._plugin_places), ""
             return await self._run(lambda: planned(request)), ""
         except AssignorError as error:
             return None, str(error)
@@ -72,27 +83,33 @@ class Workers:
     async def _run(self, job: Callable[[], Result]) -> Result:
         """Raises TimeoutError at the deadline, and whatever the job raises."""
         async with asyncio.timeout(self._deadline_ms / 1000):
-            await self._places.acquire()
-            future: asyncio.Future[Result] = self._loop.create_future()
-            try:
-                Thread(target=self._work, args=(job, future), name="muster-worker", daemon=True).start()
-            except RuntimeError:  # the system is out of threads for the moment
-                self._places.release()
-                raise
-            return await future
+            return await self._in_thread(job, self._places)
 
-    def _work(self, job: Callable[[], Result], future: asyncio.Future[Result]) -> None:
+    def _decide(self, assignor: Assignor, snapshot: Snapshot) -> Assignment:
+        return self._isolation.run(assignor, snapshot, self._deadline_ms, withhold=False)
+
+    async def _in_thread(self, job: Callable[[], Result], places: asyncio.Semaphore) -> Result:
+        await places.acquire()
+        future: asyncio.Future[Result] = self._loop.create_future()
+        try:
+            Thread(target=self._work, args=(job, future, places), name="muster-worker", daemon=True).start()
+        except RuntimeError:  # the system is out of threads for the moment
+            places.release()
+            raise
+        return await future
+
+    def _work(self, job: Callable[[], Result], future: asyncio.Future[Result], places: asyncio.Semaphore) -> None:
         try:
             result = job()
         except Exception as error:  # it is told to whoever waits
-            self._report(partial(set_exception, future, error))
+            self._report(partial(set_exception, future, error), places)
         else:
-            self._report(partial(set_result, future, result))
+            self._report(partial(set_result, future, result), places)
 
-    def _report(self, tell: Callable[[], None]) -> None:
+    def _report(self, tell: Callable[[], None], places: asyncio.Semaphore) -> None:
         """Give the place back and the answer in, on the loop; a loop that has ended needs neither."""
         try:
-            self._loop.call_soon_threadsafe(self._places.release)
+            self._loop.call_soon_threadsafe(places.release)
             self._loop.call_soon_threadsafe(tell)
         except RuntimeError:
             return

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import output_option
+from coordinator.cli.options import NumberRange, output_option
 from coordinator.cli.output import notice, show_document
 from coordinator.cli.plugins import find_plugins_here
 
@@ -40,17 +40,25 @@ def new(name: str, into: Path | None) -> None:
 
 @click.command()
 @output_option
+@click.option(
+    "--deadline",
+    type=NumberRange(0.01, 3600),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest time for one check on one group.",
+)
 @click.argument("target")
-def test(style: str, target: str) -> int:
+def test(style: str, target: str, deadline: float) -> int:
     """Put TARGET (a name, or package.module:Class in this folder) through the suite every assignor must pass.
 
-    Exit code 1 when a check fails.
+    It runs in a process of its own, and what it prints is shown. Exit code 1 when a check fails.
     """
     from assignors.compliance import examine
     from assignors.registry import resolve
 
     find_plugins_here()
-    report = examine(resolve(target))
+    report = examine(resolve(target), round(1000 * deadline))
     if style in ("table", "wide"):
         click.echo(str(report))
     else:

@@ -81,12 +81,13 @@ def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path |
 
 def foresee(snapshot: "Snapshot", words: str, change: "Change") -> "list[Forecast]":
     from assignors.api import AssignorError
+    from assignors.isolation.pool import decide
     from assignors.what_if import compare
 
     if not words:
         raise click.UsageError("nothing says which assignor; name one with --assignor or --compare")
     try:
-        return compare(snapshot, words, change)
+        return compare(snapshot, words, change, decide)
     except AssignorError:
         raise
     except ValueError as error:

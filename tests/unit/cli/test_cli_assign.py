@@ -37,6 +37,10 @@ class Hangs(Base):
     def assign(self, snapshot):
         while True:
             pass
+
+class Counts(Base):
+    def assign(self, snapshot):
+        sum(range(10**12))
 """
 
 
@@ -125,7 +129,8 @@ def test_a_plugin_is_found_in_the_current_directory(
         ("Twice", "gave t-0 twice: to 'a' and 'b'"),
         ("Forgets", "forgot t-1, t-2"),
         ("Raises", "out of cheese"),
-        ("Hangs", "gave no plan within 0.2 s"),
+        ("Hangs", "was not done after 200 ms; raise --deadline"),
+        ("Counts", "was not done after 200 ms; raise --deadline"),
     ],
 )
 def test_a_bad_plugin_is_named_and_exits_with_1(

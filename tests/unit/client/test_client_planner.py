@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
@@ -11,11 +10,12 @@ import pytest
 from assignors.api import Assignor, Plan, RebalanceProtocol, Snapshot
 from assignors.registry import resolve
 from assignors.user_data import Subscription, encode_subscription, parse_assignment
-from coordinator.client.planner import Planner
+from coordinator.client.planner import Planner, isolation_of
 from coordinator.client.types import TopicPartition
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member.types import GroupMember
+from tests.support import plugins
 
 
 class Plugin:
@@ -30,6 +30,10 @@ class Plugin:
 
     def assign(self, snapshot: Snapshot) -> Plan:
         return self.decide(snapshot)
+
+
+HERE = isolation_of("thread")
+"""For plugins that do as a test tells them, which no other process could make."""
 
 
 def member(name: str, owned: Mapping[str, Sequence[int]] | None = None, generation: int = -1) -> GroupMember:
@@ -85,7 +89,7 @@ def raising(snapshot: Snapshot) -> Plan:
 def test_a_plugin_that_raises_or_lies_is_replaced_by_range_and_named(
     decide: Callable[[Snapshot], Plan], says: str
 ) -> None:
-    planned = plan(Planner([Plugin(decide)], four_partitions), member("a"), member("b"))
+    planned = plan(Planner([Plugin(decide)], four_partitions, isolation=HERE), member("a"), member("b"))
     assert shares(planned) == {"a": [0, 1], "b": [2, 3]}
     assert options(planned)["fallback"] == "range"
     assert says in options(planned)["reason"]
@@ -94,7 +98,7 @@ def test_a_plugin_that_raises_or_lies_is_replaced_by_range_and_named(
 
 def test_the_last_good_plan_is_kept_while_it_fits() -> None:
     answers: list[Callable[[Snapshot], Plan]] = [lambda s: {"a": {"t": [0, 1, 2]}, "b": {"t": [3]}}, raising, raising]
-    planner = Planner([Plugin(lambda snapshot: answers.pop(0)(snapshot))], four_partitions)
+    planner = Planner([Plugin(lambda snapshot: answers.pop(0)(snapshot))], four_partitions, isolation=HERE)
     plan(planner, member("a"), member("b"))
     kept = plan(planner, member("a"), member("b"))
     assert shares(kept) == {"a": [0, 1, 2], "b": [3]}
@@ -106,21 +110,22 @@ def test_the_last_good_plan_is_kept_while_it_fits() -> None:
 
 def test_a_failed_cooperative_plugin_is_replaced_without_handing_out_what_others_own() -> None:
     plugin = Plugin(raising, RebalanceProtocol.COOPERATIVE)
-    planned = plan(Planner([plugin], four_partitions), member("a"), member("b", {"t": [0, 1, 2, 3]}, 1))
+    planned = plan(Planner([plugin], four_partitions, isolation=HERE), member("a"), member("b", {"t": [0, 1, 2, 3]}, 1))
     assert shares(planned)["a"] == []
 
 
-def test_a_plugin_that_hangs_is_given_up_at_its_deadline() -> None:
-    release = threading.Event()
-
-    def hang(snapshot: Snapshot) -> Plan:
-        release.wait()
-        return {}
-
-    planned = plan(Planner([Plugin(hang)], four_partitions, deadline_ms=20), member("a"))
-    release.set()
+@pytest.mark.parametrize("kind", [plugins.Hangs, plugins.Counts])
+def test_a_plugin_that_hangs_is_given_up_at_its_deadline(kind: type[Assignor]) -> None:
+    planned = plan(Planner([kind()], four_partitions, deadline_ms=20), member("a"), protocol=kind().name)
     assert shares(planned) == {"a": [0, 1, 2, 3]}
     assert "20 ms" in options(planned)["reason"]
+
+
+def test_a_plugin_runs_in_a_process_of_its_own() -> None:
+    planner = Planner([plugins.Remembers()], four_partitions)
+    planned = plan(planner, member("a"), member("b"), protocol="remembers")
+    assert shares(planned) == {"a": [0, 2], "b": [1, 3]}
+    assert "fallback" not in options(planned)
 
 
 def test_a_protocol_this_leader_does_not_list_is_replaced_too() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assignors.api import Member, RebalanceProtocol, Snapshot
+from assignors.isolation.pool import Isolation, IsolationLimits
 from coordinator.core.effects import ResolveRegex
 from coordinator.core.events import Planned, RegexResolved
 from coordinator.core.plan import PlanRequest
@@ -57,9 +58,9 @@ def test_an_assignor_that_is_not_there_is_named(assignor: str, why: str) -> None
     run(story)
 
 
-def test_one_that_hangs_is_given_up_and_keeps_its_place() -> None:
+def test_in_a_thread_one_that_hangs_is_given_up_and_keeps_its_place() -> None:
     async def story() -> None:
-        workers = Workers(50, max_threads=1)
+        workers = Workers(50, max_threads=1, isolation=Isolation(IsolationLimits("thread")))
         word = f"{__name__}:Hanging"
         try:
             for _ in range(2):  # the second one finds no place before its deadline
@@ -68,6 +69,31 @@ def test_one_that_hangs_is_given_up_and_keeps_its_place() -> None:
                 assert "was not done after 50 ms" in answer.error
         finally:
             HANGING.set()
+
+    run(story)
+
+
+def test_plugins_that_hang_take_no_place_from_ours_and_give_theirs_back() -> None:
+    async def story() -> None:
+        isolation = Isolation()
+        workers = Workers(60_000, max_threads=1, isolation=isolation)
+        hanging = asyncio.ensure_future(workers.answer(plan("tests.support.plugins:Counts")))
+        ours = await workers.answer(plan("range"))
+        assert isinstance(ours, Planned)
+        assert ours.plan == {"a": {"t": (0, 1)}}
+        assert not hanging.done()
+        isolation.close()
+        given_up = await hanging
+        assert isinstance(given_up, Planned)
+        assert given_up.plan is None
+        short = Workers(50, max_threads=1, isolation=Isolation())
+        for _ in range(2):
+            late = await short.answer(plan("tests.support.plugins:Counts"))
+            assert isinstance(late, Planned)
+            assert "was not done after 50 ms" in late.error
+        good = await short.answer(plan("tests.support.plugins:Deals"))
+        assert isinstance(good, Planned)
+        assert good.plan == {"a": {"t": (0, 1)}}
 
     run(story)
 

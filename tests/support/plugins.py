@@ -176,6 +176,6 @@ NASTY = {
     Forks: "may not start another",
     ForksInC: "left processes behind",
     Raises: "out of cheese",
-    Forgets: "forgot",
+    Forgets: "forgets",
 }
 """What each of them does to its caller's plan, by a word of the sentence that says so."""

@@ -252,6 +252,7 @@ def on_regex(event: RegexResolved, step: Step) -> None:
 
 
 def on_loaded(event: Loaded, step: Step) -> None:
+    step.state.loaded_at_ms = step.now_ms
     lifecycle.load(step)
     consumer_lifecycle.load(step)
     central.load(step)

@@ -195,7 +195,7 @@ def expired(group: ClassicGroup, topic: str, value: StoredOffset, step: Step) ->
             return False
     if value.expire_timestamp_ms is not None:
         return step.now_ms >= value.expire_timestamp_ms
-    return step.now_ms - since_ms >= step.limits.offsets_retention_ms
+    return step.now_ms - step.past(since_ms) >= step.limits.offsets_retention_ms
 
 
 def forget_topics(topics: tuple[str, ...], step: Step) -> None:

@@ -99,11 +99,15 @@ class RebalanceForgotten:
 
 @value
 class DelayStored:
-    """What the leader of a delayed group knows (KIP-415), and until when the group waits; None: for nobody."""
+    """What the leader of a delayed group knows (KIP-415), and until when the group waits; None: for nobody.
+
+    `delay_ms` is how long that was when it was stored: the clock may be another when it is read.
+    """
 
     group_id: str
     leader_state: str
     until_ms: int | None
+    delay_ms: int | None = None
 
 
 @value

@@ -61,6 +61,7 @@ class ShardState:
     """The logical clock of this life of the shard: topics made and patterns asked about have a tick each."""
     asked: int = 0
     """The last epoch under which a plan was asked for, of whatever group."""
+    loaded_at_ms: int = 0
     catalog_known: bool = False
     """Whether `partitions` has been told: without it, no topic can be called deleted."""
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
@@ -89,6 +90,12 @@ class Step:
     def keep(self, record: Record) -> None:
         apply(self.state, record)
         self.out.records.append(record)
+
+    def past(self, stored_ms: int) -> int:
+        """A time that the log tells of. One still to come is of a clock that was set back since: it counts as the time
+        of loading, or whatever waits for it would wait as much longer.
+        """
+        return stored_ms if stored_ms <= self.now_ms else self.state.loaded_at_ms
 
     def tick(self) -> int:
         self.state.ticks += 1

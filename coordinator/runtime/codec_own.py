@@ -2,7 +2,7 @@
 
 Key: int16 32000 (who owns what in a central group) or 32001 (what the leader of a delayed group knows), then the group
 id. Kafka's own key types are small numbers; its tools and its loader pass over those they do not know. Value: JSON,
-{"version": 1, "central": {...}} or {"version": 1, "leader_state": "...", "until_ms": ...}.
+{"version": 1, "central": {...}} or {"version": 1, "leader_state": "...", "until_ms": ..., "delay_ms": ...}.
 
 They used to lie in `__rebalances`, where `coordinator.runtime.ledger_codec` still reads them: a diary that is damaged
 must cost explanations, never ownership.
@@ -34,8 +34,8 @@ def encode_own(record: OwnRecord) -> KeyValue:
             return KeyValue(own_key(CENTRAL_KEY, group_id), central_json(record))
         case CentralDeleted(group_id):
             return KeyValue(own_key(CENTRAL_KEY, group_id), None)
-        case DelayStored(group_id, leader_state, until_ms):
-            value = {"version": VERSION, "leader_state": leader_state, "until_ms": until_ms}
+        case DelayStored(group_id, leader_state, until_ms, delay_ms):
+            value = {"version": VERSION, "leader_state": leader_state, "until_ms": until_ms, "delay_ms": delay_ms}
             return KeyValue(own_key(DELAY_KEY, group_id), compact_json(value))
         case DelayForgotten(group_id):
             return KeyValue(own_key(DELAY_KEY, group_id), None)
@@ -51,7 +51,7 @@ def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord:
         if value is None:
             return DelayForgotten(group_id)
         kept = DelayValue.model_validate_json(value)
-        return DelayStored(group_id, kept.leader_state, kept.until_ms)
+        return DelayStored(group_id, kept.leader_state, kept.until_ms, kept.delay_ms)
     except ValidationError as error:
         raise MalformedRecord(first_complaint(error)) from error
 

@@ -60,6 +60,7 @@ class DelayValue(BaseModel):
     version: Literal[1]
     leader_state: str
     until_ms: int | None
+    delay_ms: int | None = None
 
 
 class CentralValue(BaseModel):

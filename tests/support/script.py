@@ -115,6 +115,11 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
             yield from self.step(events.TopicsChanged(counts, ids=self.topic_ids(list(counts))))
         yield from self.step(events.Loaded()) or ["ok"]
 
+    def do_clock(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """clock back=1h: the process dies, and comes back with the wall clock set back."""
+        self.now_ms -= milliseconds(pairs(words)["back"])
+        yield from self.do_reload([], [])
+
     def do_unload(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
         yield from self.obeyed(self.step(events.Unload())) or ["ok"]
 

@@ -21,7 +21,10 @@ def keep(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
         forget(group.id, step)
         return
     delay_ms = request.scheduled_delay_ms
-    step.keep(DelayStored(group.id, state, step.now_ms + delay_ms if delay_ms > 0 else None))
+    if delay_ms > 0:
+        step.keep(DelayStored(group.id, state, step.now_ms + delay_ms, delay_ms))
+    else:
+        step.keep(DelayStored(group.id, state, None))
 
 
 def forget(group_id: str, step: Step) -> None:
@@ -34,11 +37,13 @@ def kept_delay(group_id: str, step: Step) -> DelayStored | None:
     return ledger.delay if ledger else None
 
 
-def left_ms(kept: DelayStored | None, now_ms: int) -> int | None:
+def left_ms(kept: DelayStored | None, step: Step) -> int | None:
     """How much of the delay is left, 0 when it is over, None when none runs."""
     if kept is None or kept.until_ms is None:
         return None
-    return max(0, kept.until_ms - now_ms)
+    delay_ms = kept.until_ms - step.now_ms if kept.delay_ms is None else kept.delay_ms
+    began_ms = step.past(kept.until_ms - delay_ms)
+    return max(0, began_ms + delay_ms - step.now_ms)
 
 
 def move(event: StoodStill, step: Step) -> None:
@@ -48,4 +53,4 @@ def move(event: StoodStill, step: Step) -> None:
     for group_id, ledger in step.state.ledgers.items():
         kept = ledger.delay
         if kept is not None and kept.until_ms is not None and kept.until_ms > step.now_ms - event.stalled_ms:
-            step.keep(DelayStored(group_id, kept.leader_state, kept.until_ms + event.stalled_ms))
+            step.keep(DelayStored(group_id, kept.leader_state, kept.until_ms + event.stalled_ms, kept.delay_ms))

@@ -79,11 +79,17 @@ def renamed(group: ClassicGroup, old_id: str, new_id: str) -> None:
         group.settling.renamed(old_id, new_id)
 
 
+def newest_plan(group: ClassicGroup, step: Step) -> RebalanceEntry | None:
+    """The entry of the plan that holds. The log may have lost the generation of a newer one: nobody was told of it."""
+    ledger = step.state.ledgers.get(group.id)
+    plans = ledger.entries.values() if ledger else ()
+    kept = [entry for entry in plans if entry.outcome is Outcome.COMPLETED and entry.generation <= group.generation]
+    return max(kept, key=lambda entry: entry.number, default=None)
+
+
 def restored(group: ClassicGroup, step: Step) -> None:
     """What the last plan withheld is still waited for after a reload; the ledger remembers from whom."""
-    ledger = step.state.ledgers.get(group.id)
-    plans = [entry for entry in ledger.entries.values() if entry.outcome is Outcome.COMPLETED] if ledger else []
-    last = max(plans, key=lambda entry: entry.number, default=None)
+    ledger, last = step.state.ledgers.get(group.id), newest_plan(group, step)
     if ledger is None or last is None:
         return
     delayed = ledger.delay is not None and ledger.delay.until_ms is not None
@@ -91,7 +97,8 @@ def restored(group: ClassicGroup, step: Step) -> None:
         if not move.target and move.source in group.members:
             group.carried[move.topic, move.partition] = Withheld(move.source)
         elif not move.target and delayed:
-            group.carried[move.topic, move.partition] = Withheld(move.source, last.started_at_ms, "its owner went")
+            since_ms = step.past(last.started_at_ms)
+            group.carried[move.topic, move.partition] = Withheld(move.source, since_ms, "its owner went")
 
 
 def joined(group: ClassicGroup, step: Step) -> None:

@@ -1,6 +1,6 @@
 """Groups come from the log and go back to it: load, unload, delete."""
 
-from coordinator.core.classic import history, remote
+from coordinator.core.classic import history, remote, remote_again
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member, Members
 from coordinator.core.classic.rebalance import prepare_rebalance, subscribed_topics
@@ -21,6 +21,8 @@ def load(step: Step) -> None:
             restore(group, group.stored, step)
         if len(group.members) > step.limits.max_group_size:
             prepare_rebalance(group, over_size(group, step.limits.max_group_size), step)
+        else:
+            remote_again.loaded(group, step)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
 
 

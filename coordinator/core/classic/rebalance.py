@@ -191,7 +191,7 @@ def join_reply(group: ClassicGroup, member: Member, step: Step) -> JoinReply:
         cause_detail=rebalance.trigger.detail if rebalance else "",
         rebalance_number=rebalance.number if rebalance else 0,
         leader_state=kept.leader_state if kept else "",
-        scheduled_delay_ms=delay.left_ms(kept, step.now_ms),
+        scheduled_delay_ms=delay.left_ms(kept, step),
     )
 
 

@@ -22,7 +22,7 @@ from coordinator.core.events import JoinGroup, Planned
 from coordinator.core.ledger import Trigger
 from coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name
 from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState, Limits, Outcome
+from coordinator.core.types import Cause, GroupState, Limits
 from coordinator.errors import CoordinatorError, ErrorCode
 
 SOURCE = "remote"
@@ -161,9 +161,7 @@ def read_member(member: Member, protocol: str | None) -> AssignorMember:
 
 def restored(group: ClassicGroup, step: Step) -> None:
     """After a reload the ledger tells who made the last plan, and from which partition counts."""
-    ledger = step.state.ledgers.get(group.id)
-    plans = [entry for entry in ledger.entries.values() if entry.outcome is Outcome.COMPLETED] if ledger else []
-    last = max(plans, key=lambda entry: entry.number, default=None)
+    last = history.newest_plan(group, step)
     if last is None or last.snapshot_source != SOURCE or last.generation != group.generation:
         return
     snapshot = Snapshot.from_json(last.snapshot_json)

@@ -1,10 +1,12 @@
 """When a group that is assigned on the coordinator gets a new plan, other than by its members coming and going."""
 
+from coordinator.core.classic import history
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.rebalance import prepare_rebalance
+from coordinator.core.classic.static import covers_topics
 from coordinator.core.ledger import Trigger
 from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState
+from coordinator.core.types import Cause, GroupState, RebalanceEntry
 
 
 def retry(group: ClassicGroup, step: Step) -> None:
@@ -13,14 +15,46 @@ def retry(group: ClassicGroup, step: Step) -> None:
     prepare_rebalance(group, Trigger(Cause.ASSIGNOR_FAILED, f"{group.plan_error}; tried again"), step)
 
 
+def loaded(group: ClassicGroup, step: Step) -> None:
+    """What had called for another plan may have died with the process, and nobody who is left would call for it again.
+
+    Topics may have grown, the plan's input may not be on record, or the group has only just turned classic: the target
+    that it came with still counts on those who went.
+    """
+    if not (group.is_in(GroupState.STABLE) and step.state.catalog_known):
+        return
+    last = history.newest_plan(group, step)
+    if group.remote:
+        compare(group, step)
+    elif last is None:
+        return
+    elif last.generation == group.generation and ("plan", ()) in planners(last):
+        trigger = Trigger(
+            Cause.COORDINATOR_FAILOVER, "the coordinator made the last plan; what it was made from is lost"
+        )
+        prepare_rebalance(group, trigger, step)
+    elif "assign" in dict(planners(last)) and not covers_topics(group, step):
+        trigger = Trigger(Cause.COORDINATOR_FAILOVER, "the group had turned classic, and was not assigned anew yet")
+        prepare_rebalance(group, trigger, step)
+
+
+def planners(entry: RebalanceEntry) -> list[tuple[str, tuple[str, ...]]]:
+    """The phases of a rebalance, and whom each waited for: a "plan" that waited for nobody was made here, and so was a
+    target ("assign")."""
+    return [(phase.name, phase.waited_for) for phase in entry.phases]
+
+
 def topics_changed(step: Step) -> None:
     """Nobody leads these groups, so nobody else watches what they read."""
     for group in list(step.state.groups.values()):
-        if not (group.remote and group.is_in(GroupState.STABLE)):
-            continue
-        changes = changed_counts(group, step)
-        if changes:
-            prepare_rebalance(group, Trigger(Cause.PARTITIONS_CHANGED, f"partition counts changed: {changes}"), step)
+        if group.remote and group.is_in(GroupState.STABLE):
+            compare(group, step)
+
+
+def compare(group: ClassicGroup, step: Step) -> None:
+    """Call everybody back if the plan was made from other partition counts than there are."""
+    if changes := changed_counts(group, step):
+        prepare_rebalance(group, Trigger(Cause.PARTITIONS_CHANGED, f"partition counts changed: {changes}"), step)
 
 
 def changed_counts(group: ClassicGroup, step: Step) -> str:

@@ -73,7 +73,7 @@ def covers_topics(group: ClassicGroup, step: Step) -> bool:
     meant to be without an owner, and whoever is there asks again when it is over.
     """
     kept = delay.kept_delay(group.id, step)
-    unlisted = 1 if kept is not None and delay.left_ms(kept, step.now_ms) is None else 0
+    unlisted = 1 if kept is not None and delay.left_ms(kept, step) is None else 0
     planned: Counter[str] = Counter()
     for member in group.members.values():
         planned.update(shares_of(member.assignment))

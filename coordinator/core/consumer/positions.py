@@ -87,4 +87,4 @@ def expire(step: Step) -> None:
 def expired(value: StoredOffset, step: Step) -> bool:
     if value.expire_timestamp_ms is not None:
         return step.now_ms >= value.expire_timestamp_ms
-    return step.now_ms - value.commit_timestamp_ms >= step.limits.offsets_retention_ms
+    return step.now_ms - step.past(value.commit_timestamp_ms) >= step.limits.offsets_retention_ms

@@ -73,7 +73,7 @@ def assign(group: ConsumerGroup, step: Step) -> None:
 
 def next_due_ms(group: ConsumerGroup, step: Step) -> int:
     interval_ms = step.limits.consumer_assignment_interval_ms
-    return group.target_timestamp_ms + interval_ms if group.target_timestamp_ms and interval_ms else 0
+    return step.past(group.target_timestamp_ms) + interval_ms if group.target_timestamp_ms and interval_ms else 0
 
 
 def planned(event: Planned, step: Step) -> None:

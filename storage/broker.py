@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from storage.errors import OffsetOutOfRange, StorageError
 from storage.files import Buffer
+from storage.short_way import framings
 from storage.topics import Topics
 from storage.types import Appended, Fetched, TopicPartition
 from storage.upkeep import cut_point, truncate_to
@@ -31,7 +32,7 @@ class Broker(Topics):
         return log.append(batches, now_ms, trusted=trusted)
 
     def append_each(
-        self, topic: str, partition: int, arrived: Sequence[Buffer], now_ms: int
+        self, topic: str, partition: int, arrived: Sequence[Buffer], now_ms: int, *, looked: bool = False
     ) -> list[Appended | StorageError]:
         """Append what several callers brought, in their order; one that is refused hurts no other.
 
@@ -42,12 +43,17 @@ class Broker(Topics):
             try:
                 log = self.log(topic, partition)
                 self.check_writable(topic)
-                done += log.append_each(arrived[len(done) :], now_ms)
+                done += log.append_each(arrived[len(done) :], now_ms, looked)
                 if len(done) < len(arrived):
-                    done.append(log.append(arrived[len(done)], now_ms))
+                    done.append(log.append(arrived[len(done)], now_ms, looked=looked))
             except StorageError as error:
                 done.append(error)
         return done
+
+    @property
+    def walked(self) -> int:
+        """Records that appends had to look at one by one, so far."""
+        return framings.walked
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int, min_one: bool = True) -> Fetched:
         """Batches from `offset` on, up to the high watermark (see `Log.fetch`)."""

@@ -10,6 +10,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from storage.compression import MAX_DECOMPRESSED_BYTES
 from storage.errors import InvalidConfig
 from storage.topic_config import MAX_INT, MAX_LONG, Bytes, Milliseconds, TopicSettings
 from storage.wording import expected
@@ -168,9 +169,16 @@ class LogSettings(BaseModel):
         description="A record whose timestamp lies further ahead than this is refused.",
     )
     validate_records: Literal["header", "full"] = Field(
-        default="header",
+        default="full",
         alias="log.validate",
         description="How a produced batch is checked: its header and checksum, or every record in it as well.",
+    )
+    max_unpacked_bytes: Bytes = Field(
+        default=64 << 20,
+        alias="log.validate.max.unpacked.bytes",
+        ge=1 << 20,
+        le=MAX_DECOMPRESSED_BYTES,
+        description="With validate=full a batch whose records unpack to more than this many bytes is refused.",
     )
     producer_id_expiration_ms: Milliseconds = Field(
         default=86_400_000,
@@ -277,6 +285,7 @@ _FROM_NODE = {
     "message.timestamp.before.max.ms": "message_timestamp_before_max_ms",
     "message.timestamp.after.max.ms": "message_timestamp_after_max_ms",
     "validate": "validate_records",
+    "validate.max.unpacked.bytes": "max_unpacked_bytes",
 }
 
 

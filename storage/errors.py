@@ -12,6 +12,14 @@ class StorageError(Exception):
 
     code: ClassVar[int] = 56
     name: ClassVar[str] = "KAFKA_STORAGE_ERROR"
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Of a refused batch the records at fault, by their place in it, and why; empty where it is the batch's own."""
+
+
+class _RecordsAtFault(StorageError):
+    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
 
 
 class OffsetOutOfRange(StorageError):
@@ -99,7 +107,7 @@ class InvalidRequiredAcks(StorageError):
     name = "INVALID_REQUIRED_ACKS"
 
 
-class InvalidTimestamp(StorageError):
+class InvalidTimestamp(_RecordsAtFault):
     """A record's timestamp is too far from the broker's clock."""
 
     code = 32
@@ -183,7 +191,7 @@ class UnsupportedCompressionType(StorageError):
     name = "UNSUPPORTED_COMPRESSION_TYPE"
 
 
-class InvalidRecord(StorageError):
+class InvalidRecord(_RecordsAtFault):
     """An intact batch whose content the topic does not take."""
 
     code = 87

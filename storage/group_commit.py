@@ -3,19 +3,44 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from storage.broker import Broker
 from storage.errors import StorageError
 from storage.files import Buffer
+from storage.log import Log
+from storage.look import takes_time
 from storage.types import Appended, TopicPartition
 
 Promise: TypeAlias = "tuple[asyncio.Future[Any], Any]"
 """Who waits, and what to answer once all before it is durable."""
 
 Waiting: TypeAlias = dict[TopicPartition, list[Promise]]
-Arrived: TypeAlias = "list[tuple[Buffer, asyncio.Future[Appended], bool]]"
+
+LOOKERS = 2
+"""Threads that look into batches which the loop has no time for."""
+
+TOGETHER = 32
+"""Appends of a partition in one write, between two looks at whether the loop has done enough of them."""
+
+WALKED_PER_TURN = 8192
+"""Records that the loop looks at one by one in a turn, about; the rest is for threads."""
+
+
+@dataclass(eq=False, slots=True)
+class Arrival:
+    """Batches to be appended, and who waits for that."""
+
+    batches: Buffer
+    done: "asyncio.Future[Appended]"
+    durable: bool
+    looked_for: Log | None = None
+    """The log in whose name a thread has looked into them."""
+
+
+Arrived: TypeAlias = "list[Arrival]"
 
 
 class GroupCommit:
@@ -30,7 +55,10 @@ class GroupCommit:
         self._clock_ms = clock_ms
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="fsync")
         self._workers = workers
+        self._lookers = ThreadPoolExecutor(max_workers=LOOKERS, thread_name_prefix="look")
         self._arrived: dict[TopicPartition, Arrived] = {}
+        # Behind the first batch of a partition that a thread looks into all others wait: their order counts.
+        self._held: dict[TopicPartition, Arrived] = {}
         self._waiting: Waiting = {}
         # Shares of the round under way that are not back yet.
         self._under_way = 0
@@ -52,9 +80,9 @@ class GroupCommit:
         done: asyncio.Future[Appended] = loop.create_future()
         others = self._arrived.get(partition)
         if others is None:
-            self._arrived[partition] = [(batches, done, durable)]
+            self._arrived[partition] = [Arrival(batches, done, durable)]
         else:
-            others.append((batches, done, durable))
+            others.append(Arrival(batches, done, durable))
         if not self._turn_due:
             self._turn_soon(loop)
         return done
@@ -85,23 +113,88 @@ class GroupCommit:
     def _append_arrived(self) -> None:
         arrived, self._arrived = self._arrived, {}
         now_ms = self._clock_ms()
+        enough = self._broker.walked + WALKED_PER_TURN
         for partition, lot in arrived.items():
-            for (_, done, durable), result in zip(lot, self._results(partition, lot, now_ms), strict=True):
-                if not isinstance(result, Appended):
-                    _settle([(done, None)], result)
-                elif durable:
-                    self._waiting.setdefault(partition, []).append((done, result))
-                else:
-                    _settle([(done, result)], None)
-                    # Nobody waits, but only a flush lets it be read.
-                    self._waiting.setdefault(partition, [])
+            if partition in self._held:
+                self._held[partition] += lot
+            else:
+                self._append(partition, lot, now_ms, enough)
 
-    def _results(self, partition: TopicPartition, lot: Arrived, now_ms: int) -> Sequence[Appended | Exception]:
+    def _append(self, partition: TopicPartition, lot: Arrived, now_ms: int, enough: int) -> None:
+        """Append up to the first that a thread has to look into; it and those behind are held till then."""
         try:
-            return self._broker.append_each(*partition, [batches for batches, _, _ in lot], now_ms)
+            log: Log | None = self._broker.log(*partition)
+        except StorageError:
+            log = None  # The append will say why.
+        place = 0
+        while place < len(lot):
+            ready, looked = _ready(lot, place, log, hurry=self._broker.walked >= enough)
+            if log is not None and not ready:
+                self._hold(partition, lot[place:], log, now_ms)
+                return
+            self._append_ready(partition, ready, now_ms, looked)
+            place += len(ready)
+
+    def _append_ready(self, partition: TopicPartition, lot: Arrived, now_ms: int, looked: bool) -> None:
+        for arrival, result in zip(lot, self._results(partition, lot, now_ms, looked), strict=True):
+            if not isinstance(result, Appended):
+                _settle([(arrival.done, None)], result)
+            elif arrival.durable:
+                self._waiting.setdefault(partition, []).append((arrival.done, result))
+            else:
+                _settle([(arrival.done, result)], None)
+                # Nobody waits, but only a flush lets it be read.
+                self._waiting.setdefault(partition, [])
+
+    def _results(
+        self, partition: TopicPartition, lot: Arrived, now_ms: int, looked: bool
+    ) -> Sequence[Appended | Exception]:
+        try:
+            return self._broker.append_each(*partition, [arrival.batches for arrival in lot], now_ms, looked=looked)
         except Exception as error:
             # A bug: those who wait must hear of it.
             return [error] * len(lot)
+
+    # -- looking into batches in a thread -------------------------------------------------------------------
+
+    def _hold(self, partition: TopicPartition, lot: Arrived, log: Log, now_ms: int) -> None:
+        self._held[partition] = lot
+        unseen = [
+            arrival for arrival in lot if arrival.looked_for is not log and takes_time(arrival.batches, log.settings)
+        ]
+        unseen = unseen or lot[:TOGETHER]
+        self._lookers.submit(self._look, self.loop, partition, unseen, log, now_ms)
+
+    def _look(
+        self, loop: asyncio.AbstractEventLoop, partition: TopicPartition, unseen: Arrived, log: Log, now_ms: int
+    ) -> None:
+        """In a thread."""
+        refusals: dict[Arrival, Exception] = {}
+        for arrival in unseen:
+            try:
+                log.look_into(arrival.batches, now_ms)
+            except Exception as error:
+                # Whatever it is, who waits must hear of it.
+                refusals[arrival] = error
+        loop.call_soon_threadsafe(self._looked, loop, partition, unseen, log, refusals)
+
+    def _looked(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        partition: TopicPartition,
+        seen: Arrived,
+        log: Log,
+        refusals: dict[Arrival, Exception],
+    ) -> None:
+        for arrival in seen:
+            arrival.looked_for = log
+        _settle_each(refusals)
+        lot = [arrival for arrival in self._held.pop(partition) if arrival not in refusals]
+        # In front of what has arrived meanwhile.
+        self._arrived[partition] = lot + self._arrived.get(partition, [])
+        if not self._turn_due:
+            self._turn_soon(loop)
+        self._grow_quiet()
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -145,19 +238,44 @@ class GroupCommit:
             return
         if self._waiting and not self._turn_due:
             self._turn_soon(loop)
+        self._grow_quiet()
+
+    def _grow_quiet(self) -> None:
         if self._quiet:
             self._quiet.set_result(None)
             self._quiet = None
 
     async def close(self) -> None:
         """Append what has arrived, finish the rounds under way and let the threads go."""
-        while self._turn_due or self._under_way or self._waiting:
-            if self._under_way:
+        while self._turn_due or self._under_way or self._waiting or self._held:
+            if self._under_way or self._held:
                 self._quiet = self.loop.create_future()
                 await self._quiet
             else:
                 await asyncio.sleep(0)
         self._pool.shutdown(wait=False)
+        self._lookers.shutdown(wait=False)
+
+
+def _ready(lot: Arrived, place: int, log: Log | None, *, hurry: bool) -> tuple[Arrived, bool]:
+    """What of a lot may be appended together from this place on, and whether a thread has looked into it.
+
+    Nothing, where one has to look first; in a `hurry` that is all that it has not looked into.
+    """
+    looked = log is not None and lot[place].looked_for is log
+    ready: Arrived = []
+    for arrival in lot[place : place + TOGETHER]:
+        if log is not None and (arrival.looked_for is log) != looked:
+            break
+        if log is not None and not looked and (takes_time(arrival.batches, log.settings) or (hurry and log.looks)):
+            break
+        ready.append(arrival)
+    return ready, looked
+
+
+def _settle_each(refusals: dict[Arrival, Exception]) -> None:
+    for arrival, error in refusals.items():
+        _settle([(arrival.done, None)], error)
 
 
 def _settle(promises: Iterable[Promise], error: Exception | None) -> None:

@@ -23,6 +23,7 @@ from storage.errors import (
 )
 from storage.files import Buffer, Files
 from storage.log_state import LogState
+from storage.look import check_records, looks
 from storage.open_segments import OpenSegments
 from storage.producer_state import KnownBatch, Marker
 from storage.reading import EARLIEST, LATEST, MAX_TIMESTAMP, SegmentList
@@ -33,7 +34,7 @@ from storage.stamp import Stamped, stamp
 from storage.summaries import save_epochs
 from storage.txn_index import AbortedEntry, overlapping
 from storage.types import AbortedTransaction, Appended, Fetched, TopicPartition
-from storage.validation import check_records, check_timestamps, split
+from storage.validation import check_timestamps, split
 
 logger = logging.getLogger("muster.storage")
 
@@ -74,11 +75,8 @@ class Log:
         self.cleaned_to = 0
         self.uncleanable = False
         self.retired = False
-        self._plain = (
-            settings.message_timestamp_type == "CreateTime"
-            and settings.validate_records == "header"
-            and not settings.compacted
-        )
+        self.looks = looks(settings)
+        self._plain = settings.message_timestamp_type == "CreateTime" and not settings.compacted
         self._short_way = ShortWay(self)
         self.most_entries = min(settings.segment_index_bytes // 8, settings.segment_index_bytes // 12 - 1)
         self._flush_messages = settings.flush_messages
@@ -143,23 +141,24 @@ class Log:
 
     # -- append -------------------------------------------------------------------------------------------
 
-    def append(self, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
+    def append(self, batches: Buffer, now_ms: int, *, trusted: bool = False, looked: bool = False) -> Appended:
         """Give offsets to one or more whole batches and write them with one call, all or none.
 
-        Refuses by raising; nothing is written then. A batch that an idempotent producer sent before is answered
-        with its old offsets. Durable after the next `flush`.
+        `looked` says that `look_into` has been content with them, `trusted` that they are the node's own. Refuses by
+        raising; nothing is written then. A batch that an idempotent producer sent before is answered with its old
+        offsets. Durable after the next `flush`.
         """
         if self.failure:
             raise self.failure
         if self._plain:
-            done = self._short_way.append(batches, now_ms)
+            done = self._short_way.append(batches, now_ms, looked or trusted)
             if done is not None:
                 return done
         settings = self.settings
         split_up = split(memoryview(batches), settings, trusted=trusted)
         if not trusted:
             check_timestamps(split_up, settings, now_ms)
-            if settings.validate_records == "full" or settings.compacted:
+            if self.looks and not looked:
                 check_records(split_up, settings, now_ms)
         append_time = now_ms if settings.message_timestamp_type == "LogAppendTime" else -1
         stamped = stamp(split_up, self.end_offset, self.leader_epoch, append_time)
@@ -168,11 +167,18 @@ class Log:
             return Appended(known.first_offset, known.last_offset, append_time, self.start_offset)
         return Appended(stamped.heads[0].base_offset, stamped.next_offset - 1, append_time, self.start_offset)
 
-    def append_each(self, arrived: Sequence[Buffer], now_ms: int) -> list[Appended]:
+    def look_into(self, batches: Buffer, now_ms: int) -> None:
+        """Refuse what `append` would refuse of the batches themselves. From any thread; it may take its time."""
+        split_up = split(memoryview(batches), self.settings, trusted=False)
+        check_timestamps(split_up, self.settings, now_ms)
+        if self.looks:
+            check_records(split_up, self.settings, now_ms)
+
+    def append_each(self, arrived: Sequence[Buffer], now_ms: int, looked: bool = False) -> list[Appended]:
         """Do what `append` would for the first few of these, with one write; the rest, maybe all, is left."""
         if self.failure:
             raise self.failure
-        return self._short_way.append_each(arrived, now_ms) if self._plain else []
+        return self._short_way.append_each(arrived, now_ms, looked) if self._plain else []
 
     def write(self, stamped: Stamped, now_ms: int, *, check: bool = True) -> KnownBatch | None:
         """Put numbered batches at the end; a batch known from its producer is returned and not written again.

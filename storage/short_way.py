@@ -15,6 +15,7 @@ from storage import reshape
 from storage.batch import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from storage.compression import CODECS
 from storage.files import Buffer
+from storage.framing import Framings
 from storage.reading import SegmentList
 from storage.stamp import OUTSIDE_CRC
 from storage.types import Appended
@@ -22,9 +23,9 @@ from storage.types import Appended
 if TYPE_CHECKING:
     from storage.log import Log
 
-# Of `batch.HEADER` what is asked for: length, magic, crc, attributes, last offset delta, max timestamp, producer id,
+# Of `batch.HEADER` what is asked for: length, magic, crc, attributes, last offset delta, both timestamps, producer id,
 # count.
-_unpack = struct.Struct(">8xi4xbIHi8xqq6xi").unpack_from
+_unpack = struct.Struct(">8xi4xbIHiqqq6xi").unpack_from
 _pack = OUTSIDE_CRC.pack
 # What a NamedTuple's own constructor does, without its argument names.
 _made = tuple.__new__
@@ -32,6 +33,9 @@ MOST_AT_ONCE = 256
 """Appends in one write: two buffers each, and a system call takes no more than 1,024."""
 
 _LAST_CODEC = len(CODECS) - 1
+# All logs share what is known of how producers frame their batches: one thread appends to them.
+framings = Framings()
+_sound = framings.sound
 _LARGEST_DELTA = 0x7FFFFFFE
 _NEVER = -(1 << 63)
 
@@ -39,11 +43,16 @@ _NEVER = -(1 << 63)
 class ShortWay:
     """Appends what needs no closer look, and leaves the rest to `Log.append`."""
 
-    __slots__ = ("_ahead_ms", "_behind_ms", "_last_offset", "_log", "_max_bytes", "_room", "_segments", "_youngest")
+    # fmt: off
+    __slots__ = (
+        "_ahead_ms", "_behind_ms", "_last_offset", "_log", "_looks", "_max_bytes", "_room", "_segments", "_youngest",
+    )
+    # fmt: on
 
     def __init__(self, log: "Log") -> None:
         settings = log.settings
         self._log = log
+        self._looks = log.looks
         self._max_bytes = min(settings.max_message_bytes, settings.segment_bytes)
         self._ahead_ms = settings.message_timestamp_after_max_ms
         self._behind_ms = settings.message_timestamp_before_max_ms
@@ -53,7 +62,7 @@ class ShortWay:
         self._last_offset = 0
         self._youngest = _NEVER
 
-    def append(self, batches: Buffer, now_ms: int) -> Appended | None:
+    def append(self, batches: Buffer, now_ms: int, looked: bool = False) -> Appended | None:
         """What the append came to; None, with nothing done, for all that has to be looked at more closely."""
         log = self._log
         segments = log.segment_list
@@ -65,10 +74,11 @@ class ShortWay:
         if size < HEADER_SIZE or size > self._max_bytes or position + size > self._room or not position:
             return None
         view = memoryview(batches)
-        length, magic, crc, attributes, delta, timestamp, producer, count = _unpack(view)
+        length, magic, crc, attributes, delta, base, timestamp, producer, count = _unpack(view)
         first = log.end_offset
         last = first + delta
         epoch = log.leader_epoch
+        looks = self._looks and not looked
         if (
             length != size - LENGTH_OVERHEAD
             or magic != MAGIC
@@ -83,6 +93,13 @@ class ShortWay:
             or log.epochs.latest != epoch
             or active.entries >= log.most_entries
             or crc32c(view[ATTRIBUTES_AT:]) != crc
+            or (
+                looks
+                and (
+                    attributes  # Unpacking takes a closer look.
+                    or not _sound(view, count, base - now_ms + self._behind_ms, now_ms + self._ahead_ms - base)
+                )
+            )
         ):
             return None
         file = active._file or reshape.opened(active)
@@ -94,7 +111,7 @@ class ShortWay:
         log.note_end(last + 1, now_ms)
         return _made(Appended, (first, last, -1, log.start_offset))
 
-    def append_each(self, arrived: Sequence[Buffer], now_ms: int) -> list[Appended]:
+    def append_each(self, arrived: Sequence[Buffer], now_ms: int, looked: bool = False) -> list[Appended]:
         """What the first of these came to, each with offsets of its own, all written with one call.
 
         Ends before the one that has to be looked at more closely; nothing is done for it and those after it.
@@ -110,6 +127,7 @@ class ShortWay:
             return []
         latest, earliest = min(self._youngest, now_ms + self._ahead_ms), now_ms - self._behind_ms
         top, top_offset = _NEVER, first
+        looks = self._looks and not looked
         buffers: list[Buffer] = []
         done: list[Appended] = []
         for batches in arrived[:MOST_AT_ONCE]:
@@ -117,7 +135,7 @@ class ShortWay:
             if size < HEADER_SIZE or size > self._max_bytes or end + size > self._room:
                 break
             view = memoryview(batches)
-            length, magic, crc, attributes, delta, timestamp, producer, count = _unpack(view)
+            length, magic, crc, attributes, delta, base, timestamp, producer, count = _unpack(view)
             last = first + delta
             if (
                 length != size - LENGTH_OVERHEAD
@@ -129,6 +147,13 @@ class ShortWay:
                 or not earliest <= timestamp <= latest
                 or last > self._last_offset
                 or crc32c(view[ATTRIBUTES_AT:]) != crc
+                or (
+                    looks
+                    and (
+                        attributes  # Unpacking takes a closer look.
+                        or not _sound(view, count, base - now_ms + self._behind_ms, now_ms + self._ahead_ms - base)
+                    )
+                )
             ):
                 break
             buffers += (_pack(first, length, epoch), view[MAGIC_AT:])

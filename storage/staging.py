@@ -36,7 +36,7 @@ from storage.staged_files import (
     sealed,
 )
 from storage.types import TopicPartition
-from storage.validation import check_records, check_timestamps, split
+from storage.validation import split
 
 logger = logging.getLogger("muster.storage")
 
@@ -92,15 +92,18 @@ class Staging:
 
     # -- staging ------------------------------------------------------------------------------------------
 
-    def stage(self, sink: str, batch: int, attempt: str, position: int, records: Staged, now_ms: int) -> int:
+    def stage(
+        self, sink: str, batch: int, attempt: str, position: int, records: Staged, now_ms: int, *, checked: bool = False
+    ) -> int:
         """Add record batches to an attempt's file at `position`; where the file ends then. Not durable yet.
 
-        A repeated call writes nothing. OutOfOrderSequence when the file is shorter than `position`: a crash took
-        what was staged before, and the attempt has to begin anew.
+        `checked` says that `check` has been content with the records. A repeated call writes nothing.
+        OutOfOrderSequence when the file is shorter than `position`: a crash took what was staged before, and the
+        attempt has to begin anew.
         """
         path = self._path(sink, batch, attempt)
-        for tp, batches in records:
-            self._check(tp, batches, now_ms)
+        if not checked:
+            self.check(records, now_ms)
         buffers = [part for tp, batches in records for part in framed(tp, batches)]
         size = sum(map(len, buffers))
         file = self._open(path)
@@ -134,15 +137,17 @@ class Staging:
         if sink in self._damaged:
             raise self._damaged[sink]
 
+    def check(self, records: Staged, now_ms: int) -> None:
+        """Refuse now what the log would refuse later. From any thread; it may take its time."""
+        for tp, batches in records:
+            self._check(tp, batches, now_ms)
+
     def _check(self, tp: TopicPartition, batches: bytes, now_ms: int) -> None:
-        """Refuse now what the log would refuse later."""
         self._broker.check_writable(tp[0])
-        settings = self._broker.log(*tp).settings
-        checked = split(memoryview(batches), settings, trusted=False)
-        check_timestamps(checked, settings, now_ms)
-        if settings.validate_records == "full" or settings.compacted:
-            check_records(checked, settings, now_ms)
-        if any(fields[9] >= 0 for fields, _ in checked):
+        log = self._broker.log(*tp)
+        log.look_into(batches, now_ms)
+        settings = log.settings
+        if any(fields[9] >= 0 for fields, _ in split(memoryview(batches), settings, trusted=False)):
             raise InvalidRequest("A staged batch names a producer; expected none: the sink is its producer.")
         if len(batches) > settings.segment_bytes:
             raise RecordListTooLarge(

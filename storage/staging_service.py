@@ -82,7 +82,9 @@ class StagingService:
             ((topic.name, data.index), data.records) for topic in request.topic_data for data in topic.partition_data
         ]
         try:
-            end = self._staging.stage(sink, batch, attempt, request.position, records, self._clock_ms())
+            now_ms = self._clock_ms()
+            await asyncio.to_thread(self._staging.check, records, now_ms)
+            end = self._staging.stage(sink, batch, attempt, request.position, records, now_ms, checked=True)
             if request.last:
                 await asyncio.to_thread(self._staging.sync, sink, batch, attempt, end)
         except StorageError as error:

@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from storage.compression import MAX_DECOMPRESSED_BYTES
+
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
 
@@ -119,6 +121,12 @@ class TopicSettings(BaseModel):
     validate_records: Literal["header", "full"] = Field(
         alias="validate",
         description="How a produced batch is checked: its header and checksum, or every record in it as well.",
+    )
+    max_unpacked_bytes: Bytes = Field(
+        alias="validate.max.unpacked.bytes",
+        ge=1 << 20,
+        le=MAX_DECOMPRESSED_BYTES,
+        description="With validate=full a batch whose records unpack to more than this many bytes is refused.",
     )
     # What tools set as a matter of course, with the one value that is true here.
     compression_type: Literal["producer"] = Field(

@@ -1,7 +1,7 @@
 """What a client's batches must be before they may enter the log.
 
 Header checks hold length, magic, checksum, count, codec and flags without touching a record, and refuse most
-of what is wrong. `validate=full` also walks the records, as Kafka's leader does.
+of what is wrong. What is in the records is for `storage.look`.
 """
 
 from crc32c import crc32c
@@ -18,7 +18,6 @@ from storage.batch import (
     TRANSACTIONAL_BIT,
     BatchView,
     check_prefix,
-    decode_batch,
 )
 from storage.compression import CODECS
 from storage.config import TopicSettings
@@ -131,22 +130,3 @@ def check_timestamps(batches: list[tuple[Fields, memoryview]], settings: TopicSe
                 f"A batch has timestamps from {base} to {largest} ms while the clock is at {now_ms} ms; the topic "
                 f"takes {oldest} to {youngest}. Correct the producer's clock, or the message.timestamp settings."
             )
-
-
-def check_records(batches: list[tuple[Fields, memoryview]], settings: TopicSettings, now_ms: int) -> None:
-    """Walk every record: numbering, keys on compacted topics, timestamps. InvalidRecord names the first at fault."""
-    oldest = now_ms - settings.message_timestamp_before_max_ms
-    youngest = now_ms + settings.message_timestamp_after_max_ms
-    for fields, data in batches:
-        batch = BatchView._make((*fields, 0, data))
-        for place, record in enumerate(decode_batch(batch)):
-            if record.offset != batch.base_offset + place:
-                raise InvalidRecord(
-                    f"Record {place} of a batch has offset delta {record.offset - batch.base_offset}; expected {place}."
-                )
-            if record.key is None and settings.compacted:
-                raise InvalidRecord(f"Record {place} of a batch has no key; a compacted topic needs one.")
-            if record.timestamp_ms > youngest or 0 <= record.timestamp_ms < oldest:
-                raise InvalidTimestamp(
-                    f"Record {place} of a batch has timestamp {record.timestamp_ms}; expected {oldest} to {youngest}."
-                )

@@ -1,4 +1,4 @@
-"""Produce and Fetch. Batches enter the log as they came and leave it as they lie there: no record is looked at."""
+"""Produce and Fetch. Batches enter the log as they came, if they can be read, and leave it as they lie there."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +25,14 @@ _CODEC, _TRANSACTIONAL = 0x07, 0x10
 
 
 @dataclass(slots=True)
+class RecordError:
+    """A record for whose sake its batch was refused (KIP-467)."""
+
+    batch_index: int
+    batch_index_error_message: str
+
+
+@dataclass(slots=True)
 class ProducedPartition:
     """One partition of a ProduceResponse."""
 
@@ -33,6 +41,7 @@ class ProducedPartition:
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
+    record_errors: Sequence[RecordError] = ()
     error_message: str | None = None
 
 
@@ -254,7 +263,8 @@ def produced(index: int, result: Appended | StorageError) -> ProducedPartition:
     if isinstance(result, Appended):
         base, _, append_time, log_start = result
         return ProducedPartition(index, 0, base, append_time, log_start)
-    return ProducedPartition(index, result.code, error_message=str(result))
+    at_fault = [RecordError(place, why) for place, why in result.record_errors]
+    return ProducedPartition(index, result.code, record_errors=at_fault, error_message=str(result))
 
 
 def fetched(partition: int, found: Fetched | StorageError, committed: bool) -> FetchedPartition:

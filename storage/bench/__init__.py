@@ -8,11 +8,12 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 
-from storage.bench import memory, speed
+from storage.bench import looking, memory, speed
 from storage.bench.case import Case
 
 CASES: dict[str, Callable[[str, str, int], Iterator[Case]]] = {
     "append": speed.append,
+    "append with the look": looking.look,
     "group commit, 32 callers": speed.commit,
     "fetch to a socket": speed.fetch,
     "records of 100 bytes": speed.codec,

@@ -21,6 +21,7 @@ from assignors.api import (
 )
 from assignors.claims import raw_claims
 from assignors.shield import is_ours, shielded
+from assignors.user_data import remembers
 
 LIMIT_OPTION = "max.partitions.per.member"
 _NAMED = 5  # How many culprits an error names before it only counts.
@@ -92,15 +93,17 @@ def withheld(snapshot: Snapshot, target: Assignment) -> Assignment:
     """`target` without the partitions that another member may still be reading.
 
     A rightful owner who keeps a partition gets it at once, whatever stale members claim; everybody else
-    waits a round for as long as anyone else claims it (KIP-429).
+    waits a round for as long as anyone else claims it (KIP-429). What an eager `sticky` member remembers
+    it has let go of.
     """
-    if hasattr(target.members, "owner"):
+    holding = [member for member in snapshot.members if not remembers(member)]
+    if hasattr(target.members, "owner") and len(holding) == len(snapshot.members):
         from assignors.run_columns import withheld_table
 
         table = withheld_table(snapshot, target)
         if table is not None:
             return table
-    claimed = raw_claims(snapshot.members)
+    claimed = raw_claims(holding)
     if not claimed:
         return target
     rightful = snapshot.owners()

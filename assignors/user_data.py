@@ -164,6 +164,19 @@ def member_from_subscription(
     )
 
 
+def remembers(member: Member) -> bool:
+    """Whether `owned` is only what the member had: eager `sticky` says so in its user data, and has let go of it.
+
+    Such a claim guides a plan, and holds up nobody.
+    """
+    if not member.user_data or not member.owned:
+        return False
+    had, _ = _sticky_claims(member.user_data)
+    if had is None or had.keys() != member.owned.keys():
+        return False
+    return all(sorted(had[topic]) == sorted(partitions) for topic, partitions in member.owned.items())
+
+
 def _sticky_claims(user_data: bytes | None) -> tuple[Partitions | None, int]:
     if not user_data:
         return None, -1

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from assignors.user_data import Subscription, encode_subscription
+from assignors.user_data import Subscription, encode_sticky_user_data, encode_subscription
 from coordinator.core.types import Protocol
 
 
@@ -72,11 +72,16 @@ def topic_map(words: list[str]) -> dict[str, list[int]]:
 
 
 def protocols_from(options: dict[str, str]) -> tuple[Protocol, ...]:
-    """protocols=a,b topics=t,u owned=t-0,t-1, or blob=raw for metadata that nobody can read."""
+    """protocols=a,b topics=t,u owned=t-0,t-1, or blob=raw for metadata that nobody can read.
+
+    had=t-0,t-1: what an eager `sticky` member says in its user data that it had.
+    """
     names = [name for name in options.get("protocols", "range").split(",") if name]
     if "blob" in options:
         return tuple(Protocol(name, options["blob"].encode()) for name in names)
     topics = tuple(topic for topic in options.get("topics", "t").split(",") if topic)
     owned = topic_map([word for word in options.get("owned", "").split(",") if word])
-    subscription = encode_subscription(Subscription(version=1, topics=topics, owned=owned))
+    had = topic_map([word for word in options.get("had", "").split(",") if word])
+    data = encode_sticky_user_data(had, 1) if had else None
+    subscription = encode_subscription(Subscription(version=1, topics=topics, owned=owned, user_data=data))
     return tuple(Protocol(name, subscription) for name in names)

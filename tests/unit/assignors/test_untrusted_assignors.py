@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from assignors.api import Assignment, AssignorError, Member, RebalanceProtocol, Snapshot
-from assignors.run import overran, run
+from assignors.registry import resolve
+from assignors.run import overran, run, withheld
+from assignors.user_data import (
+    Subscription,
+    encode_sticky_user_data,
+    encode_subscription,
+    member_from_subscription,
+)
 
 GROUP = Snapshot({"t": 3, "u": 1}, [Member("a", ("t",)), Member("b", ("t", "u"))])
 
@@ -176,3 +183,27 @@ def test_a_tied_claim_is_withheld_from_both_claimants():
 def test_a_rightful_owner_keeps_its_partition_whatever_stale_members_claim():
     group = Snapshot({"t": 1}, [Member("a", ("t",), {"t": [0]}, 4), Member("b", ("t",), {"t": [0]}, 3)])
     assert not run(Plugin({"a": {"t": [0]}}, RebalanceProtocol.COOPERATIVE), group).withheld
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_what_an_eager_sticky_member_remembers_holds_up_nobody(assignor):
+    """It has let go of everything before it joined, and will not come back for a second round."""
+    had = encode_subscription(Subscription(1, ("t",), user_data=encode_sticky_user_data({"t": [3, 2, 1, 0]}, 1)))
+    newcomer = encode_subscription(Subscription(1, ("t",)))
+    members = [member_from_subscription(name, None, blob, "sticky") for name, blob in (("a", had), ("b", newcomer))]
+    group = Snapshot({"t": 4}, members, assignor=assignor)
+    assert members[0].owned == {"t": [3, 2, 1, 0]}  # it guides the plan
+    target = run(resolve(assignor), group, withhold=False)
+    assert withheld(group, target) == target
+    assert withheld(group, Assignment(target.to_dict())) == Assignment(target.to_dict())
+
+
+def test_one_that_still_holds_is_waited_for_beside_one_that_remembers():
+    had = encode_subscription(Subscription(1, ("t",), user_data=encode_sticky_user_data({"t": [0]}, 1)))
+    members = [
+        member_from_subscription("a", None, had, "sticky"),
+        Member("b", ("t",), {"t": [1]}, 1),
+        Member("c", ("t",)),
+    ]
+    target = Assignment({"c": {"t": [0, 1]}})
+    assert withheld(Snapshot({"t": 2}, members), target).to_dict() == {"c": {"t": [0]}}

@@ -335,7 +335,7 @@ class Log:
         self.retired = True
         self.failure = UnknownTopicOrPartition(f"Partition {topic}-{partition} has been removed.")
         for segment in self.segments:
-            self.opened.forget(segment)
+            segment.abandon()
 
     # -- fetch --------------------------------------------------------------------------------------------
 

@@ -90,6 +90,11 @@ class Segment:
             self._index = self._times = None
         return True
 
+    def abandon(self) -> None:
+        """The segment is being removed: its file closes once those who read from it are done."""
+        self.opened.forget(self)
+        self._file = None
+
     def close(self) -> None:
         self.opened.forget(self)
         file, self._file = self._file, None

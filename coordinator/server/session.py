@@ -34,6 +34,13 @@ NO_NEWS = frozenset(
 """Not about the member: its next heartbeat finds out what became of the group's coordinator."""
 
 
+HELLO_MS = 10_000
+"""A stream that says nothing for so long is nobody's."""
+
+MOST_SILENT = 1_000
+"""Streams that may be open before they have said whose they are: a second's worth of members, all at once."""
+
+
 class Session:
     """One member's stream."""
 
@@ -190,7 +197,7 @@ class Session:
 
 
 class Sessions:
-    """All session streams of a node, one for each member at most."""
+    """All session streams of a node, one for each member at most, and those that have not said whose they are."""
 
     def __init__(
         self,
@@ -200,7 +207,12 @@ class Sessions:
         limit: int,
         grace_ms: int,
         coordinates_central: Callable[[], bool] = lambda: True,
+        hello_ms: int = HELLO_MS,
+        most_silent: int = MOST_SILENT,
     ) -> None:
+        self._hello_ms = hello_ms
+        self._most_silent = most_silent
+        self._silent = 0
         self._driver = driver
         self._coordinates_central = coordinates_central
         self._shards = shards
@@ -211,7 +223,7 @@ class Sessions:
         self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self._count + self._silent
 
     def end_central(self, reason: str) -> None:
         """Send the members of central groups away: this node does not coordinate them any more."""
@@ -226,9 +238,35 @@ class Sessions:
 
     async def serve(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
         """One stream from hello to its end. Raises Overloaded when there are too many, MalformedRequest as it says."""
-        identity = await greeted(requests)
+        identity = await self._greeted(requests)
         if self._count >= self._limit:
             raise Overloaded(f"{self._count} sessions are open, as many as this node keeps; heartbeat by calls instead")
+        self._count += 1
+        try:
+            async with aclosing(self._serve_known(identity, requests, call)) as responses:
+                async for response in responses:
+                    yield response
+        finally:
+            self._count -= 1
+
+    async def _greeted(self, requests: AsyncIterator[pb.SessionRequest]) -> Identity | pb.RegisterConsumer:
+        """Whose stream it is, once it says so."""
+        if self._silent >= self._most_silent:
+            raise Overloaded(f"{self._silent} sessions are open that have not said whose they are; try again shortly")
+        self._silent += 1
+        try:
+            async with asyncio.timeout(self._hello_ms / 1000):
+                return await greeted(requests)
+        except TimeoutError:
+            raise MalformedRequest(
+                f"hello did not come within {self._hello_ms} ms; send it, or register_consumer, first on a session"
+            ) from None
+        finally:
+            self._silent -= 1
+
+    async def _serve_known(
+        self, identity: Identity | pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: Call
+    ) -> AsyncGenerator[pb.SessionResponse, None]:
         if isinstance(identity, pb.RegisterConsumer):
             async with aclosing(self._serve_central(identity, requests, call)) as responses:
                 async for response in responses:
@@ -261,14 +299,12 @@ class Sessions:
             return
         shard = partition_for(registration.group_id, self._shards)
         session = CentralSession(self._driver, shard, registration, call.peer_host)
-        self._count += 1
         self._central.add(session)
         try:
             async with aclosing(session.responses(requests)) as responses:
                 async for response in responses:
                     yield response
         finally:
-            self._count -= 1
             self._central.discard(session)
             if session.stream and not session.left:
                 self._driver.tell(shard, StreamClosed(session.group_id, session.member_id, session.stream))
@@ -278,12 +314,10 @@ class Sessions:
         if (earlier := self._open.get(key)) is not None:
             earlier.end("another session of the same member was opened")
         self._open[key] = session
-        self._count += 1
 
     def _leave(self, session: Session) -> bool:
         """Whether the member lives on in another stream."""
         key = (session.identity.group_id, session.identity.member_id)
-        self._count -= 1
         if self._open.get(key) is not session:
             return True
         del self._open[key]

@@ -52,6 +52,11 @@ class NodeProcess:
             self.kafka_address = f"{told['kafka_host']}:{told['kafka_port']}"
             self.settings["kafka.listeners"] = self.kafka_address
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the node runs"
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL: whatever was not written is gone."""
         self._end(signal.SIGKILL)

@@ -1,0 +1,142 @@
+"""`python -m tests.torture.soak --minutes 30`: everything comes and goes, and the node is as large as before.
+
+Groups, members, topics, connections, refused requests and cancelled calls come and go over both doors of a real node.
+At the end its memory is within a tenth of what it was at a third of the run, and its file descriptors and threads are
+as many; a table says so, and the exit code (1 when something grew).
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.node import NodeProcess, running_node
+from tests.torture.churn import Churn
+
+ROWS = 12
+SAMPLE_S = 1.0
+GROWTH = 1.10
+SPARE = 16
+"""File descriptors and threads that come and go with what is under way."""
+
+SETTINGS = {"kafka.listeners": "127.0.0.1:0", "logging.level": "warning", "log.cleaner.backoff.ms": "5000"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the node's process holds at one moment."""
+
+    at_s: float
+    rss_bytes: int
+    files: int
+    threads: int
+
+
+def look(pid: int, at_s: float) -> Sample:
+    process = Path(f"/proc/{pid}")
+    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    return Sample(
+        at_s,
+        int(status["VmRSS"].split()[0]) * 1024,
+        len(list((process / "fd").iterdir())),
+        int(status["Threads"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the run was like around its first third, and at its end: the median of a quarter of the samples each.
+
+    Garbage is collected now and then, so that memory rises and falls by itself.
+    """
+
+    third: Sample
+    end: Sample
+
+    @property
+    def grown(self) -> list[str]:
+        """What is more than it was, in words."""
+        found = []
+        if self.end.rss_bytes > GROWTH * self.third.rss_bytes:
+            found.append(f"memory: {mib(self.third.rss_bytes)} MiB at a third, {mib(self.end.rss_bytes)} at the end")
+        for what, before, after in (
+            ("file descriptors", self.third.files, self.end.files),
+            ("threads", self.third.threads, self.end.threads),
+        ):
+            if after > before + SPARE:
+                found.append(f"{what}: {before} at a third, {after} at the end")
+        return found
+
+
+def judged(samples: list[Sample]) -> Verdict:
+    """Raises ValueError when there are too few samples to tell."""
+    if len(samples) < ROWS:
+        raise ValueError(f"{len(samples)} samples are too few; expected {ROWS} or more, so let it run longer")
+    span, third = len(samples) // 4, len(samples) // 3
+    return Verdict(median(samples[third - span // 2 : third + span // 2]), median(samples[-span:]))
+
+
+def median(samples: list[Sample]) -> Sample:
+    def middle(values: list[int]) -> int:
+        return sorted(values)[len(values) // 2]
+
+    return Sample(
+        samples[0].at_s,
+        middle([one.rss_bytes for one in samples]),
+        middle([one.files for one in samples]),
+        middle([one.threads for one in samples]),
+    )
+
+
+async def soak(node: NodeProcess, seconds: float, workers: int = 2) -> tuple[list[Sample], Churn]:
+    """Let everything come and go for so long."""
+    churn, samples, started = Churn(node.address, node.kafka_address), list[Sample](), time.monotonic()
+
+    def over() -> bool:
+        return time.monotonic() - started >= seconds
+
+    async def sample() -> None:
+        while not over():
+            samples.append(look(node.pid, time.monotonic() - started))
+            await asyncio.sleep(SAMPLE_S)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(sample())
+        tasks.create_task(churn.run(over, workers))
+    return samples, churn
+
+
+def table(samples: list[Sample], churn: Churn) -> str:
+    step = max(len(samples) // ROWS, 1)
+    shown = [*samples[::step], samples[-1]]
+    lines = ["   seconds   RSS MiB   files   threads"]
+    lines += [f"{one.at_s:10.0f}{mib(one.rss_bytes):10}{one.files:8}{one.threads:10}" for one in shown]
+    lines += [f"{count:10} {name.replace('_', ' ')}" for name, count in sorted(churn.done.items())]
+    return "\n".join(lines)
+
+
+def mib(size: int) -> int:
+    return size >> 20
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--workers", type=int, default=2, help="how many of each kind at once")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home, running_node(Path(home) / "data", SETTINGS) as node:
+        samples, churn = asyncio.run(soak(node, options.minutes * 60, options.workers))
+        tail = node.log_tail()
+    print(table(samples, churn))
+    grown = judged(samples).grown
+    print("\n".join(f"GROWN {what}" for what in grown) or "nothing has grown")
+    if tail.strip():
+        print("the node's last words:", tail, sep="\n")
+    return 1 if grown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

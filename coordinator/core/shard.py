@@ -9,6 +9,7 @@ from coordinator.core.effects import Effects
 from coordinator.core.events import Event
 from coordinator.core.handlers import HANDLERS, hear
 from coordinator.core.ledger import Ledger
+from coordinator.core.quiet import quiet
 from coordinator.core.records import Record
 from coordinator.core.refusals import refused
 from coordinator.core.state import ShardState, Step, apply
@@ -61,6 +62,10 @@ class Shard:
         if group is None:
             return None
         return liveness.steady(group, member_id, generation, self.state, now_ms)
+
+    def writes_nothing(self, event: Event) -> bool:
+        """Whether a request can be told in advance to leave no record."""
+        return quiet(event, self.state)
 
     def step(self, event: Event, now_ms: int) -> Effects:
         """Decide what an event means. A refusal is one reply and changes nothing."""

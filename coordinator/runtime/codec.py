@@ -26,7 +26,7 @@ from coordinator.core.records import (
 )
 from coordinator.core.types import StoredOffset
 from coordinator.runtime.codec_consumer import CONSUMER_KINDS, decode_consumer, encode_consumer
-from coordinator.runtime.codec_own import OWN_KINDS, decode_own, encode_own
+from coordinator.runtime.codec_own import OWN_KINDS, PROBE_KEY, decode_own, encode_own
 from coordinator.runtime.fields import (
     INT16,
     INT32,
@@ -110,6 +110,8 @@ def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
         return decode_consumer(kind, key, stored.value)
     if kind in OWN_KINDS:
         return decode_own(kind, key, stored.value)
+    if kind == PROBE_KEY:
+        return Skipped("room probe")
     return Skipped(f"key type {kind}")
 
 

@@ -25,6 +25,9 @@ from coordinator.runtime.ports import KeyValue
 
 CENTRAL_KEY = 32_000
 DELAY_KEY = 32_001
+PROBE_KEY = 32_002
+PROBE_BYTES = 4_096
+"""As much as a disk gives at once: less might still find a place in a block that is there."""
 OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY})
 
 
@@ -54,6 +57,11 @@ def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord:
         return DelayStored(group_id, kept.leader_state, kept.until_ms, kept.delay_ms)
     except ValidationError as error:
         raise MalformedRecord(first_complaint(error)) from error
+
+
+def room_probe() -> KeyValue:
+    """A record that says nothing: it is written to see whether there is room."""
+    return KeyValue(own_key(PROBE_KEY, ""), bytes(PROBE_BYTES))
 
 
 def own_key(kind: int, group_id: str) -> bytes:

@@ -10,7 +10,7 @@ Synchronous and single-threaded; only `FlushJob.run` may run elsewhere. A driver
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -27,15 +27,18 @@ from coordinator.core.events import (
     Unload,
 )
 from coordinator.core.plan import PlanRequest
+from coordinator.core.refusals import refusal_reply
 from coordinator.core.shard import Shard
 from coordinator.core.types import Limits, RequestId, TimerKey
 from coordinator.errors import ErrorCode
 from coordinator.runtime.codec import encode
+from coordinator.runtime.codec_own import room_probe
 from coordinator.runtime.loader import LoadReport, replay
 from coordinator.runtime.metrics import Metrics
 from coordinator.runtime.ports import GroupLog, LogFailed
 from coordinator.runtime.refusals import is_request, refusal, while_loading
 from coordinator.runtime.slot import Core, Held, Notices, Replies, ShardStatus, Slot
+from coordinator.runtime.starved import NO_ROOM, OWED_LIMIT, PROBE_MS, Starved
 from coordinator.runtime.timers import Timers
 
 INBOX_LIMIT = 20_000
@@ -118,6 +121,8 @@ class Engine:
         self._inbox: deque[tuple[Slot, int, Event]] = deque()
         self._timers: Timers[tuple[int, TimerKey]] = Timers()
         self._reloads: Timers[int] = Timers()
+        self._starved: dict[int, Starved] = {}  # by shard: its log has no room
+        self._probes: Timers[int] = Timers()
         self._fallen: list[Slot] = []  # dropped since the last turn, reload not yet planned
         self._written: dict[int, Slot] = {}  # have records of this turn
         self._dirty: set[int] = set()  # have appends that no flush job covers yet
@@ -138,10 +143,13 @@ class Engine:
     @property
     def next_deadline_ms(self) -> int | None:
         """No timer is due before this time; a turn at it may still find that the timer was pushed back."""
-        timer_ms, reload_ms = self._timers.next_ms, self._reloads.next_ms
-        if timer_ms is None or reload_ms is None:
-            return reload_ms if timer_ms is None else timer_ms
-        return min(timer_ms, reload_ms)
+        times = (self._timers.next_ms, self._reloads.next_ms, self._probes.next_ms)
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+
+    @property
+    def starved(self) -> Mapping[int, str]:
+        """The shards whose log has no room, and in what words it said so."""
+        return {shard: starved.why for shard, starved in self._starved.items()}
 
     def status(self, shard: int) -> ShardStatus:
         return self._slots[shard].status
@@ -210,6 +218,8 @@ class Engine:
         slot = self._slots[shard]
         core = slot.core
         if core is None or self._inbox or slot.appended > slot.durable:
+            return False
+        if shard in self._starved and group_id in self._starved[shard].closed:
             return False
         renewal = core.beat(group_id, member_id, generation, now_ms)
         if renewal is None:
@@ -293,16 +303,19 @@ class Engine:
             # The process may have died between append and flush: what was read is not durable until flushed again.
             self._wrote(slot)
         if slot.report.moved:
-            slot.records += slot.report.moved
-            self._written[slot.index] = slot
+            self._take(slot, Effects(records=list(slot.report.moved)))
         self._on_status(slot.index, slot.status, summary(slot.report))
         if self._topics is not None:
             self._step(slot, self._topics, now_ms)
         self._step(slot, Loaded(), now_ms)
         self._append_written(now_ms)
+        if slot.index in self._starved:
+            self._probe(slot, now_ms)
 
     def _move(self, event: StoodStill, now_ms: int) -> None:
         self._timers.move(event.moved_ms)
+        for starved in self._starved.values():
+            starved.timers = {key: at_ms + event.moved_ms for key, at_ms in starved.timers.items()}
         for slot in self._slots:
             self._step(slot, event, now_ms)
 
@@ -314,6 +327,8 @@ class Engine:
             self._reloads.set(slot.index, now_ms + slot.pause_ms(now_ms))
         while due := self._reloads.pop_due(now_ms):
             self.load_shard(due[0], now_ms)
+        while due := self._probes.pop_due(now_ms):
+            self._probe(self._slots[due[0]], now_ms)
 
     def _fire_timers(self, now_ms: int, heard_ms: int) -> int:
         for fired in range(TIMERS_PER_TURN):
@@ -329,6 +344,8 @@ class Engine:
             if isinstance(event, Unload):
                 self._unload(slot)
             return
+        if slot.index in self._starved and not self._goes_on(slot, slot.core, event):
+            return
         try:
             effects = slot.core.step(event, now_ms)
         except Exception as error:  # a bug stops the shard, not the node
@@ -339,7 +356,50 @@ class Engine:
         if isinstance(event, Unload):
             self._unload(slot)
 
+    def _goes_on(self, slot: Slot, core: Core, event: Event) -> bool:
+        """Whether an event is stepped though the log has no room; otherwise it has been refused, or waits."""
+        starved = self._starved[slot.index]
+        if isinstance(event, TimerFired):
+            starved.timers[event.key] = event.deadline_ms
+            return False
+        if not is_request(event) or starved.takes(event, getattr(event, "group_id", ""), core):
+            return True
+        if slot.unanswered.pop(event.request_id, None) is not None:
+            self._answer(type(event), event.request_id, refusal_reply(event, NO_ROOM, starved.refusal()))
+        return False
+
+    def _probe(self, slot: Slot, now_ms: int) -> None:
+        """See whether the log takes what is owed. If it does, all goes on, and nobody was late meanwhile."""
+        starved = self._starved[slot.index]
+        if slot.core is None:
+            return  # it is to be loaded again, and looked at then
+        encoded = encode(starved.owed)
+        try:
+            self._log.append(slot.index, [*encoded.groups, room_probe()], encoded.ledger, now_ms)
+        except LogFailed as error:
+            if error.no_room:
+                self._probes.set(slot.index, now_ms + PROBE_MS)
+            else:
+                self._drop(slot, f"its log takes no records: {error}")
+            return
+        self._wrote(slot)
+        del self._starved[slot.index]
+        for replies, notices in starved.waiting:
+            self._tell(slot, replies, notices)
+        for key, deadline_ms in starved.timers.items():
+            self._timers.set((slot.index, key), deadline_ms)
+        waited_ms = now_ms - starved.since_ms
+        self._timers.move(waited_ms, lambda key: key[0] == slot.index)
+        self._step(slot, StoodStill(0, waited_ms), now_ms)
+        self._on_status(slot.index, slot.status, "its log has room again")
+
     def _take(self, slot: Slot, effects: Effects) -> None:
+        if slot.index in self._starved:
+            starved = self._starved[slot.index]
+            effects = starved.owe(effects)
+            if len(starved.owed) > OWED_LIMIT:
+                self._drop(slot, f"it owes its log more than {OWED_LIMIT} facts: {starved.why}")
+                return
         if effects.records:
             slot.records += effects.records
             self._written[slot.index] = slot
@@ -374,6 +434,8 @@ class Engine:
                 encoded = encode(records)
                 self._log.append(slot.index, encoded.groups, encoded.ledger, now_ms)
             except LogFailed as error:
+                if error.no_room:
+                    self._starved.setdefault(slot.index, Starved(now_ms, str(error)))
                 self._drop(slot, f"its log takes no records: {error}")
             except Exception as error:  # a record that has no bytes is a bug of whoever let it in
                 self._on_bug(f"shard {slot.index} at {now_ms}ms append", error)
@@ -416,6 +478,9 @@ class Engine:
     def _drop(self, slot: Slot, why: str) -> None:
         """One path for every failure: forget the state, answer everyone, replay the log later."""
         self.metrics.failures += 1
+        if starved := self._starved.get(slot.index):
+            self._starved[slot.index] = Starved(starved.since_ms, starved.why)
+            self._probes.cancel(slot.index)
         self._void(slot)
         self._refuse(slot, list(slot.unanswered))
         if slot.status is not ShardStatus.UNLOADED:
@@ -441,6 +506,8 @@ class Engine:
         self._reloads.cancel(slot.index)
         slot.life += 1
         slot.core = None
+        self._starved.pop(slot.index, None)
+        self._probes.cancel(slot.index)
         slot.status = ShardStatus.UNLOADED
         self._timers.cancel_all(lambda key: key[0] == slot.index)
         promised = {request_id for held in slot.held for request_id, _ in held.replies}

@@ -1,5 +1,6 @@
 """The group log on a broker: two internal topics with one partition each per shard."""
 
+import errno
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -69,7 +70,7 @@ class BrokerGroupLog:
             try:
                 self._broker.append(topic, shard, batch, now_ms, trusted=True)
             except (StorageError, OSError) as error:
-                raise LogFailed(f"{topic}-{shard}: {error}") from error
+                raise LogFailed(f"{topic}-{shard}: {error}", no_room=is_full(error)) from error
 
     def take_losses(self) -> list[str]:
         """What could not be written of the ledger since the last call, a sentence each. Any thread."""
@@ -141,6 +142,15 @@ class BrokerGroupLog:
                 offset = next_offset
         except (StorageError, OSError) as error:
             raise LogFailed(f"{topic}-{shard}: {error}") from error
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether it is the disk, or the quota, that has no room."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__
+    return False
 
 
 def places(topic: str, shards: Sequence[int]) -> list[tuple[str, int]]:

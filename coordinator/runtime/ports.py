@@ -7,12 +7,13 @@ from typing import NamedTuple, Protocol
 class LogFailed(Exception):
     """The log could not keep, or give back, what it was asked for. The shards named are dropped and replayed.
 
-    `shards` None means: every shard that the call was about.
+    `shards` None means: every shard that the call was about. `no_room`: nothing is wrong but that it is full.
     """
 
-    def __init__(self, sentence: str, shards: Collection[int] | None = None) -> None:
+    def __init__(self, sentence: str, shards: Collection[int] | None = None, *, no_room: bool = False) -> None:
         super().__init__(sentence)
         self.shards = shards
+        self.no_room = no_room
 
 
 class KeyValue(NamedTuple):

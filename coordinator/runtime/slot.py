@@ -25,6 +25,9 @@ Notices: TypeAlias = Sequence[GroupChanged]
 class Core(Protocol):
     """What the engine runs: `coordinator.core.shard.Shard`, or a test's stand-in."""
 
+    def writes_nothing(self, event: Event) -> bool:
+        """Whether a request can be told in advance to leave no record."""
+
     def step(self, event: Event, now_ms: int) -> Effects:
         """Take one event. An exception is a bug: the shard is dropped and replayed."""
 

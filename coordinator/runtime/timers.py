@@ -52,9 +52,13 @@ class Timers(Generic[K]):
         self._deadlines = {key: at for key, at in self._deadlines.items() if not doomed(key)}
         self._sweep()
 
-    def move(self, by_ms: int) -> None:
-        """Every deadline there is comes later by that much."""
-        self._moved_ms += by_ms
+    def move(self, by_ms: int, which: Callable[[K], bool] | None = None) -> None:
+        """Every deadline there is, or those of some keys, come later by that much."""
+        if which is None:
+            self._moved_ms += by_ms
+            return
+        for key in [key for key in self._deadlines if which(key)]:
+            self._deadlines[key] += by_ms
 
     def deadline(self, key: K) -> int | None:
         at_ms = self._deadlines.get(key)

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import structlog
@@ -15,7 +15,6 @@ from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.shard import Shard
 from coordinator.core.stall import WORTH_A_NOTE_MS
 from coordinator.rpc.v1 import coordinator_service_pb2
-from coordinator.runtime.conditions import LOG
 from coordinator.runtime.engine import Engine
 from coordinator.runtime.group_log import BrokerGroupLog
 from coordinator.runtime.limits import limits_of
@@ -34,6 +33,7 @@ from coordinator.server.service import Endpoint, GroupCoordinator
 from coordinator.server.session import Sessions
 from coordinator.server.shape import MalformedRequest
 from coordinator.server.telling import Telling
+from coordinator.server.troubles import explanations_lost, room_looked_at, shard_changed, upkeep_failed
 from coordinator.server.watch import Watchers
 from coordinator.server.zookeeper import HEALTH as ZOOKEEPER
 from coordinator.server.zookeeper import ZooKeeperSide, registration_of
@@ -66,9 +66,6 @@ TICK_S = 1.0
 
 ASSIGNOR_TROUBLE_MS = 600_000
 """An assignor counts as failing until it makes a plan, or until nobody has asked it for one for so long."""
-
-UPKEEP_TROUBLE_MS = 600_000
-"""The log's periodic work counts as failing until none of it has failed for so long: retention is looked at seldom."""
 
 log = structlog.get_logger("muster.node")
 
@@ -253,6 +250,7 @@ class Node:
         damaged = status is ShardStatus.ACTIVE and self.engine.report(shard).malformed > 0
         tell = log.warning if damaged or status is ShardStatus.FAILED else log.debug
         tell("shard", number=shard, status=status.value, why=why)
+        shard_changed(self.telling.conditions, shard, status, why)
         if status is ShardStatus.ACTIVE and self._zookeeper is not None:
             # What was seen of groups in ZooKeeper is no record: the shard has to be told again.
             self._zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
@@ -358,8 +356,9 @@ class Node:
             except Exception as error:  # whatever it was: what is due next must not be left undone for good
                 log.error("the log's periodic work failed", exc_info=error)
                 complaints = [repr(error)]
-            self._report_upkeep(complaints)
-            self._report_losses()
+            upkeep_failed(self.telling.conditions, complaints)
+            explanations_lost(self.telling.conditions, self._group_log.take_losses())
+            room_looked_at(self.telling.conditions, self.engine.starved)
 
     async def _compact(self) -> None:
         """One log at a time, in a thread: it may take minutes, and only the swap at its end holds up anybody."""
@@ -369,23 +368,10 @@ class Node:
                 await asyncio.to_thread(self.broker.compact, self._clock.now_ms())
             except (OSError, StorageError) as error:
                 log.error("a log could not be compacted", why=str(error))
-                self._report_upkeep([str(error)])
+                upkeep_failed(self.telling.conditions, [str(error)])
             except Exception as error:
                 log.error("a log could not be compacted", exc_info=error)
-                self._report_upkeep([repr(error)])
-
-    def _report_losses(self) -> None:
-        for loss in self._group_log.take_losses():
-            self.telling.conditions.report("explanations-lost", loss, lasting_ms=UPKEEP_TROUBLE_MS)
-
-    def _report_upkeep(self, complaints: Sequence[str]) -> None:
-        for complaint in complaints:
-            self.telling.conditions.report(
-                "upkeep-failing",
-                f"retention, checkpoints, flushes by age or compaction fail and are tried again: {complaint}",
-                impairs=LOG,
-                lasting_ms=UPKEEP_TROUBLE_MS,
-            )
+                upkeep_failed(self.telling.conditions, [repr(error)])
 
     async def _answer_everyone(self) -> None:
         timeout_s = self._settings.shutdown_timeout_ms / 1000

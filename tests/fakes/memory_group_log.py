@@ -35,6 +35,7 @@ class MemoryGroupLog:
 
     Calls are counted from 1 since the log was made. `failing_appends`, `failing_flushes` and `failing_reads` hold the
     numbers of the calls that raise LogFailed; a failing call keeps nothing. `broken_shards` fail every flush.
+    A log that is `full` takes no append.
     """
 
     def __init__(self, shards: int) -> None:
@@ -47,9 +48,12 @@ class MemoryGroupLog:
         self.failing_flushes: set[int] = set()
         self.failing_reads: set[int] = set()
         self.broken_shards: set[int] = set()
+        self.full = False
 
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
         self.appends += 1
+        if self.full:
+            raise LogFailed("no space left", no_room=True)
         if self.appends in self.failing_appends:
             raise LogFailed(f"append {self.appends} was told to fail")
         for partition, records in ((self.ledger[shard], ledger), (self.groups[shard], groups)):

@@ -80,6 +80,9 @@ class TinyShard:
                 raise RuntimeError("the tiny shard breaks here")
         return out
 
+    def writes_nothing(self, event: Event) -> bool:
+        return isinstance(event, Heartbeat | OffsetFetch)
+
     def commit(self, event: OffsetCommit, now_ms: int, out: Effects) -> None:
         offsets = {place: StoredOffset(committed.offset, -1, "", now_ms) for place, committed in event.offsets.items()}
         self.keep(OffsetsStored(event.group_id, offsets), out)

@@ -1,0 +1,59 @@
+"""A shard whose log has no room: what needs no write goes on, what does is refused, nothing that was decided is lost.
+
+While it lasts, requests that would write are refused as COORDINATOR_NOT_AVAILABLE (clients try again) without being
+stepped, and timers wait: nobody is expired for requests that were not taken. Facts that come to be all the same, from a
+plan or a changed topic, are owed: their groups are closed until the log has taken them, so nobody hears of them before.
+"""
+
+from dataclasses import dataclass, field
+
+from coordinator.core.effects import Effects
+from coordinator.core.events import Event
+from coordinator.core.records import Record
+from coordinator.core.types import TimerKey
+from coordinator.errors import ErrorCode
+from coordinator.runtime.slot import Core, Notices, Replies
+
+PROBE_MS = 1_000
+"""How long between two looks whether there is room again."""
+
+OWED_LIMIT = 20_000
+"""Facts that are owed at most; a shard that owes more is dropped, and loaded again after a pause."""
+
+NO_ROOM = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@dataclass(slots=True)
+class Starved:
+    """What a shard keeps while its log takes nothing."""
+
+    since_ms: int
+    why: str
+    owed: list[Record] = field(default_factory=list)
+    closed: set[str] = field(default_factory=set)
+    """Groups that owe facts."""
+    timers: dict[TimerKey, int] = field(default_factory=dict)
+    """Those that were due, with their deadlines."""
+    waiting: list[tuple[Replies, Notices]] = field(default_factory=list)
+    """What may be told once the facts that are owed are durable."""
+
+    def takes(self, event: Event, group_id: str, core: Core) -> bool:
+        """Whether a request can be answered without a write, and without telling what is owed."""
+        return group_id not in self.closed and core.writes_nothing(event)
+
+    def owe(self, effects: Effects) -> Effects:
+        """Keep back the facts of a step and what rests on them; what is left may go its way."""
+        if not effects.records:
+            return effects
+        self.owed += effects.records
+        self.closed.update(group_of(record) for record in effects.records)
+        self.waiting.append((effects.replies, effects.notices))
+        return Effects(timers=effects.timers, plans=effects.plans, regexes=effects.regexes)
+
+    def refusal(self) -> str:
+        return f"the coordinator can write nothing down at the moment, try again later: {self.why}"
+
+
+def group_of(record: Record) -> str:
+    """Whose fact it is; the node's own belong to nobody."""
+    return str(getattr(record, "group_id", ""))

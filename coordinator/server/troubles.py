@@ -1,0 +1,43 @@
+"""What the node's rooms have to say about trouble, as conditions: one sentence each, what is wrong and what to do."""
+
+from collections.abc import Mapping, Sequence
+
+from coordinator.runtime.conditions import GROUPS, LOG, Conditions
+from coordinator.runtime.slot import ShardStatus
+
+UPKEEP_TROUBLE_MS = 600_000
+"""The log's periodic work counts as failing until none of it has failed for so long: retention is looked at seldom."""
+
+
+def shard_changed(conditions: Conditions, shard: int, status: ShardStatus, why: str) -> None:
+    name = f"shard-failed:{shard}"
+    if status is ShardStatus.FAILED:
+        sentence = f"the groups of shard {shard} are not served: {why}; the shard is loaded again after a pause"
+        conditions.report(name, sentence, impairs=GROUPS)
+    else:
+        conditions.clear(name)
+
+
+def room_looked_at(conditions: Conditions, starved: Mapping[int, str]) -> None:
+    """`starved`: the shards whose log has no room, and what it said."""
+    if not starved:
+        conditions.clear("groups-starved")
+        return
+    shards = ", ".join(str(shard) for shard in sorted(starved))
+    conditions.report(
+        "groups-starved",
+        f"nothing can be written for the groups of shards {shards}: {next(iter(starved.values()))} Commits and joins "
+        "are refused meanwhile, heartbeats and reads go on; free some space, no restart is needed",
+        impairs=GROUPS,
+    )
+
+
+def upkeep_failed(conditions: Conditions, complaints: Sequence[str]) -> None:
+    for complaint in complaints:
+        sentence = f"retention, checkpoints, flushes by age or compaction fail and are tried again: {complaint}"
+        conditions.report("upkeep-failing", sentence, impairs=LOG, lasting_ms=UPKEEP_TROUBLE_MS)
+
+
+def explanations_lost(conditions: Conditions, losses: Sequence[str]) -> None:
+    for loss in losses:
+        conditions.report("explanations-lost", loss, lasting_ms=UPKEEP_TROUBLE_MS)

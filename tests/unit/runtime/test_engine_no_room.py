@@ -1,0 +1,198 @@
+"""On a full disk what needs no write goes on; what does is refused; nobody is expired; all comes back with the room."""
+
+from coordinator.core import effects, events
+from coordinator.core.types import CommittedOffset, Limits, Protocol
+from coordinator.errors import ErrorCode
+from coordinator.runtime.engine import Engine
+from coordinator.runtime.ports import LogFailed
+from coordinator.runtime.slot import ShardStatus
+from coordinator.runtime.starved import PROBE_MS
+from tests.fakes.memory_group_log import MemoryGroupLog
+from tests.fakes.tiny_shard import commit, fetch, heartbeat, join
+from tests.support.engine_bench import GONE, NONE, Bench, codes
+
+AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def starved() -> Bench:
+    """A bench whose shard 0 has found its log full, and has been loaded again."""
+    bench = Bench()
+    bench.turn(0, commit(1, 10))
+    bench.flush()
+    bench.log.full = True
+    assert codes(bench.turn(1, commit(2, 20))) == [(2, GONE)]
+    bench.turn(2)
+    bench.flush()
+    assert bench.engine.status(0) is ShardStatus.ACTIVE
+    return bench
+
+
+def test_what_needs_no_write_goes_on_and_what_does_is_told_to_try_again() -> None:
+    bench = starved()
+    assert codes(bench.turn(3, heartbeat(3), commit(4, 30), fetch(5))) == [(3, NONE), (4, AWAY), (5, NONE)]
+    assert bench.core().offsets == {("g", "t", 0): 10}
+    assert bench.engine.starved == {0: "no space left"}
+
+
+def test_the_refusal_gives_the_reason() -> None:
+    bench = starved()
+    ((_, reply),) = bench.turn(3, commit(3, 30))
+    assert "no space left" in reply.message
+
+
+def test_one_reload_for_the_whole_time() -> None:
+    bench = starved()
+    loads = bench.engine.metrics.loads
+    for second in range(60):
+        assert codes(bench.turn(1_000 * second, commit(100 + second, second))) == [(100 + second, AWAY)]
+    assert bench.engine.metrics.loads == loads
+
+
+def test_with_the_room_everything_is_as_before() -> None:
+    bench = starved()
+    bench.turn(3)
+    bench.log.full = False
+    deadline_ms = bench.engine.next_deadline_ms
+    assert deadline_ms is not None
+    assert deadline_ms <= 3 + PROBE_MS
+    bench.turn(deadline_ms)
+    assert bench.engine.starved == {}
+    bench.flush()
+    bench.turn(deadline_ms + 1, commit(9, 90))
+    assert codes(bench.flush()) == [(9, NONE)]
+    bench.crash()
+    assert bench.core().offsets == {("g", "t", 0): 90}
+
+
+def test_a_timer_waits_and_comes_as_much_later_as_there_was_no_room() -> None:
+    bench = starved()
+    bench.turn(3, heartbeat(3))
+    fired = [event for event in bench.core().seen if isinstance(event, events.TimerFired)]
+    for now_ms in range(4, 200_000, PROBE_MS):
+        bench.turn(now_ms)
+    assert [event for event in bench.core().seen if isinstance(event, events.TimerFired)] == fired
+    bench.log.full = False
+    bench.turn(202_000)
+    assert [event for event in bench.core().seen if isinstance(event, events.TimerFired)] == fired
+    bench.turn(600_000)
+    assert [event.key for event in bench.core().seen if isinstance(event, events.TimerFired)] == [("session", "g", "m")]
+
+
+def test_another_failure_while_there_is_no_room_is_a_failure() -> None:
+    bench = starved()
+    bench.log.full = False
+    bench.log.failing_appends = {bench.log.appends + 1}
+    bench.turn(2 + PROBE_MS)
+    assert bench.engine.status(0) is ShardStatus.FAILED
+    bench.turn(60_000)  # plans the reload
+    bench.turn(61_000)
+    assert bench.engine.status(0) is ShardStatus.ACTIVE
+    assert bench.engine.starved == {}
+
+
+def test_a_shard_that_is_given_up_meanwhile_asks_for_no_room() -> None:
+    bench = starved()
+    bench.engine.submit(0, events.Unload())
+    bench.turn(3)
+    assert bench.engine.starved == {}
+    assert bench.engine.status(0) is ShardStatus.UNLOADED
+
+
+def flush(engine: Engine) -> list[tuple[int, effects.Reply]]:
+    job = engine.flush_job()
+    if job is not None:
+        try:
+            job.run()
+        except LogFailed as error:
+            engine.flush_failed(job, error)
+        else:
+            engine.flushed(job)
+    return engine.take_released().replies
+
+
+def test_facts_that_come_to_be_without_room_are_owed_and_their_group_is_closed() -> None:
+    """A topic is deleted while the disk is full: the positions go, and nobody hears of it before that is durable."""
+    log = MemoryGroupLog(1)
+    engine = Engine(log, 1, Limits(initial_rebalance_delay_ms=0))
+    engine.submit_all(events.TopicsChanged({"t": 1, "u": 1}, ids={"t": b"t" * 16, "u": b"u" * 16}))
+    engine.load(0)
+    engine.submit(0, events.OffsetCommit(1, "reader", "", None, -1, {("t", 0): CommittedOffset(5)}))
+    engine.submit(0, events.OffsetCommit(2, "other", "", None, -1, {("u", 0): CommittedOffset(6)}))
+    engine.turn(1)
+    flush(engine)
+    log.full = True
+    engine.submit(0, events.OffsetCommit(3, "other", "", None, -1, {("u", 0): CommittedOffset(7)}))
+    engine.turn(2)
+    engine.turn(3)
+    flush(engine)
+    engine.submit_all(events.TopicsChanged({"u": 1}, ("t",), {"u": b"u" * 16}))
+    engine.turn(4)
+    engine.submit(0, events.OffsetFetch(4, "reader", None))
+    engine.submit(0, events.OffsetFetch(5, "other", None))
+    engine.turn(5)
+    replies = dict(flush(engine))
+    assert {number: reply.code for number, reply in replies.items()} == {4: AWAY, 5: NONE}
+    log.full = False
+    engine.turn(2 * PROBE_MS)
+    flush(engine)
+    again = Engine(log, 1, Limits())
+    again.load(9_000)
+    again.submit(0, events.OffsetFetch(6, "reader", None))
+    again.turn(9_001)
+    ((_, reply),) = flush(again)
+    assert isinstance(reply, effects.OffsetFetchReply)
+    assert reply.offsets == {}
+
+
+def test_a_member_lives_through_a_full_disk_and_a_dead_one_is_noticed_afterwards() -> None:
+    log = MemoryGroupLog(1)
+    engine = Engine(log, 1, Limits(initial_rebalance_delay_ms=0))
+    engine.load(0)
+    protocols = (Protocol("range", b""),)
+    engine.submit(
+        0,
+        events.JoinGroup(
+            1, "live", "", None, "c", "h", 10_000, 60_000, "consumer", protocols, "f", require_known_member_id=False
+        ),
+    )
+    engine.turn(1)
+    ((_, joined),) = flush(engine)
+    assert isinstance(joined, effects.JoinReply)
+    member = joined.member_id
+    engine.submit(0, events.SyncGroup(2, "live", member, None, 1, None, None, ((member, b""),)))
+    engine.turn(2)
+    flush(engine)
+    log.full = True
+    for second in range(1, 61):
+        now_ms = 1_000 * second
+        engine.submit(0, events.OffsetCommit(100 + second, "busy", "", None, -1, {("t", 0): CommittedOffset(second)}))
+        if second > 2 and second % 3 == 0:
+            engine.submit(0, events.Heartbeat(500 + second, "live", member, None, 1))
+        engine.turn(now_ms)
+        beats = [reply.code for number, reply in flush(engine) if number >= 500]
+        assert set(beats) <= {NONE}
+    assert engine.metrics.loads == 2
+    log.full = False
+    engine.turn(62_000)
+    flush(engine)
+    engine.submit(0, events.DescribeGroup(900, "live"))
+    engine.turn(62_001)
+    ((_, there),) = flush(engine)
+    assert isinstance(there, effects.DescribeReply)
+    assert there.state == "Stable"
+    engine.turn(200_000)
+    flush(engine)
+    engine.submit(0, events.DescribeGroup(901, "live"))
+    engine.turn(200_001)
+    ((_, gone),) = flush(engine)
+    assert isinstance(gone, effects.DescribeReply)
+    assert gone.state == "Empty"
+
+
+def test_a_parked_join_is_refused_once_and_taken_again_later() -> None:
+    bench = Bench()
+    bench.turn(0, join(1))
+    bench.log.full = True
+    assert codes(bench.turn(1, commit(2, 20))) == [(1, GONE), (2, GONE)]
+    bench.turn(2)
+    assert codes(bench.turn(3, join(3))) == [(3, AWAY)]

@@ -25,7 +25,13 @@ class ClientConfig(BaseModel):
     """What every client understands."""
 
     model_config = ConfigDict(
-        alias_generator=dotted, populate_by_name=False, extra="forbid", frozen=True, validate_default=False
+        alias_generator=dotted,
+        populate_by_name=False,
+        extra="forbid",
+        frozen=True,
+        validate_default=False,
+        # Built when first used: a short process needs one kind of client, not all.
+        defer_build=True,
     )
     kind: ClassVar[str] = "client"
 

@@ -6,10 +6,9 @@ import re
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from coordinator.client.errors import NoOffset, UnknownTopic, refusal
-from coordinator.client.group_calls import GroupCalls
 from coordinator.client.log_calls import EARLIEST, LATEST, list_offsets
 from coordinator.client.loop import shared_loop
 from coordinator.client.methods import METADATA
@@ -20,6 +19,9 @@ from coordinator.spark.kept import settle_in
 from coordinator.spark.options import ReadOptions
 from coordinator.spark.starting import PartitionNumbers, Where
 from storage.rpc.v1 import broker_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from coordinator.client.group_calls import GroupCalls
 
 log = logging.getLogger("muster.spark")
 
@@ -53,7 +55,14 @@ class Lookup:
         self.transport = Transport(options.client_config())
         settle_in()
         self._warned: dict[str, None] = {}
-        self.group = GroupCalls(self.transport, options.group_id) if options.group_id is not None else None
+        self.group = self._group_calls(options.group_id)
+
+    def _group_calls(self, group_id: str | None) -> "GroupCalls | None":
+        if group_id is None:
+            return None
+        from coordinator.client.group_calls import GroupCalls
+
+        return GroupCalls(self.transport, group_id)
 
     @property
     def address(self) -> str:

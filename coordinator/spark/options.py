@@ -11,7 +11,6 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from assignors.registry import resolve_all
 from coordinator.client.config import ClientConfig, WorkerConfig, load
 from coordinator.client.errors import ConfigError
 from coordinator.client.group_protocols import dotted
@@ -259,14 +258,14 @@ class ReadOptions(BaseModel):
 
     def client_config(self) -> ClientConfig:
         """What looks up and fetches; the properties of the group are left to `member_config`."""
-        names = {dotted(name) for name in ClientConfig.model_fields}
-        return load(ClientConfig, {name: value for name, value in self.client.items() if name in names}, {})
+        return load(ClientConfig, {name: value for name, value in self.client.items() if name in OF_EVERY_CLIENT}, {})
 
     def member_config(self) -> WorkerConfig:
         """What the driver joins its group with."""
         return load(WorkerConfig, {**MEMBER_DEFAULTS, **self.client}, {})
 
 
+OF_EVERY_CLIENT = {dotted(name) for name in ClientConfig.model_fields}
 KNOWN_CLIENT = {
     dotted(name).lower(): dotted(name)
     for name in WorkerConfig.model_fields
@@ -371,6 +370,11 @@ def _check_group(options: ReadOptions) -> None:
     protocol = options.client.get("group.protocol", "classic")
     if protocol not in MEMBER_PROTOCOLS:
         raise OptionError(f"group.protocol={protocol!r}: a query takes part in its group by classic or consumer")
+    if options.client.keys() <= OF_EVERY_CLIENT:
+        # Nothing is said of a group: its properties, and the registry of assignors, need not be loaded.
+        return
+    from assignors.registry import resolve_all
+
     try:
         resolve_all(options.member_config().partition_assignment_strategy)
     except ConfigError:

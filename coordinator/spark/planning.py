@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from assignors.api import AssignorError, Member, Snapshot
-from assignors.registry import known, resolve
 from coordinator.spark.foreign import DEADLINE_MS, run_in_time
 
 SPLIT, ONE_TO_ONE = "split", "one-to-one"
@@ -58,6 +56,8 @@ class NotPlanned(ValueError):
 def check_assignor(word: str) -> None:
     """Raise AssignorError when `word` is no way to plan; it lists those there are."""
     if word not in WAYS:
+        from assignors.registry import resolve
+
         try:
             resolve(word)
         except ValueError as error:
@@ -66,6 +66,8 @@ def check_assignor(word: str) -> None:
 
 def ways() -> list[str]:
     """All words for `assignor`."""
+    from assignors.registry import known
+
     return [*WAYS, *known()]
 
 
@@ -145,6 +147,10 @@ def deal(pending: Sequence[OffsetRange], plan: Plan, tasks: int) -> Slots:
 
     Raises NotPlanned.
     """
+    # Loaded by those who name one: every task and every plan comes by here.
+    from assignors.api import AssignorError, Member, Snapshot
+    from assignors.registry import resolve
+
     by_topic: dict[str, list[OffsetRange]] = {}
     for wanted in pending:
         by_topic.setdefault(wanted.topic, []).append(wanted)

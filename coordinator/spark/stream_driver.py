@@ -1,22 +1,22 @@
 """The driver's side of one streaming query: what is new, how much of it to take, what is done."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from coordinator.client.transport import now_ms
 from coordinator.spark.admission import Admission
 from coordinator.spark.direct import Direct
-from coordinator.spark.group import Grouped
 from coordinator.spark.kafka_options import tell
 from coordinator.spark.lookup import TP, Lookup
 from coordinator.spark.offsets import Progress, StreamOffset, parse, total
 from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
-from coordinator.spark.sampling import RecordSizes
-from coordinator.spark.standalone import Standalone
 from coordinator.spark.watch import View, Watch
+
+if TYPE_CHECKING:
+    from coordinator.spark.sampling import RecordSizes
 
 
 class Follower(Protocol):
@@ -46,17 +46,24 @@ class StreamDriver:
         self._lookup = Lookup(options)
         self._watch = Watch(self._lookup, options.offsets_refresh_ms)
         self._admission = Admission(options, self._record_bytes)
-        self._sizes = RecordSizes(self._lookup, options)
+        self._sizes: RecordSizes | None = None
         self._follower: Follower = self._make_follower()
         self._target: View | None = None
         self._idle_view: View | None = None
         self._idle_start: dict[str, Any] = {}
 
     def _make_follower(self) -> Follower:
-        if self._options.group_id is None:
-            return Direct(self._options, self._lookup, self._watch)
-        kind = Grouped if self._options.joins_group else Standalone
-        return kind(self._options, self._lookup, self._watch)
+        options, lookup, watch = self._options, self._lookup, self._watch
+        if options.group_id is None:
+            return Direct(options, lookup, watch)
+        # What only members need is loaded for members only: a query waits for its source's process to start.
+        if options.joins_group:
+            from coordinator.spark.group import Grouped
+
+            return Grouped(options, lookup, watch)
+        from coordinator.spark.standalone import Standalone
+
+        return Standalone(options, lookup, watch)
 
     def drain(self) -> None:
         """Trigger.AvailableNow: what is there now is all that will be read."""
@@ -108,4 +115,8 @@ class StreamDriver:
             self._lookup.close()
 
     def _record_bytes(self, ranges: Collection[OffsetRange]) -> Mapping[TP, float]:
+        if self._sizes is None:
+            from coordinator.spark.sampling import RecordSizes
+
+            self._sizes = RecordSizes(self._lookup, self._options)
         return self._sizes.of(ranges)

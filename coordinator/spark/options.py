@@ -40,15 +40,9 @@ MEMBER_DEFAULTS = {
     "metadata.max.age.ms": "10000",
     "client.id": "spark",
 }
-BATCH_ONLY = (
-    "endingOffsets",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "pushdown",
-)
+BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushdown")
 MEMBER_PROTOCOLS = ("classic", "consumer")
 SOURCES = ("subscribe", "subscribePattern", "assign")
-FETCH_PROPERTIES = ("fetch_max_bytes", "max_partition_fetch_bytes", "isolation_level")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _UNIT_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -371,8 +365,7 @@ def _check_group(options: ReadOptions) -> None:
     if protocol not in MEMBER_PROTOCOLS:
         raise OptionError(f"group.protocol={protocol!r}: a query takes part in its group by classic or consumer")
     if options.client.keys() <= OF_EVERY_CLIENT:
-        # Nothing is said of a group: its properties, and the registry of assignors, need not be loaded.
-        return
+        return  # Nothing is said of a group: the registry of assignors need not be loaded.
     from assignors.registry import resolve_all
 
     try:

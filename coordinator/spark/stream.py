@@ -1,20 +1,22 @@
 """Reading topics as a stream. On the driver Spark runs this in a process of its own, on whose main thread it calls.
 
 Spark also makes a reader only to send it to the tasks, so making one does nothing: no call, no thread, no membership.
+Nor does it load what only the driver needs: that is where a query's start would go.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from coordinator.spark.admission import default_limit
-from coordinator.spark.offsets import parse
 from coordinator.spark.options import ReadOptions
 from coordinator.spark.schema import wanted_columns
 from coordinator.spark.slots import read_slot, slots_of
-from coordinator.spark.stream_driver import StreamDriver
+
+if TYPE_CHECKING:
+    from coordinator.spark.stream_driver import StreamDriver
 
 
 class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -27,8 +29,10 @@ class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._made: StreamDriver | None = None
 
     @property
-    def _driver(self) -> StreamDriver:
+    def _driver(self) -> "StreamDriver":
         if self._made is None:
+            from coordinator.spark.stream_driver import StreamDriver
+
             self._made = StreamDriver(self._options)
         return self._made
 
@@ -52,6 +56,8 @@ class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The end alone says what to read, so that a batch that is repeated reads the same."""
+        from coordinator.spark.offsets import parse
+
         return slots_of(parse(end).ranges(), self._options, self._columns, self._cores)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,13 @@ HEAP = "1g"
 @contextlib.contextmanager
 def running_node(home: str) -> Iterator[str]:
     """The address of a node with its data below `home`; the system decides on which cores it runs."""
+    with node_at(home) as node:
+        yield node.address
+
+
+@contextlib.contextmanager
+def node_at(home: str) -> Iterator[Server]:
+    """The same, with what its processor time is."""
     command = ["-m", "coordinator.cli", "serve", "--announce", "--until-eof", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(
         [sys.executable, *command, "--data", f"{home}/node"],
@@ -41,16 +48,16 @@ def running_node(home: str) -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        yield Server(process).address
+        yield Server(process)
     finally:
         stop(process)
 
 
 @contextlib.contextmanager
-def spark_on(cores: int) -> Iterator[Any]:
-    """A session of its own on so many task slots."""
+def spark_on(cores: int, more: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """A session of its own on so many task slots, with `more` settings."""
     # Light but for the compiler: long reads are compiled to the end, as they would be in earnest.
-    config = {"spark.driver.memory": HEAP, "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}
+    config = {"spark.driver.memory": HEAP, "spark.driver.extraJavaOptions": "-XX:+UseSerialGC", **(more or {})}
     started = session("muster bench", master=f"local[{cores}]", light=True, config=config)
     started.sparkContext.setLogLevel("ERROR")
     try:
@@ -59,18 +66,32 @@ def spark_on(cores: int) -> Iterator[Any]:
         started.stop()
 
 
-def fill(address: str, topic: str, counts: Sequence[int]) -> None:
-    """Make a topic with so many records of 100 bytes, no two alike, in each of its partitions."""
+def fill(address: str, topic: str, counts: Sequence[int], batches: Sequence[bytes] | None = None) -> None:
+    """Make a topic with so many records of 100 bytes, no two alike, in each of its partitions.
+
+    With `batches` each partition gets those, which hold so many.
+    """
     with Admin({"bootstrap.servers": address}) as admin:
         admin.create_topic(topic, len(counts))
     node = Node(write_options({"bootstrap.servers": address}, streaming=False))
     for partition, count in enumerate(counts):
         tp = TopicPartition(topic, partition)
-        sizes = [min(RECORDS_OF_A_BATCH, count - start) for start in range(0, count, RECORDS_OF_A_BATCH)]
+        sizes = batch_sizes(count)
         for start in range(0, len(sizes), REQUEST_BATCHES):
+            places = range(start, min(start + REQUEST_BATCHES, len(sizes)))
+            data = [Encoded(tp, batches[at] if batches else encoded(sizes[at]), sizes[at]) for at in places]
             request = ProduceRequest(acks=-1)
-            fill_in(request.topic_data, [Encoded(tp, encoded(rows), rows) for rows in sizes[start:][:REQUEST_BATCHES]])
+            fill_in(request.topic_data, data)
             node.run(node.transport.call(PRODUCE, request, doing="filling a topic"))
+
+
+def batch_sizes(count: int) -> list[int]:
+    return [min(RECORDS_OF_A_BATCH, count - start) for start in range(0, count, RECORDS_OF_A_BATCH)]
+
+
+def record_batches(count: int) -> Iterator[bytes]:
+    """So many records in batches as a producer makes them, for whoever is to have the same bytes as somebody else."""
+    return (encoded(size) for size in batch_sizes(count))
 
 
 def encoded(count: int) -> bytes:

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from coordinator.bench.cases import Measure, measured
 from coordinator.bench.rows import Row
-from coordinator.bench.spark import micro, read, replays, skew
+from coordinator.bench.spark import kafka_source, micro, read, replays, skew
 
 CASES: dict[str, Measure] = {
     "read": read.measure,
+    "kafka-source": kafka_source.measure,
     "64 partitions": micro.measure_many,
     "micro-batch": micro.measure_few,
     "skewed backlog": skew.measure,

@@ -1,0 +1,129 @@
+"""The data source against Spark's own source for Kafka, on a real broker, in the same session: rows, cost, and starts.
+
+Both read the same record batches, byte for byte: a million records of 100 bytes in 4 partitions. Spark's source is told
+not to wait for more at a partition's end (fetch.max.wait.ms), where its cached consumers lose half a second per task;
+it is no slower for it. Jars come by Maven's coordinates; without Maven, or where it has none, the case is skipped.
+"""
+
+import statistics
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pyspark
+from pyspark import SparkContext
+
+from coordinator.bench.processes import Server
+from coordinator.bench.rows import Row
+from coordinator.bench.spark.broker import Broker, fill_broker, running_broker
+from coordinator.bench.spark.maven import NotFetched, jars
+from coordinator.bench.spark.rows import BENCH, faster, in_turns
+from coordinator.bench.spark.stage import fill, node_at, record_batches, spark_on, timed
+from coordinator.bench.spark.times import tree_s
+
+RECORDS, PARTITIONS, FEW = 1_000_000, 4, 100
+CORES = 2
+VERSIONS = (pyspark.__version__, "4.2.0")
+"""Spark's source is released apart from the wheel: the one of the same version where there is one, else this."""
+
+ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13:{}"
+NEEDED = ("spark-sql-kafka-0-10", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
+"""What of it a session has not got already."""
+
+WARM_UP, TURNS, STREAM_TURNS = 4, 7, 5
+GOAL_ROWS, GOAL_COST = 0.9, 1 / 0.85
+GOAL_STREAM = 0.7
+MORE_AT_START_S = 1.5
+
+Costs = Mapping[str, float]
+
+
+def measure(name: str, home: str) -> Iterator[Row]:
+    try:
+        peer, classes = spark_s_source()
+        with running_broker(home) as broker, node_at(home) as node:
+            yield from compared(name, home, peer, classes, node, broker)
+    except NotFetched as missing:
+        yield Row(BENCH, f"{name}: skipped, {missing}", 0.0, "", "Spark's Kafka source", 0.0, 0.0, 0.0, True)
+
+
+def spark_s_source() -> tuple[str, str]:
+    """What it is, and its jars as Spark wants them. Raises NotFetched."""
+    try:
+        version, found = VERSIONS[0], jars(ARTIFACT.format(VERSIONS[0]))
+    except NotFetched:
+        version, found = VERSIONS[1], jars(ARTIFACT.format(VERSIONS[1]))
+    needed = [str(jar) for jar in found if jar.name.startswith(NEEDED)]
+    return f"Spark's Kafka source {version}", ",".join(needed)
+
+
+def compared(name: str, home: str, peer: str, classes: str, node: Server, broker: Broker) -> Iterator[Row]:
+    for topic, counts in (("records", [RECORDS // PARTITIONS] * PARTITIONS), ("few", [FEW])):
+        batches = list(record_batches(max(counts)))
+        fill(node.address, topic, counts, batches)
+        fill_broker(broker, topic, len(counts), batches)
+    ours = {"bootstrap.servers": node.address, "startingOffsets": "earliest"}
+    theirs = {"kafka.bootstrap.servers": broker.address, "startingOffsets": "earliest", "kafka.fetch.max.wait.ms": "10"}
+    with spark_on(CORES, {"spark.jars": classes}) as spark:
+        costs: dict[str, list[float]] = {"muster": [], "kafka": []}
+
+        def read(source: str, options: Mapping[str, str], server: Server | Broker) -> float:
+            before = spent(server)
+            frame = spark.read.format(source).options(**options, subscribe="records").load()
+            took = timed(lambda: frame.write.format("noop").mode("overwrite").save())
+            costs[source].append(spent(server) - before)
+            return took
+
+        def stream(source: str, options: Mapping[str, str], topic: str) -> float:
+            return timed(lambda: drained(spark.readStream.format(source).options(**options, subscribe=topic), home))
+
+        works = partial(read, "muster", ours, node), partial(read, "kafka", theirs, broker)
+        in_turns(WARM_UP, *works)
+        costs = {source: [] for source in costs}
+        read_s = in_turns(TURNS, *works)
+        drains = [
+            partial(stream, source, options, "records") for source, options in (("muster", ours), ("kafka", theirs))
+        ]
+        starts = [partial(stream, source, options, "few") for source, options in (("muster", ours), ("kafka", theirs))]
+        in_turns(1, *drains)
+        drained_s, started_s = in_turns(STREAM_TURNS, *drains), in_turns(STREAM_TURNS, *starts)
+    with spark_on(CORES, {"spark.jars": classes}) as spark:
+        stream("kafka", theirs, "few")
+        first_s = [stream("muster", ours, "few")], [stream("kafka", theirs, "few")]
+    case = f"{name}, 1 M of 100 bytes"
+    yield faster(case, *beside(read_s, peer), GOAL_ROWS)
+    yield faster(f"{case}, processor time with the server's", *beside(list(costs.values()), peer), GOAL_COST)
+    yield faster(f"{case}, Trigger.AvailableNow", *beside(drained_s, peer), GOAL_STREAM)
+    yield no_later(f"{name}, a query of {FEW} records, start to end", *beside(started_s, peer))
+    yield no_later(f"{name}, the first of a session", *beside(first_s, peer))
+
+
+def spent(server: Server | Broker) -> float:
+    """Processor seconds of Spark, with its Python processes, and of the server."""
+    gateway = SparkContext._gateway
+    assert gateway is not None, "the session was made here"
+    return tree_s(gateway.proc.pid) + server.cpu_s()
+
+
+def drained(source: Any, home: str) -> None:
+    """A query from its start to its end, over all there is."""
+    writer = source.load().writeStream.format("noop").option("checkpointLocation", tempfile.mkdtemp(dir=home))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def beside(both_s: Sequence[Sequence[float]], peer: str) -> tuple[Sequence[float], str, Sequence[float]]:
+    mine, his = both_s
+    return mine, peer, his
+
+
+def no_later(case: str, ours_s: Sequence[float], peer: str, theirs_s: Sequence[float]) -> Row:
+    """Seconds; the goal is to take at most MORE_AT_START_S more than the peer: the ratio is that over what it is.
+
+    >>> no_later("x", [2.0, 2.2, 9.0], "y", [1.0, 1.2, 1.5])[2:]
+    (2.2, 's', 'y', 1.2, 1.5, 1.0, True)
+    """
+    more = statistics.median(mine - his for mine, his in zip(ours_s, theirs_s, strict=True))
+    mine, his = statistics.median(ours_s), statistics.median(theirs_s)
+    ratio = MORE_AT_START_S / max(more, 0.01)
+    return Row(BENCH, case, round(mine, 3), "s", peer, round(his, 3), round(ratio, 3), 1.0, more <= MORE_AT_START_S)

@@ -1,12 +1,15 @@
 """Runs the shards: queues events, takes turns, keeps records, and tells nobody a fact that a crash could undo.
 
-Synchronous and single-threaded; only `FlushJob.run` may run elsewhere. A driver (the server, the simulator) does:
+Synchronous and single-threaded; only `FlushJob.run` and `LoadJob.run` may run elsewhere. A driver (the server, the
+simulator) does:
 
     engine.submit(shard, event)        as requests come in
     engine.stood_still(ms, now_ms)     when nobody could be heard for so long; before anything else
     engine.turn(now_ms)                when something is pending or a deadline has come
     job = engine.flush_job()           then job.run() in any thread, then flushed(job) or flush_failed(job, error)
     engine.take_released()             after each of these
+
+With `loads_elsewhere` it also runs `engine.load_job()` in any thread, then `loaded(job)` or `load_failed(job, error)`.
 """
 
 from collections import deque
@@ -93,6 +96,22 @@ class FlushJob:
         self.log.flush(list(self.positions))
 
 
+@dataclass(eq=False, slots=True)
+class LoadJob:
+    """One shard's replay, into a core that nobody else has yet."""
+
+    shard: int
+    core: Core
+    log: GroupLog
+    report: LoadReport = field(default_factory=LoadReport)
+    given_up: bool = False
+    """Nobody wants it any more: it ends soon, with LogFailed."""
+
+    def run(self) -> None:
+        """Replay, in any thread. Raises LogFailed."""
+        replay(self.log, self.shard, self.core, self.report, lambda: self.given_up)
+
+
 def say_nothing(*_: object) -> None:
     """The default of both reports."""
 
@@ -110,6 +129,7 @@ class Engine:
         on_bug: BugReport = say_nothing,
         on_status: StatusReport = say_nothing,
         inbox_limit: int = INBOX_LIMIT,
+        loads_elsewhere: bool = False,
     ) -> None:
         self._log = log
         self._limits = limits
@@ -127,6 +147,9 @@ class Engine:
         self._written: dict[int, Slot] = {}  # have records of this turn
         self._dirty: set[int] = set()  # have appends that no flush job covers yet
         self._job: FlushJob | None = None
+        self._loads_elsewhere = loads_elsewhere
+        self._loading: dict[int, LoadJob] = {}
+        self._load_jobs: deque[LoadJob] = deque()
         self._topics: TopicsChanged | None = None
         self._released = Released()
         self.metrics = Metrics()
@@ -169,25 +192,69 @@ class Engine:
                 self.load_shard(slot.index, now_ms)
 
     def load_shard(self, shard: int, now_ms: int) -> None:
-        """Replay one shard and make it active. If it cannot be read it fails, and is tried again after a pause."""
+        """Replay one shard and make it active. If it cannot be read it fails, and is tried again after a pause.
+
+        With `loads_elsewhere` the replay is a job for the driver (see `load_job`); requests hear meanwhile that the
+        shard is loading.
+        """
         slot = self._slots[shard]
         if slot.status is ShardStatus.ACTIVE:
             raise ValueError(f"shard {shard} is active; unload it before loading it again")
         self._reloads.cancel(shard)
         # From here on it is wanted: one that was unloaded may fall, and be tried again.
         slot.status = ShardStatus.LOADING
-        core = self._make_shard(self._limits, shard)
+        self._give_up_load(shard)
+        job = self._loading[shard] = LoadJob(shard, self._make_shard(self._limits, shard), self._log)
+        if self._loads_elsewhere:
+            self._load_jobs.append(job)
+            return
         try:
-            slot.report = replay(self._log, shard, core)
-        except LogFailed as error:
-            self._drop(slot, f"its log cannot be read: {error}")
+            job.run()
+        except Exception as error:
+            self.load_failed(job, error)
+        else:
+            self.loaded(job, now_ms)
+
+    @property
+    def loading(self) -> bool:
+        """Whether a shard is being replayed or waits for it."""
+        return bool(self._loading)
+
+    def load_job(self) -> LoadJob | None:
+        """The next replay to be run in any thread, one after the other; None when there is nothing to load."""
+        while self._load_jobs:
+            job = self._load_jobs.popleft()
+            if not job.given_up:
+                return job
+        return None
+
+    def loaded(self, job: LoadJob, now_ms: int) -> None:
+        """The job's `run` returned: its core takes its place, unless the shard was given up meanwhile."""
+        if self._loading.get(job.shard) is not job:
             return
-        except Exception as error:  # a bug in apply must not take the other shards along
-            self._on_bug(f"shard {shard} replay", error)
-            self._drop(slot, f"a record of its log cannot be applied: {error!r}")
-            return
+        del self._loading[job.shard]
+        slot = self._slots[job.shard]
+        slot.report = job.report
         self.metrics.loads += 1
-        self._activate(slot, core, now_ms)
+        self._activate(slot, job.core, now_ms)
+
+    def load_failed(self, job: LoadJob, error: Exception) -> None:
+        """The job's `run` raised: the shard fails, and is tried again after a pause."""
+        if self._loading.get(job.shard) is not job:
+            return
+        del self._loading[job.shard]
+        slot = self._slots[job.shard]
+        slot.report = job.report
+        if isinstance(error, LogFailed):
+            self._drop(slot, f"its log cannot be read: {error}")
+        else:  # a bug in apply must not take the other shards along
+            self._on_bug(f"shard {job.shard} replay", error)
+            self._drop(slot, f"a record of its log cannot be applied: {error!r}")
+
+    def _give_up_load(self, shard: int) -> None:
+        job = self._loading.pop(shard, None)
+        if job is not None:
+            job.given_up = True
 
     def submit(self, shard: int, event: Event) -> bool:
         """Queue an event for the next turn; False when the inbox is full and nothing was queued.
@@ -504,6 +571,7 @@ class Engine:
     def _unload(self, slot: Slot) -> None:
         """Take nothing more. Answers that wait for a flush still come; all other requests are refused."""
         self._reloads.cancel(slot.index)
+        self._give_up_load(slot.index)
         slot.life += 1
         slot.core = None
         self._starved.pop(slot.index, None)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from coordinator.core.central.records import CentralDeleted, CentralStored
@@ -11,18 +12,23 @@ from coordinator.core.records import (
     DelayStored,
     GroupDeleted,
     OffsetDeleted,
+    OffsetsStored,
     OwnRecord,
     RebalanceForgotten,
     Record,
     StallForgotten,
 )
-from coordinator.runtime.codec import decode_group
+from coordinator.core.types import StoredOffset
+from coordinator.runtime.codec import PlainOffsets, decode_group
 from coordinator.runtime.fields import MalformedRecord, Skipped
 from coordinator.runtime.ledger_codec import decode_ledger
 from coordinator.runtime.ports import Damage, GroupLog, KeyValue, LogFailed
 
 GROUPS_TOPIC = "__consumer_offsets"
 LEDGER_TOPIC = "__rebalances"
+
+SLICE = 1_000
+"""Records between two looks whether the shard is still wanted."""
 
 MAX_COMPLAINTS = 20
 """Malformed records named one by one in a report; the rest are counted."""
@@ -58,24 +64,32 @@ class LoadReport:
         return self.groups + self.ledger + self.superseded + self.malformed + self.skipped.total()
 
 
-def replay(log: GroupLog, shard: int, core: Replayable) -> LoadReport:
-    """Apply the shard's facts to `core`, groups first. Raises LogFailed when the log cannot be read.
+def replay(
+    log: GroupLog,
+    shard: int,
+    core: Replayable,
+    report: LoadReport | None = None,
+    given_up: Callable[[], bool] = lambda: False,
+) -> LoadReport:
+    """Apply the shard's facts to `core`, groups first; `report` is filled on the way. Raises LogFailed when the log
+    cannot be read, and soon after nobody wants the shard any more (`given_up`).
 
     Of each key only the newest record is decoded, as if the log had been compacted: a load takes time by what there
     is, not by how often it changed. A malformed record is reported and passed over: one damaged value must not take a
     shard's other groups away. So are parts of the ledger that cannot be read at all: it explains, and decides nothing.
     """
-    report = LoadReport()
+    report = LoadReport() if report is None else report
     own: set[tuple[bool, str]] = set()
     place = f"{GROUPS_TOPIC}-{shard}"
-    for record in understood(log.read_groups(shard), decode_group, place, report):
+    wanted = newest(still_wanted(log.read_groups(shard), place, given_up), report)
+    for record in offsets_together(still_wanted(wanted, place, given_up), place, report):
         if isinstance(record, OwnRecord):
             own.add(own_place(record))
         core.apply(record)
-        report.groups += 1
         report.tombstones += isinstance(record, GroupDeleted | OffsetDeleted | DelayForgotten | CentralDeleted)
     place = f"{LEDGER_TOPIC}-{shard}"
-    for record in understood(sound(log.read_ledger(shard), place, report), decode_ledger, place, report):
+    wanted = newest(still_wanted(sound(log.read_ledger(shard), place, report), place, given_up), report)
+    for record in understood(still_wanted(wanted, place, given_up), decode_ledger, place, report):
         if isinstance(record, OwnRecord):
             if own_place(record) in own:
                 continue  # it has been moved, or was written anew since
@@ -110,13 +124,49 @@ def complain(report: LoadReport, sentence: str) -> None:
         report.complaints.append(sentence)
 
 
+def still_wanted(items: Iterable[KeyValue], place: str, given_up: Callable[[], bool]) -> Iterator[KeyValue]:
+    """The items, a slice at a time, as long as somebody wants them."""
+    each = iter(items)
+    while some := list(islice(each, SLICE)):
+        if given_up():
+            raise LogFailed(f"{place}: nobody wants the shard any more")
+        yield from some
+
+
+def offsets_together(stored: Iterable[KeyValue], place: str, report: LoadReport) -> Iterator[Record]:
+    """The facts in their order; positions of one group that follow each other are one fact, as they were when kept."""
+    plain = PlainOffsets()
+    group, offsets = "", dict[tuple[str, int], StoredOffset]()
+    for item in stored:
+        try:
+            found = plain.read(item)
+        except MalformedRecord:
+            found = None  # Said by the long way.
+        if found is not None and found[0] == group:
+            offsets[found[1], found[2]] = found[3]
+            report.groups += 1
+            continue
+        if offsets:
+            yield OffsetsStored(group, offsets)
+        if found is not None:
+            group, offsets = found[0], {(found[1], found[2]): found[3]}
+            report.groups += 1
+            continue
+        group, offsets = "", {}
+        for record in understood([item], decode_group, place, report):
+            report.groups += 1
+            yield record
+    if offsets:
+        yield OffsetsStored(group, offsets)
+
+
 def understood(
-    stored: Iterator[KeyValue],
+    stored: Iterable[KeyValue],
     decode: Callable[[KeyValue], Record | Skipped],
     place: str,
     report: LoadReport,
 ) -> Iterator[Record]:
-    for item in newest(stored, report):
+    for item in stored:
         try:
             record = decode(item)
         except MalformedRecord as error:
@@ -128,7 +178,7 @@ def understood(
             yield record
 
 
-def newest(stored: Iterator[KeyValue], report: LoadReport) -> Iterable[KeyValue]:
+def newest(stored: Iterable[KeyValue], report: LoadReport) -> Iterable[KeyValue]:
     """The last record of each key, in the order in which they stand in the log."""
     latest: dict[bytes, KeyValue] = {}
     for item in stored:

@@ -115,7 +115,9 @@ class Node:
         return self._kafka.bound if self._kafka else None
 
     async def start(self) -> Address:
-        """Take the port, open the data directory, replay the groups, then answer; return where.
+        """Take the port, open the data directory, answer, and return where once the groups are replayed.
+
+        A group is served as soon as its shard is loaded; until then its members hear COORDINATOR_LOAD_IN_PROGRESS.
 
         Raises AddressTaken before anything on disk is touched, and the log's own errors (a data directory that is in
         use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster) with the port given
@@ -163,6 +165,7 @@ class Node:
         if self._central is not None:
             self._central.start()
         self.driver.opened(self._loaded_ms)
+        await self.driver.all_loaded()
         log.info("listening", host=self._bound.host, port=self._bound.port, node_id=self._settings.node_id)
         return self._bound
 
@@ -239,6 +242,7 @@ class Node:
             on_bug=report_bug,
             on_status=self._report_status,
             inbox_limit=settings.queued_max_requests,
+            loads_elsewhere=True,
         )
         self._partitions = partition_counts(self.broker)
         self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))

@@ -20,10 +20,10 @@ from coordinator.core.effects import GroupChanged, Reply
 from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.types import RequestId
 from coordinator.errors import Draining, Overloaded
-from coordinator.runtime.engine import Engine, FlushJob, Work
+from coordinator.runtime.engine import Engine, FlushJob, LoadJob, Work
 from coordinator.runtime.ports import LogFailed
 from coordinator.server.clock import Clock
-from coordinator.server.flusher import Flusher
+from coordinator.server.flusher import JobThread
 from coordinator.server.pulse import Pulse, StallReport
 from coordinator.server.workers import Workers, failure
 
@@ -87,7 +87,8 @@ class Driver:
         self._on_fatal = on_fatal
         self._on_bug = on_bug
         self._loop = asyncio.get_running_loop()
-        self._flusher = Flusher(self._loop, self._flushed)
+        self._flusher = JobThread[FlushJob]("muster-flush", self._loop, self._flushed)
+        self._loader = JobThread[LoadJob]("muster-load", self._loop, self._loaded)
         self._workers = Workers(work_deadline_ms, isolation=isolation)
         self._complete = complete
         self._on_plan = on_plan
@@ -97,6 +98,8 @@ class Driver:
         self._parked: set[RequestId] = set()
         self._turn_due = False
         self._flushing = False
+        self._loading = False
+        self._all_loaded = asyncio.Event()
         self._wake_up: asyncio.Handle | None = None
         self._wake_up_ms = 0
         self._heard_ms = clock.now_ms()
@@ -128,6 +131,10 @@ class Driver:
         self._engine.move_deadlines(now_ms - since_ms, now_ms)
         self._pulse.restart()
         self._wake()
+
+    async def all_loaded(self) -> None:
+        """Return once every shard has been replayed, or has failed to be for the first time."""
+        await self._all_loaded.wait()
 
     def next_id(self) -> RequestId:
         return next(self._ids)
@@ -233,6 +240,7 @@ class Driver:
                 self._wake_up.cancel()
             self._pulse.stop()
             self._flusher.close()
+            self._loader.close()
 
     async def _answered(
         self, shard: int, event: events.Request, wanted: type[Wanted], future: asyncio.Future[Reply]
@@ -269,10 +277,13 @@ class Driver:
         """What follows every turn and every flush."""
         self._release()
         self._start_flush()
+        self._start_load()
         self._arm_timer()
+        if not self._engine.loading:
+            self._all_loaded.set()
         if self._engine.pending:
             self._wake()
-        elif not self._flushing:
+        elif not self._flushing and not self._loading:
             self._idle.set()
 
     def _release(self) -> None:
@@ -326,6 +337,28 @@ class Driver:
             self._flushing = True
             self._flusher.submit(job)
 
+    def _start_load(self) -> None:
+        """One shard after the other, off the loop: the others are served meanwhile."""
+        if self._loading:
+            return
+        job = self._engine.load_job()
+        if job is not None:
+            self._loading = True
+            self._loader.submit(job)
+
+    def _loaded(self, job: LoadJob, error: BaseException | None) -> None:
+        self._loading = False
+        try:
+            if error is None:
+                self._engine.loaded(job, self._clock.now_ms())
+            elif isinstance(error, Exception):
+                self._engine.load_failed(job, error)
+            else:
+                raise error
+            self._advance()
+        except Exception as bug:
+            self._stop_for(bug)
+
     def _flushed(self, job: FlushJob, error: BaseException | None) -> None:
         self._flushing = False
         try:
@@ -375,6 +408,7 @@ class Driver:
         self._closed = True
         self._abandon(bug)
         self._idle.set()
+        self._all_loaded.set()
         self._on_fatal(bug)
 
     def _abandon(self, why: BaseException) -> None:

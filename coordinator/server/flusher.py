@@ -1,27 +1,35 @@
-"""The thread that flushes for everybody: jobs go in by a queue and come back to the event loop."""
+"""A thread that flushes, or loads, for everybody: jobs go in by a queue and come back to the event loop."""
 
 import asyncio
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
+from typing import Generic, Protocol, TypeVar
 
-from coordinator.runtime.engine import FlushJob
+
+class Job(Protocol):
+    def run(self) -> None: ...
 
 
-class Flusher:
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+class JobThread(Generic[AnyJob]):
     """Runs one job after the other. `done` is called on the loop with the job and what it raised, if it did.
 
     A pool would make two futures and two rounds of the loop of each hand-over, which costs as much as the flush.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, done: Callable[[FlushJob, BaseException | None], None]) -> None:
+    def __init__(
+        self, name: str, loop: asyncio.AbstractEventLoop, done: Callable[[AnyJob, BaseException | None], None]
+    ) -> None:
         self._loop = loop
         self._done = done
-        self._jobs: SimpleQueue[FlushJob | None] = SimpleQueue()
+        self._jobs: SimpleQueue[AnyJob | None] = SimpleQueue()
         # A daemon: nobody has been promised what a flush under way at the end of the process makes durable.
-        Thread(target=self._run, name="muster-flush", daemon=True).start()
+        Thread(target=self._run, name=name, daemon=True).start()
 
-    def submit(self, job: FlushJob) -> None:
+    def submit(self, job: AnyJob) -> None:
         self._jobs.put(job)
 
     def close(self) -> None:

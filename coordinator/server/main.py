@@ -31,6 +31,9 @@ YOUNG_OBJECTS = 50_000
 KEPT_BYTES = 128 << 20
 """Freed memory that a node keeps for the next answers."""
 
+SWITCH_S = 0.001
+"""How long a thread that computes (a replay, a compaction, topics in the making) may keep the event loop waiting."""
+
 log = structlog.get_logger("muster.node")
 
 
@@ -44,6 +47,7 @@ def run(settings: Settings, announce: TextIO | None = None) -> int:
     """
     configure_logs(settings.logging_level, settings.logging_format)
     keep_freed_memory(KEPT_BYTES)
+    sys.setswitchinterval(SWITCH_S)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(serve(settings, announce))
 
@@ -52,6 +56,7 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     stop = asyncio.Event()
     catch_signals(stop)
     node = Node(settings)
+    gc.disable()  # What a start makes stays: to look through it again and again finds nothing.
     try:
         await node.start()
     except (AddressTaken, PartitionCountConflict, StorageError, ZooKeeperError) as error:
@@ -59,6 +64,7 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
         return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+    gc.enable()
     if announce is not None:
         line = {"event": "listening", "host": node.bound.host, "port": node.bound.port, "pid": os.getpid()}
         if node.kafka_bound is not None:

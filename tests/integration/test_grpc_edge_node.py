@@ -284,7 +284,7 @@ def test_a_node_whose_engine_breaks_says_so_and_still_stops_in_order(run: Run, t
     async def story() -> None:
         async with groups(tmp_path / "d") as (node, stub):
 
-            def broken(now_ms: int) -> None:
+            def broken(*_: object) -> None:
                 raise ZeroDivisionError("a bug")
 
             node.engine.turn = broken  # type: ignore[method-assign]

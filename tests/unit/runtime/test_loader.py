@@ -8,6 +8,7 @@ from coordinator.core.records import (
     DelayStored,
     GroupDeleted,
     OffsetDeleted,
+    OffsetsStored,
     OffsetStored,
     RebalanceDecided,
     RebalanceForgotten,
@@ -52,7 +53,7 @@ def test_only_the_newest_record_of_a_key_is_applied_in_its_place() -> None:
     at_20 = OffsetStored("g", "t", 0, StoredOffset(20, -1, "", 6))
     other = OffsetStored("g", "t", 1, StoredOffset(1, -1, "", 5))
     report = replay(log_of(AT_10, other, at_20, GroupDeleted("g"), GroupDeleted("g")), 0, Notebook(Limits(), 0))
-    assert applied == [other, at_20, GroupDeleted("g")]
+    assert applied == [OffsetsStored("g", {("t", 1): other.value, ("t", 0): at_20.value}), GroupDeleted("g")]
     assert (report.superseded, report.records) == (2, 5)
 
 

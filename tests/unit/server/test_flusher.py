@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from coordinator.runtime.engine import FlushJob
 from coordinator.runtime.ports import KeyValue, LogFailed
-from coordinator.server.flusher import Flusher
+from coordinator.server.flusher import JobThread
 
 
 class SickLog:
@@ -43,7 +43,7 @@ def test_jobs_are_done_in_order_by_one_thread_and_come_back_with_what_they_raise
             if len(came) == len(jobs):
                 all_back.set()
 
-        flusher = Flusher(asyncio.get_running_loop(), done)
+        flusher = JobThread("muster-flush", asyncio.get_running_loop(), done)
         for job in jobs:
             flusher.submit(job)
         await all_back.wait()
@@ -66,7 +66,7 @@ def test_a_loop_that_is_gone_lets_the_thread_go() -> None:
         raise AssertionError("nobody is left to hear of it")
 
     async def story() -> None:
-        Flusher(asyncio.get_running_loop(), done).submit(FlushJob(SlowLog(), {1: 1}))
+        JobThread("muster-flush", asyncio.get_running_loop(), done).submit(FlushJob(SlowLog(), {1: 1}))
         assert await asyncio.to_thread(entered.wait, 10)
 
     before = set(threading.enumerate())

@@ -51,6 +51,10 @@ LONGEST_READING_MS = 5_000
 """After a stall, half of it, or this long, is for reading what came meanwhile: a node that has twice the power its load
 takes has read it all by then. As a share of the stall, so that a node that often stands still expires members yet."""
 
+SLOW_FLUSH_MS = 1_000
+"""A flush that takes longer holds answers back so long that members who wait for theirs fall silent: timers wait for
+its end, and move by what is beyond this. What is below is what a slow disk takes, over and over."""
+
 TIMERS_PER_TURN = 10_000
 """Timers that one turn fires; the rest are due in the next. A timer re-armed to the past cannot stop the node."""
 
@@ -150,6 +154,8 @@ class Engine:
         self._loads_elsewhere = loads_elsewhere
         self._loading: dict[int, LoadJob] = {}
         self._load_jobs: deque[LoadJob] = deque()
+        self._job_since_ms = 0
+        self._turned_ms = 0
         self._topics: TopicsChanged | None = None
         self._released = Released()
         self.metrics = Metrics()
@@ -165,8 +171,12 @@ class Engine:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """No timer is due before this time; a turn at it may still find that the timer was pushed back."""
-        times = (self._timers.next_ms, self._reloads.next_ms, self._probes.next_ms)
+        """No timer is due before this time; a turn at it may still find that the timer was pushed back.
+
+        While a slow flush holds answers back none is: a turn has to follow its end.
+        """
+        timer_ms = None if self._silenced else self._timers.next_ms
+        times = (timer_ms, self._reloads.next_ms, self._probes.next_ms)
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     @property
@@ -311,10 +321,11 @@ class Engine:
     def stood_still(self, stalled_ms: int, now_ms: int) -> None:
         """For so long, until now, nobody could be heard: all deadlines move by it, and by the time reading takes."""
         self.metrics.stood_still(stalled_ms)
+        self._job_since_ms += stalled_ms  # a flush that seems to take long because of it does not count twice
         self._move(StoodStill(stalled_ms, moved_by(stalled_ms)), now_ms)
 
     def move_deadlines(self, by_ms: int, now_ms: int) -> None:
-        """All deadlines come later by that much, though the node did not stand still: it was starting."""
+        """All deadlines come later by that much, though the node did not stand still: it starts, or its disk does."""
         self._move(StoodStill(0, by_ms), now_ms)
 
     def turn(self, now_ms: int, heard_ms: int | None = None) -> None:
@@ -323,6 +334,7 @@ class Engine:
         What was queued goes before timers: a member is expired only if nothing it said waits. `heard_ms` is until when
         everything that had come to the node has been queued, if that is not now; later deadlines wait.
         """
+        self._turned_ms = now_ms
         self._reload_fallen(now_ms)
         events = len(self._inbox)
         while self._inbox:
@@ -330,7 +342,8 @@ class Engine:
             # What was queued for an earlier life is void, but a wish to be rid of the shard is not.
             if life == slot.life or isinstance(event, Unload):
                 self._step(slot, event, now_ms)
-        events += self._fire_timers(now_ms, now_ms if heard_ms is None else heard_ms)
+        if not self._silenced:
+            events += self._fire_timers(now_ms, now_ms if heard_ms is None else heard_ms)
         self._append_written(now_ms)
         self.metrics.turned(events)
 
@@ -340,11 +353,15 @@ class Engine:
             return None
         self._job = FlushJob(self._log, {shard: self._slots[shard].appended for shard in sorted(self._dirty)})
         self._dirty.clear()
+        self._job_since_ms = self._turned_ms
         return self._job
 
-    def flushed(self, job: FlushJob) -> None:
-        """The job's `run` returned: release what waited for it."""
+    def flushed(self, job: FlushJob, now_ms: int = 0) -> None:
+        """The job's `run` returned, `now_ms` if that is known: release what waited for it."""
         self._finish(job)
+        if (beyond_ms := now_ms - self._job_since_ms - SLOW_FLUSH_MS) > 0:
+            self.metrics.slow_flushes += 1
+            self.move_deadlines(beyond_ms, now_ms)
         self.metrics.flushes += 1
         for shard, position in job.positions.items():
             self._reached(self._slots[shard], position)
@@ -378,6 +395,11 @@ class Engine:
         self._append_written(now_ms)
         if slot.index in self._starved:
             self._probe(slot, now_ms)
+
+    @property
+    def _silenced(self) -> bool:
+        """Whether, by the last turn, members fall silent because their answers wait for a slow flush."""
+        return self._job is not None and self._turned_ms - self._job_since_ms > SLOW_FLUSH_MS
 
     def _move(self, event: StoodStill, now_ms: int) -> None:
         self._timers.move(event.moved_ms)

@@ -26,6 +26,8 @@ class Metrics:
     appends: int = 0
     records: int = 0
     flushes: int = 0
+    slow_flushes: int = 0
+    """Flushes so slow that deadlines moved by them."""
     loads: int = 0
     failures: int = 0
     """Times that a shard was dropped: a log failure or a bug."""

@@ -363,7 +363,7 @@ class Driver:
         self._flushing = False
         try:
             if error is None:
-                self._engine.flushed(job)
+                self._engine.flushed(job, self._clock.now_ms())
             elif isinstance(error, Exception):
                 self._engine.flush_failed(job, error)
             else:

@@ -149,4 +149,7 @@ WANTED = (
     "session streams broken",
     "heartbeats taken past the queue",
     "processes with a clock of their own",
+    "node stalls",
+    "node stalls beyond every session",
+    "requests that waited for a node that stood still",
 )

@@ -26,7 +26,8 @@ class Faults:
     """The node's process dies; what it appended is safe with the operating system."""
     power_loss_every_ms: int = 0
     """The node's machine dies; what it did not flush may be gone, in whole batches from the end."""
-    node_pause_every_ms: int = 0
+    node_stall_every_ms: int = 0
+    """The node stands still, for up to a minute: nothing is read, no timer fires, no flush ends."""
     unload_every_ms: int = 0
     partition_every_ms: int = 0
     member_pause_every_ms: int = 0
@@ -70,7 +71,7 @@ def draw(rng: Random) -> Faults:
         flush_ms=rng.choice((0, 20, 20, 300, 3_000)),
         kill_every_ms=often(0.3, 20_000, 200_000),
         power_loss_every_ms=often(0.4, 15_000, 200_000),
-        node_pause_every_ms=often(0.3, 20_000, 100_000),
+        node_stall_every_ms=often(0.4, 15_000, 100_000),
         unload_every_ms=often(0.3, 20_000, 150_000),
         partition_every_ms=often(0.4, 10_000, 100_000),
         member_pause_every_ms=often(0.5, 10_000, 100_000),

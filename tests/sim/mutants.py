@@ -59,6 +59,25 @@ class HastyEngine(Engine):
             self._release(slot, held.replies, held.notices)
 
 
+class RingingEngine(Engine):
+    """Fires what is due before it looks at anything else."""
+
+    def stood_still(self, stalled_ms: int, now_ms: int) -> None:
+        self._fire_timers(now_ms, now_ms)
+        super().stood_still(stalled_ms, now_ms)
+
+    def turn(self, now_ms: int, heard_ms: int | None = None) -> None:
+        self._fire_timers(now_ms, now_ms)
+        super().turn(now_ms, heard_ms)
+
+
+class UnawareEngine(Engine):
+    """Does not know that it stood still: its deadlines go on meanwhile."""
+
+    def stood_still(self, stalled_ms: int, now_ms: int) -> None:
+        return
+
+
 class LyingLog(CrashingLog):
     """Says that it has flushed."""
 

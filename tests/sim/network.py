@@ -66,10 +66,18 @@ class Network:
             return
         if call.over:
             self.world.census["requests that came after their call was over"] += 1
+        if self.node.up:
+            self.node.watch.arrived(call, call.request)
+        self.node.ears.hear(lambda: self.read(call))
+
+    def read(self, call: Call) -> None:
+        """The node takes it from its socket."""
         if not self.node.up:
             self.world.after(self.delay_ms(), lambda: self.answer(call, None))
-            return
-        self.node.receive(call)
+        elif call.over and dies_with_its_call(call.request):
+            self.node.watch.taken(call, 0)
+        else:
+            self.node.receive(call)
 
     def reply(self, call: Call, reply: Reply) -> None:
         """The node answers."""
@@ -103,7 +111,7 @@ class Network:
     def tell_gone(self, call: Call) -> None:
         """The node learns that nobody waits: soon if the reset gets through, else from its keepalive."""
         delay_ms = KEEPALIVE_MS if self.lost(call.caller) else self.delay_ms()
-        self.world.after(delay_ms, lambda: self.node.forget(call))
+        self.world.after(delay_ms, lambda: self.node.ears.hear(lambda: self.node.forget(call)))
 
     def cut(self, caller: str, for_ms: int) -> None:
         self.cut_off[caller] = self.world.now_ms + for_ms

@@ -24,6 +24,7 @@ from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.router import partition_for
 from coordinator.runtime.slot import Core, ShardStatus
 from tests.sim.crashing_log import CrashingLog
+from tests.sim.ears import Ears
 from tests.sim.network import Call, Network
 from tests.sim.node_session import Sessions
 from tests.sim.watch import Watch
@@ -107,11 +108,11 @@ class Node:
         """Requests that wait for an answer, as the edge of the node knows them."""
         self.own: dict[RequestId, tuple[Callable[[Reply], None], Any]] = {}
         """Those that the edge asks by itself, for its session streams."""
+        self.ears = Ears(world, self)
         self.sessions = Sessions(self)
         self.workbench = Workbench(self, off_loop)
         self._requests = 0
         self._fresh: dict[tuple[str, str], int] = {}
-        self._paused_until_ms = 0
         self._turn_at_ms: int | None = None
         self._flushing = False
 
@@ -129,7 +130,7 @@ class Node:
         self.engine = self.make_engine(self.log, self.log.shards, self.limits, self._shard, on_bug=self._bug)
         self.engine.submit_all(self._catalog())
         life = self.life
-        self.world.after(self.world.between(0, 2_000), lambda: self._load(life))
+        self.world.after(self.world.between(0, 2_000), lambda: self.ears.hear(lambda: self._load(life)))
 
     def _load(self, life: int) -> None:
         if life != self.life or not self.up:
@@ -153,21 +154,18 @@ class Node:
         self.own.clear()
         self.watch.crashed()
         self.sessions.crashed()
+        self.ears.crashed()
         for call, _ in calls.values():
             self.network.reset(call)
         self.world.trace(f"node dies{' with its machine' if power else ''}")
 
-    def pause(self, for_ms: int) -> None:
-        self.world.census["node pauses"] += 1
-        self._paused_until_ms = self.world.now_ms + for_ms
-
     def unload(self, shard: int, for_ms: int) -> None:
         """The shard goes away, and comes back later."""
-        paused = self.world.now_ms < self._paused_until_ms
-        if not self.up or paused or self.engine.status(shard) is not ShardStatus.ACTIVE:
+        if not self.up or self.ears.deaf or self.engine.status(shard) is not ShardStatus.ACTIVE:
             return
         self.world.census["shards unloaded"] += 1
         self.world.trace(f"shard {shard} unloads")
+        self.ears.check()
         self.engine.submit(shard, Unload())
         self.engine.turn(self.world.now_ms)
         self._after_engine()
@@ -181,6 +179,9 @@ class Node:
 
     def change_topics(self) -> None:
         """The catalog has changed; the node hears of it at once."""
+        self.ears.hear(self._tell_topics)
+
+    def _tell_topics(self) -> None:
         if self.up:
             self.engine.submit_all(self._catalog())
             self.wake()
@@ -197,6 +198,7 @@ class Node:
         if isinstance(request, JoinGroup):
             request = replace(request, fresh_id=self._fresh_id(request))
         self.world.trace(f"in  #{request.request_id} {call.caller} {describe(request)}")
+        self.watch.taken(call, request.request_id)
         self.watch.received(request)
         if isinstance(request, Heartbeat) and self._beat(request):
             self.world.census["heartbeats taken past the queue"] += 1
@@ -228,7 +230,7 @@ class Node:
     def _beat(self, request: Heartbeat) -> bool:
         """As the edge does where nothing is due and nothing waits."""
         shard, now_ms = self.shard_index(request.group_id), self.world.now_ms
-        if request.group_instance_id is not None or self._turn_at_ms == now_ms or now_ms < self._paused_until_ms:
+        if request.group_instance_id is not None or self._turn_at_ms == now_ms or self.ears.deaf:
             return False
         return self.engine.beat(shard, request.group_id, request.member_id, request.generation, now_ms)
 
@@ -265,7 +267,7 @@ class Node:
         self._turn_by(self.world.now_ms + self.world.between(0, 3))
 
     def _turn_by(self, at_ms: int) -> None:
-        at_ms = max(at_ms, self._paused_until_ms)
+        at_ms = max(at_ms, self.ears.deaf_until_ms)
         if self._turn_at_ms is None or at_ms < self._turn_at_ms:
             self._turn_at_ms = at_ms
             life = self.life
@@ -275,9 +277,10 @@ class Node:
         if life != self.life or at_ms != self._turn_at_ms:
             return
         self._turn_at_ms = None
-        if self.world.now_ms < self._paused_until_ms:
-            self._turn_by(self._paused_until_ms)
+        if self.ears.deaf:
+            self._turn_by(self.ears.deaf_until_ms)
             return
+        self.ears.check()
         self.engine.turn(self.world.now_ms)
         self._after_engine()
 
@@ -298,7 +301,9 @@ class Node:
         self._flushing = True
         self.log.mark(list(job.positions))
         life = self.life
-        self.world.after(self.world.between(0, self.log.faults.flush_ms), lambda: self._end_flush(job, life))
+        self.world.after(
+            self.world.between(0, self.log.faults.flush_ms), lambda: self.ears.hear(lambda: self._end_flush(job, life))
+        )
 
     def _end_flush(self, job: FlushJob, life: int) -> None:
         if life != self.life:
@@ -309,7 +314,7 @@ class Node:
         except LogFailed as error:
             self.engine.flush_failed(job, error)
         else:
-            self.engine.flushed(job)
+            self.engine.flushed(job, self.world.now_ms)
         self._after_engine()
 
     def _release(self) -> None:

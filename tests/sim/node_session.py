@@ -48,7 +48,7 @@ class Sessions:
             session = self.by_member[key] = NodeSession(self, stream, settings, member_id)
             session.put(0, None)
 
-        stream.at_node = arrived
+        stream.at_node = lambda hello: self.node.ears.hear(lambda: arrived(hello))
         stream.up(None)
 
     def left(self, session: "NodeSession") -> bool:
@@ -82,7 +82,8 @@ class NodeSession:
         """The request id of the Listen that has no answer yet; 0: none."""
         self._inbox: deque[Up] = deque()
         self._busy = 0
-        stream.at_node, stream.client_gone = self._arrived, self._client_gone
+        stream.at_node = self._lands
+        stream.client_gone = lambda orderly: self.node.ears.hear(lambda: self._client_gone(orderly))
 
     def drain(self, reason: str) -> None:
         self.stream.down(Drain(reason))
@@ -97,9 +98,15 @@ class NodeSession:
 
     # Heartbeats, one after the other
 
+    def _lands(self, message: Up) -> None:
+        if self.node.up and not self.over:
+            self.node.watch.arrived(message, message.request)
+        self.node.ears.hear(lambda: self._arrived(message))
+
     def _arrived(self, message: Up) -> None:
         self._inbox.append(message)
         self._next()
+        self._drop_unread()
 
     def _next(self) -> None:
         if self._busy or self.over or not self._inbox:
@@ -115,6 +122,7 @@ class NodeSession:
 
     def _ask(self, request: SessionHeartbeat | Heartbeat, message: Up) -> None:
         self._busy = self.node.ask(request, lambda reply: self._answered(message, reply))
+        self.node.watch.taken(message, self._busy)
 
     def _answered(self, message: Up, reply: Reply) -> None:
         self._busy = 0
@@ -177,8 +185,13 @@ class NodeSession:
             self.node.engine.submit(self.node.shard_index(lost.group_id), lost)
             self.node.wake()
 
+    def _drop_unread(self) -> None:
+        while self.over and self._inbox:
+            self.node.watch.taken(self._inbox.popleft(), 0)
+
     def _end(self) -> None:
         self.over = True
+        self._drop_unread()
         for request_id in (self._busy, self._parked):
             if request_id:
                 self.node.forget_request(request_id)

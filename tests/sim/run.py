@@ -27,6 +27,8 @@ from tests.sim.workload import RESTART_MS, Workload
 from tests.sim.world import World
 
 SAFETY_MS = 180_000
+STALLED_MS = 60_000 + 65_000
+"""A node that stands still when all is quiet goes on after a minute, and its deadlines have moved by it."""
 AFTERWARDS_MS = 20_000
 """A node that still stands still, or flushes, when all is quiet has done so by then."""
 
@@ -113,7 +115,8 @@ class Simulation:
         session_ms = max(limits.consumer_session_timeout_ms, *(place.session_timeout_ms for place in places))
         rebalance_ms = max(place.rebalance_timeout_ms for place in places)
         delayed = any(place.generation == "delayed" for place in places)
-        leftovers = RESTART_MS + KEEPALIVE_MS + self.faults.slow_ms + 2 * rebalance_ms + METADATA_MS
+        stalled = STALLED_MS if self.faults.node_stall_every_ms else 0
+        leftovers = stalled + RESTART_MS + KEEPALIVE_MS + self.faults.slow_ms + 2 * rebalance_ms + METADATA_MS
         # The ghost of a dead newcomer is parked until its new-member timeout, a pending id until its session ends.
         ghosts = self.limits.new_member_join_timeout_ms + session_ms
         # Three rebalances: one that a ghost or a late call spoils, one that withholds, one that gives out.

@@ -20,6 +20,7 @@ from tests.sim.checkers.decisions import DecisionsAreExplained
 from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
 from tests.sim.checkers.generations import GenerationsNeverGoBack
+from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.run import Parts, run_seed
@@ -87,6 +88,8 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(CommitsAreFencedAndKept, Parts(shard=mutants.TrustingShard), id="5-trusting-shard"),
         pytest.param(CommitsAreFencedAndKept, Parts(engine=mutants.HastyEngine), id="5-hasty-engine"),
         pytest.param(EachRequestIsAnsweredOnce, Parts(shard=mutants.SilentShard), id="6-silent-shard"),
+        pytest.param(WhoSentInTimeIsNotExpired, Parts(engine=mutants.RingingEngine), id="11-ringing-engine"),
+        pytest.param(WhoSentInTimeIsNotExpired, Parts(engine=mutants.UnawareEngine), id="11-unaware-engine"),
         pytest.param(CooperativeGivesNothingBack, Parts(member=mutants.clumsy_member), id="7-clumsy-member"),
         pytest.param(DecisionsAreExplained, Parts(shard=mutants.UnexplainedShard), id="8-unexplained-shard"),
     ],

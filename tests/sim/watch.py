@@ -46,6 +46,12 @@ class Checker:
 
     def crashed(self) -> None: ...
 
+    def arrived(self, token: object, request: Request) -> None:
+        """A member's request lies in the node's sockets; `token` stands for it until it is taken."""
+
+    def taken(self, token: object, request_id: int) -> None:
+        """The node has read it, under this request id; 0: it came to nothing."""
+
     def received(self, request: Request) -> None: ...
 
     def released(self, request: Request, reply: Reply) -> None: ...
@@ -109,6 +115,14 @@ class Watch:
     def planned_delayed(self, process: "Process", planned: ev.Planned) -> None:
         for checker in self.checkers:
             checker.planned_delayed(process, planned)
+
+    def arrived(self, token: object, request: Request) -> None:
+        for checker in self.checkers:
+            checker.arrived(token, request)
+
+    def taken(self, token: object, request_id: int) -> None:
+        for checker in self.checkers:
+            checker.taken(token, request_id)
 
     def received(self, request: Request) -> None:
         for checker in self.checkers:

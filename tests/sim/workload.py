@@ -157,7 +157,7 @@ class Workload:
         for every_ms, disturbance in (
             (faults.kill_every_ms, lambda: self._crash_node(power=False)),
             (faults.power_loss_every_ms, lambda: self._crash_node(power=True)),
-            (faults.node_pause_every_ms, lambda: self.node.pause(self.world.between(100, 15_000))),
+            (faults.node_stall_every_ms, lambda: self.node.ears.stall(self._stall_ms())),
             (faults.unload_every_ms, self._unload),
             (faults.partition_every_ms, self._cut_off),
             (faults.member_pause_every_ms, self._freeze),
@@ -169,6 +169,10 @@ class Workload:
         ):
             if every_ms:
                 self._now_and_then(every_ms, disturbance)
+
+    def _stall_ms(self) -> int:
+        """From a hiccup to a machine that was paused for a minute."""
+        return self.world.between(*self.world.rng.choice(((100, 1_000), (100, 15_000), (10_000, 60_000))))
 
     def _now_and_then(self, every_ms: int, disturbance: Callable[[], None]) -> None:
         def happen() -> None:

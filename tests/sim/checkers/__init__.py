@@ -7,6 +7,7 @@ from tests.sim.checkers.decisions import DecisionsAreExplained
 from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
 from tests.sim.checkers.generations import GenerationsNeverGoBack
+from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.refusals import RefusalsChangeNothing
 from tests.sim.checkers.replay import ReplayEqualsLive
@@ -22,4 +23,5 @@ ALL = (
     DecisionsAreExplained,
     EpochsAreExplained,
     RefusalsChangeNothing,
+    WhoSentInTimeIsNotExpired,
 )

@@ -83,7 +83,7 @@ class EpochsAreExplained(Checker):
                 entries.setdefault(record.group_id, []).append(record.entry)
                 self.explained.setdefault(record.group_id, set()).add(record.entry.generation)
         for record in effects.records:
-            self._take(record, entries.get(record.group_id, []))
+            self._take(record, entries.get(getattr(record, "group_id", ""), []))
 
     def _take(self, record: Record, entries: list[RebalanceEntry]) -> None:
         match record:

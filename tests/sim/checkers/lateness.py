@@ -1,0 +1,62 @@
+"""11. Who sent in time is not expired: nobody is taken out while something he said waits to be heard."""
+
+from coordinator.core.effects import Effects, Reply
+from coordinator.core.events import Event, Request, TimerFired
+from coordinator.core.shard import Shard
+from tests.sim.watch import Checker
+from tests.sim.world import World
+
+Member = tuple[str, str]
+
+
+class WhoSentInTimeIsNotExpired(Checker):
+    """From its arrival at the node's sockets until a shard has stepped it, a request speaks for its member."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.in_sockets: dict[int, tuple[object, Member, int]] = {}
+        self.in_engine: dict[int, tuple[Member, int]] = {}
+        """request id -> who said it, and when it arrived"""
+        self.before: frozenset[str] = frozenset()
+
+    def arrived(self, token: object, request: Request) -> None:
+        member_id = getattr(request, "member_id", "")
+        if member_id:
+            self.in_sockets[id(token)] = (token, (request.group_id, member_id), self.world.now_ms)
+
+    def taken(self, token: object, request_id: int) -> None:
+        arrived = self.in_sockets.pop(id(token), None)
+        if arrived is not None and request_id:
+            self.in_engine[request_id] = arrived[1:]
+
+    def before_step(self, shard: int, core: Shard, event: Event) -> None:
+        if isinstance(event, TimerFired):
+            self.before = members_of(core, event)
+
+    def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
+        self.in_engine.pop(getattr(event, "request_id", 0), None)
+        if not isinstance(event, TimerFired) or not (expired := self.before - members_of(core, event)):
+            return
+        self.world.census[f"members expired by the timer {event.key[0]}"] += len(expired)
+        waiting = [*self.in_engine.values(), *(arrived[1:] for arrived in self.in_sockets.values())]
+        for (group_id, member_id), at_ms in waiting:
+            if group_id == event.key[1] and member_id in expired and at_ms <= event.deadline_ms:
+                late_ms = self.world.now_ms - at_ms
+                self.fail(f"{event.key} expires {member_id}, of whom something has waited for {late_ms} ms")
+
+    def released(self, request: Request, reply: Reply) -> None:
+        self.in_engine.pop(request.request_id, None)
+
+    def forgotten(self, request: Request) -> None:
+        self.in_engine.pop(request.request_id, None)
+
+    def crashed(self) -> None:
+        self.in_engine.clear()
+        self.in_sockets.clear()
+
+
+def members_of(core: Shard, event: TimerFired) -> frozenset[str]:
+    if len(event.key) < 2:
+        return frozenset()
+    group = core.consumer_groups.get(event.key[1]) or core.groups.get(event.key[1])
+    return frozenset(group.members) if group else frozenset()

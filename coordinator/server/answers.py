@@ -258,7 +258,9 @@ def explain_group(
 ) -> pb.ExplainGroupResponse:
     """Newest first, with the snapshots that fit into `room` bytes; that others were left out is said."""
     response = pb.ExplainGroupResponse(
-        error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message)
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        stalls=[ledger_pb2.NodeStall(ended_at_ms=s.ended_at_ms, stalled_ms=s.stalled_ms) for s in reply.stalls],
     )
     left_out = 0
     for entry in reply.entries:

@@ -14,6 +14,7 @@ from coordinator.core.events import Forget, Heartbeat, StoodStill, TimerFired
 from coordinator.core.refusals import REPLY_TYPES
 from coordinator.core.types import Cause, CommittedOffset
 from coordinator.runtime import engine as engine_module
+from coordinator.runtime.engine import SLOW_FLUSH_MS
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, SESSION_MS, break_it, commit, fetch, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes
 
@@ -165,6 +166,42 @@ def test_a_stall_moves_every_deadline_by_itself_and_by_the_time_that_reading_tak
     assert (bench.engine.metrics.stalls, bench.engine.metrics.stalled_ms) == (1, 4_000)
     bench.engine.stood_still(60_000, 180_000)
     assert bench.core().seen[-1] == StoodStill(60_000, 65_000)
+
+
+def test_while_a_slow_flush_holds_answers_back_nobody_is_expired() -> None:
+    bench = Bench()
+    bench.turn(0, heartbeat(1), commit(2, 10))
+    job = bench.job()
+    bench.turn(SESSION_MS)
+    assert not any(isinstance(event, TimerFired) for event in bench.core().seen)
+    assert bench.engine.next_deadline_ms is None  # until the flush has ended there is nothing to wake up for
+    job.run()
+    bench.engine.flushed(job, SESSION_MS + 2_000)
+    assert bench.engine.metrics.slow_flushes == 1
+    assert bench.engine.next_deadline_ms == SESSION_MS + (SESSION_MS + 2_000 - SLOW_FLUSH_MS)
+    bench.turn(bench.engine.next_deadline_ms)
+    assert isinstance(bench.core().seen[-1], TimerFired)
+
+
+def test_a_flush_as_slow_as_disks_are_moves_nothing() -> None:
+    bench = Bench()
+    bench.turn(0, heartbeat(1), commit(2, 10))
+    job = bench.job()
+    bench.turn(SLOW_FLUSH_MS)
+    job.run()
+    bench.engine.flushed(job, SLOW_FLUSH_MS)
+    assert bench.engine.next_deadline_ms == SESSION_MS
+
+
+def test_a_stall_during_a_flush_does_not_count_twice() -> None:
+    bench = Bench()
+    bench.turn(0, heartbeat(1), commit(2, 10))
+    job = bench.job()
+    bench.engine.stood_still(15_000, 15_100)
+    job.run()
+    bench.engine.flushed(job, 15_100)
+    assert bench.engine.metrics.slow_flushes == 0
+    assert bench.engine.next_deadline_ms == SESSION_MS + 15_000 + 5_000
 
 
 def test_a_heartbeat_pushes_its_timer_back() -> None:

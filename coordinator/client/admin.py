@@ -10,7 +10,7 @@ from coordinator.client.described import GroupDescription, GroupListing, Partiti
 from coordinator.client.loop import shared_loop
 from coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coordinator.rpc.v1.coordinator_service_pb2 import WatchGroupResponse
-from coordinator.rpc.v1.ledger_pb2 import Rebalance
+from coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 
 if TYPE_CHECKING:
     from coordinator.client.zookeeper_migration import MovedOffset
@@ -124,6 +124,10 @@ class Admin:
     ) -> list[Rebalance]:
         """What the ledger knows of the group's rebalances, newest first; 0 means all, and any."""
         return self._run(self._admin.explain(group, limit, generation, include_snapshots))
+
+    def stalls(self, group: str, limit: int = 0) -> list[NodeStall]:
+        """When the group's node stood still since the first of its last rebalances, newest first."""
+        return self._run(self._admin.stalls(group, limit))
 
     def live_snapshot(self, group: str, reset: str = "latest") -> Snapshot:
         """The group as an assignor would see it now: members, what they own, lags of one moment. It must be stable."""

@@ -11,7 +11,7 @@ from coordinator.cli.output import Column, console, notice, show, show_document
 from coordinator.cli.words import duration, moment
 
 if TYPE_CHECKING:
-    from coordinator.rpc.v1.ledger_pb2 import Rebalance
+    from coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 
 PEOPLE = ("table", "wide")
 COLUMNS = [
@@ -57,6 +57,7 @@ def explain(
             entries = recorded(admin, group, most, generation or 0)
         else:
             entries = admin.explain(group, most, generation or 0, snapshots)[::-1]
+        stalls = [] if generation else admin.stalls(group, most)[::-1]
     if style in ("json", "yaml"):
         show_document([document(entry) for entry in entries], style)
     elif style == "csv":
@@ -69,6 +70,7 @@ def explain(
         from coordinator.cli.groups.story import tell
 
         tell(console(), entries, full=style == "wide")
+    show_stalls(stalls)
 
 
 @click.command()
@@ -80,7 +82,16 @@ def history(bootstrap: str, overrides: dict[str, str], style: str, limit: int, g
     """One line per rebalance of GROUP, oldest first."""
     with admin_of(bootstrap, overrides) as admin:
         entries = admin.explain(group, limit)[::-1]
+        stalls = admin.stalls(group, limit)[::-1]
     show_rows(entries, style)
+    show_stalls(stalls)
+
+
+def show_stalls(stalls: "list[NodeStall]") -> None:
+    """On standard error: beside the rebalances, and none of them."""
+    for stall in stalls:
+        seconds = f"{stall.stalled_ms / 1000:.1f} s"
+        notice(f"{moment(stall.ended_at_ms)}: the node stood still for {seconds}; nobody was expired for it")
 
 
 def show_rows(entries: "list[Rebalance]", style: str) -> None:

@@ -25,7 +25,7 @@ from coordinator.client.transport import Transport
 from coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coordinator.member.subscription import by_topic, topics_of
 from coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
-from coordinator.rpc.v1.ledger_pb2 import Rebalance
+from coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 from storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -279,6 +279,18 @@ class Admin:
             answer = await self._transport.call(methods.EXPLAIN_GROUP, request, doing=doing, address=address)
             check(answer.error_code, answer.error_message, group)
             return list(answer.rebalances)
+
+        return await GroupCalls(self._transport, group).patiently(attempt)
+
+    async def stalls(self, group: str, limit: int = 0) -> list[NodeStall]:
+        """When the group's node stood still since the first of its last rebalances, newest first."""
+        request = group_pb.ExplainGroupRequest(group_id=group, limit=limit)
+
+        async def attempt(address: str) -> list[NodeStall]:
+            doing = f"reading the ledger of group {group!r}"
+            answer = await self._transport.call(methods.EXPLAIN_GROUP, request, doing=doing, address=address)
+            check(answer.error_code, answer.error_message, group)
+            return list(answer.stalls)
 
         return await GroupCalls(self._transport, group).patiently(attempt)
 

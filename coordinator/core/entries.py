@@ -1,5 +1,6 @@
 """Keeps a group's entries in the ledger, whatever its kind: a rebalance begins, is decided, and settles."""
 
+from coordinator.core.bounds import cut_entry, cut_settlement
 from coordinator.core.central.group import CentralGroup
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer.group import ConsumerGroup
@@ -20,7 +21,7 @@ def begun(group_id: str, trigger: Trigger, previous_generation: int, step: Step)
 
 def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     """Keep the entry, and let the oldest go when the ledger is full."""
-    step.keep(RebalanceDecided(group_id, entry))
+    step.keep(RebalanceDecided(group_id, cut_entry(entry, step.limits.max_group_bytes)))
     for number in step.state.ledgers[group_id].surplus(step.limits.ledger_max_entries):
         step.keep(RebalanceForgotten(group_id, number))
 
@@ -30,7 +31,7 @@ def settle(group: ClassicGroup | ConsumerGroup | CentralGroup, settlement: Settl
     ledger = step.state.ledgers.get(group.id)
     entry = ledger.entries.get(settlement.number) if ledger else None
     if entry is not None:
-        step.keep(RebalanceSettled(group.id, settlement))
+        step.keep(RebalanceSettled(group.id, cut_settlement(settlement, step.limits.max_group_bytes)))
         step.announce(group, entry=settled(entry, settlement))
 
 

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from assignors.api import AssignorError, Snapshot
 from assignors.api import Member as AssignorMember
+from coordinator.core.bounds import ENTRY_BYTES, FIXED_BYTES, next_generation, share_bytes, text_bytes, too_large
 from coordinator.core.central import history, telling
 from coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, Want
 from coordinator.core.central.records import CentralOwner, CentralStored
@@ -114,6 +115,10 @@ def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
     progress = group.progress
     assert progress.request is not None
     wanted = {member_id: shares_of(made.get(member_id, {})) for member_id in group.members}
+    size, limit = ownership_bytes(group, wanted), step.limits.max_group_bytes
+    if size > limit:
+        failed(group, too_large(group.id, "the members and their partitions", size, limit), step)
+        return
     progress.counts = dict(progress.request.snapshot.topics)
     if wanted == group.owned:
         history.nothing_moves(group)
@@ -150,7 +155,7 @@ def own(group: CentralGroup, step: Step) -> None:
     progress.second_look = False
     history.decided(group, step)
     owners = tuple(owner_of(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
-    step.keep(CentralStored(group.id, group.generation + 1, group.assignor, step.now_ms, owners))
+    step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms, owners))
     become(group, CentralState.STARTING, step)
     start_late_ones(group, step)
     go_on(group, step)
@@ -256,7 +261,7 @@ def emptied(group: CentralGroup, step: Step) -> None:
     progress = group.progress
     if group.stored is not None and group.stored.owners:
         history.emptied(group, step)
-        step.keep(CentralStored(group.id, group.generation + 1, group.assignor, step.now_ms))
+        step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms))
     progress.rebalance, progress.put_off, progress.failures = None, False, 0
     become(group, CentralState.EMPTY, step)
 
@@ -294,6 +299,14 @@ def still_there(share: Mapping[str, Sequence[int]], counts: Mapping[str, int]) -
 
 def shares_of(share: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     return {topic: tuple(sorted(share[topic])) for topic in sorted(share) if share[topic]}
+
+
+def ownership_bytes(group: CentralGroup, plan: Plan) -> int:
+    """What the log would keep of the plan, never estimated too low."""
+    members = group.members.values()
+    told = sum(text_bytes(m.id, m.client_id, m.client_host, m.regex, *m.topics) + ENTRY_BYTES for m in members)
+    told += sum(FIXED_BYTES * len(m.topics) for m in members)
+    return told + sum(share_bytes(share) for share in plan.values())
 
 
 def owner_of(member: CentralMember, share: dict[str, tuple[int, ...]]) -> CentralOwner:

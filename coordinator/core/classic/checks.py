@@ -44,16 +44,6 @@ def known_member(group: ClassicGroup, member_id: str, group_instance_id: str | N
     return member
 
 
-def fits_the_log(group_id: str, what: str, size: int, limit: int) -> None:
-    """A record that the log cannot take would cost every group of the shard what is not on record yet."""
-    if size > limit:
-        raise CoordinatorError(
-            ErrorCode.INVALID_REQUEST,
-            f"{what} of group {group_id!r} have {size} bytes, at most {limit} are kept; "
-            "send less, or raise offsets.topic.segment.bytes, of which a quarter is for one group",
-        )
-
-
 def same_generation(group: ClassicGroup, member: Member, generation: int) -> None:
     """The member speaks for the group's generation, and was itself told to join it."""
     if generation == group.trailing.get(member.id):

@@ -3,8 +3,10 @@
 Hard state is `stored` (what the log says) and the offsets; everything else is soft and may die with the process.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from coordinator.core.bounds import FIXED_BYTES, text_bytes
 from coordinator.core.classic.members import Member, Members
 from coordinator.core.ledger import Departure, RebalanceInProgress, Settling
 from coordinator.core.moves import Withheld
@@ -109,6 +111,17 @@ class ClassicGroup:
         assert state in MOVES[self.state], f"group {self.id!r}: {self.state.value} -> {state.value} is not a legal move"
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now_ms
+
+    def stored_bytes(self, shares: Mapping[str, bytes] | None = None, without: str = "") -> int:
+        """What the log would keep of it, never estimated too low: with these shares, without that member."""
+        return sum(
+            len(member.metadata(self.protocol_name))
+            + len(member.assignment if shares is None else shares.get(member.id, b""))
+            + text_bytes(member.id, member.group_instance_id, member.client_id, member.client_host)
+            + FIXED_BYTES
+            for member in self.members.values()
+            if member.id != without
+        )
 
     def record(self, now_ms: int) -> GroupStored:
         """The group as it stands, as a fact to keep."""

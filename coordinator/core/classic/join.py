@@ -2,9 +2,9 @@
 
 from typing import assert_never
 
+from coordinator.core.bounds import fits_the_log
 from coordinator.core.classic import history, remote, static
 from coordinator.core.classic.checks import (
-    fits_the_log,
     group_id_given,
     known_member,
     not_dead,

@@ -1,5 +1,6 @@
 """The join phase: prepare a rebalance, wait for the members, elect a leader, vote for a protocol."""
 
+from coordinator.core.bounds import next_generation
 from coordinator.core.classic import delay, history, remote
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
@@ -88,7 +89,7 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
     group.initial_remaining_ms = None
     group.new_member_added = False
     group.trailing.clear()
-    group.generation += 1
+    group.generation = next_generation(group.generation)
     history.joined(group, step)
     if group.members:
         start_generation(group, step)

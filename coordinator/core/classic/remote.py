@@ -14,6 +14,7 @@ from assignors.api import Plan as AssignorPlan
 from assignors.registry import BUILT_IN, known
 from assignors.run import run, withheld
 from assignors.user_data import encode_assignment, member_from_subscription
+from coordinator.core.bounds import too_large
 from coordinator.core.classic import history
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
@@ -112,10 +113,15 @@ def planned(event: Planned, step: Step) -> None:
 def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, step: Step) -> None:
     """Hand out the plan, holding back what a cooperative member has to let go of first (KIP-429)."""
     assert group.state is GroupState.COMPLETING_REBALANCE
-    group.plan_request = None
     whole = target if isinstance(target, Assignment) else Assignment(target)
     shares = withheld(snapshot, whole).to_dict()
     blobs = {member: encode_assignment(share) for member, share in sorted(shares.items())}
+    size, limit = group.stored_bytes(blobs), step.limits.max_group_bytes
+    if size > limit and group.plan_request is not None and "fallback" not in snapshot.options:
+        why = too_large(group.id, "the plan and the subscriptions", size, limit)
+        failed(group, replace(group.plan_request, snapshot=snapshot), why, step)
+        return
+    group.plan_request = None
     if "fallback" not in snapshot.options:
         group.plan_failures = 0
     group.planned_topics = dict(snapshot.topics)

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import assert_never
 
+from coordinator.core.bounds import FIXED_BYTES, fits_the_log, text_bytes
 from coordinator.core.classic import delay, history, remote
 from coordinator.core.classic.checks import suitable_protocols
 from coordinator.core.classic.group import ClassicGroup
@@ -21,6 +22,7 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
     """Hand the place of the old member id, its share included, to the new one; fence the old one at once."""
     suitable_protocols(group, request.protocol_type, request.protocols)
     old_id = group.static[request.group_instance_id or ""]
+    incarnation_fits_the_log(group, request, old_id, step)
     was_leader = group.leader == old_id
     member = rename(group, old_id, member_id, step)
     replaced = Departure("its owner was replaced by its next incarnation", member.last_seen_ms)
@@ -51,6 +53,15 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
 
         case _:
             assert_never(group.state)
+
+
+def incarnation_fits_the_log(group: ClassicGroup, request: JoinGroup, old_id: str, step: Step) -> None:
+    """A calm takeover writes the group at once, with the newcomer's subscription and the share of the old one."""
+    told = max(len(protocol.metadata) for protocol in request.protocols)
+    told += text_bytes(request.fresh_id, request.group_instance_id, request.client_id, request.client_id)
+    told += text_bytes(request.client_host) + FIXED_BYTES + len(group.members[old_id].assignment)
+    size = group.stored_bytes(without=old_id) + told
+    fits_the_log(group.id, "the members' subscriptions and shares", size, step.limits.max_group_bytes)
 
 
 def replacement(group: ClassicGroup, step: Step) -> tuple[Cause, str]:

@@ -2,8 +2,9 @@
 
 from typing import assert_never
 
+from coordinator.core.bounds import fits_the_log
 from coordinator.core.classic import delay, history
-from coordinator.core.classic.checks import fits_the_log, known_member, not_dead, same_generation
+from coordinator.core.classic.checks import known_member, not_dead, same_generation
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import prepare_rebalance, remove_member
@@ -65,9 +66,8 @@ def same_protocol(group: ClassicGroup, request: SyncGroup) -> None:
 
 
 def plan_fits_the_log(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
-    shares = sum(len(share) for _, share in request.assignments)
-    told = sum(len(member.metadata(group.protocol_name)) for member in group.members.values())
-    fits_the_log(group.id, "the plan and the subscriptions", shares + told, step.limits.max_group_bytes)
+    size = group.stored_bytes(dict(request.assignments))
+    fits_the_log(group.id, "the plan and the subscriptions", size, step.limits.max_group_bytes)
 
 
 def park_sync(member: Member, request: SyncGroup, step: Step) -> None:

@@ -1,5 +1,6 @@
 """What a KIP-848 heartbeat must look like, and who may send it. Refuses by raising."""
 
+from coordinator.core.bounds import text_bytes
 from coordinator.core.consumer.group import AWAY, JOINING, LEAVING, ConsumerGroup, ConsumerMember, MemberState
 from coordinator.core.consumer.records import Shares
 from coordinator.core.consumer.regex import check_regex
@@ -32,9 +33,9 @@ def well_formed(request: ConsumerHeartbeat, limits: Limits) -> None:
             return
         case epoch if epoch < AWAY:
             raise invalid(f"member_epoch is {epoch}; expected -2 or more")
-    size = sum(map(len, request.topic_names or ()))
+    size = text_bytes(*(request.topic_names or ()))
     if size > limits.max_group_bytes:
-        raise invalid(f"topic_names have {size} characters; at most {limits.max_group_bytes} are kept")
+        raise invalid(f"topic_names have {size} bytes; at most {limits.max_group_bytes} are kept")
     if request.server_assignor is not None:
         known_assignor(request.server_assignor, limits)
     if request.topic_regex:

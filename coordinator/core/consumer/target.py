@@ -4,6 +4,7 @@ from zlib import crc32
 
 from assignors.api import AssignorError, Snapshot
 from assignors.api import Member as AssignorMember
+from coordinator.core.bounds import largest_share, too_large
 from coordinator.core.consumer import history
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
@@ -102,7 +103,11 @@ def failed(group: ConsumerGroup, why: str, step: Step) -> None:
 
 
 def adopt(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) -> None:
-    """The plan is the target from here on; members get there one by one."""
+    """The plan is the target from here on; members get there one by one. One that the log cannot take has failed."""
+    size, limit = largest_share(plan), step.limits.max_group_bytes
+    if size > limit:
+        failed(group, too_large(group.id, "one member's partitions", size, limit), step)
+        return
     before = history.targets_before(group, step)
     for member in group.members.values():
         share = by_id(plan.get(member.id, {}), step)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from storage.errors import OffsetOutOfRange, StorageError
 from storage.files import Buffer
+from storage.log import Log
 from storage.short_way import framings
 from storage.topics import Topics
 from storage.types import Appended, Fetched, TopicPartition
@@ -83,8 +84,10 @@ class Broker(Topics):
             raise OffsetOutOfRange(
                 f"Records of {topic}-{partition} cannot be deleted up to {before}; expected -1, or 0 to {until}."
             )
-        if target > log.start_offset:
-            log.start_offset = target
+        with log.reshaping:  # Retention moves it too.
+            grows = target > log.start_offset
+            log.start_offset = max(target, log.start_offset)
+        if grows:
             self._write_checkpoint("log starts")
         return log.start_offset
 
@@ -123,14 +126,21 @@ class Broker(Topics):
 
     # -- upkeep -------------------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int, *, compacting: bool = True) -> list[str]:
+    def tick(self, now_ms: int, *, compacting: bool = True, aged: list[Log] | None = None) -> list[str]:
         """The periodic work: flushes by age, checkpoints, retention, one compaction.
 
         To be called about once a second by the thread that appends. What fails is logged, tried again, and
         told in one sentence each. With `compacting` off somebody else calls `compact`, from a thread where it holds up
-        nobody.
+        nobody. With `aged` this may be called in another thread, and the appending one calls `roll_aged` for each log
+        that it gets.
         """
-        return self._upkeep.tick(list(self._logs.values()), now_ms, compacting=compacting)
+        return self._upkeep.tick(list(self.logs()), now_ms, compacting=compacting, aged=aged)
+
+    def roll_aged(self, log: Log, now_ms: int) -> None:
+        """Begin a new segment, so that the next `tick` can remove the one before."""
+        if log.failure is None:
+            log.roll(now_ms)
+            self._upkeep.retain_soon(now_ms)
 
     def compact(self, now_ms: int) -> TopicPartition | None:
         """Compact the log that needs it most; which one that was. On any thread.

@@ -11,6 +11,14 @@ TURN = 10
 """What is done of one request before others have their turn: each may be a file that is made or removed."""
 
 
+async def off_the_loop(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """The same in a thread, for what waits for the disk."""
+    todo, results = list(items), list[Result]()
+    for start in range(0, len(todo), TURN):
+        results += await asyncio.to_thread(lambda some: [each(item) for item in some], todo[start : start + TURN])
+    return results
+
+
 async def in_turns(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """What `each` makes of every item, in order."""
     results = []

@@ -44,30 +44,42 @@ class Upkeep:
         self._compacting = threading.Lock()
         self._at_work: Log | None = None
         self._writing_points = threading.Lock()
+        self.ticking = threading.Lock()
 
-    def tick(self, logs: Sequence[Log], now_ms: int, *, compacting: bool) -> list[str]:
-        """Do what is due; a sentence for each piece of work that failed. One that fails holds up none of the others."""
+    def tick(self, logs: Sequence[Log], now_ms: int, *, compacting: bool, aged: list[Log] | None = None) -> list[str]:
+        """Do what is due; a sentence for each piece of work that failed. One that fails holds up none of the others.
+
+        In another thread than the appending one: with `aged` (see `upkeep.retain`).
+        """
+        with self.ticking:
+            return self._tick(logs, now_ms, compacting, aged)
+
+    def _tick(self, logs: Sequence[Log], now_ms: int, compacting: bool, aged: list[Log] | None) -> list[str]:
         self._complaints = []
         settings = self._settings
         sound = [log for log in logs if log.failure is None]
         for log in sound:
             since = log.unflushed_since_ms
             if since is not None and now_ms - since >= log.settings.flush_ms:
-                self._try(log.flush)
+                self._try(log.flush, log)
         if self._due("checkpoint", now_ms, settings.flush_offset_checkpoint_interval_ms):
-            self._try(partial(write_checkpoints, self._files, self._data_dir, logs))
+            self._try(partial(self.checkpoint, logs))
         if self._due("retention", now_ms, settings.retention_check_interval_ms):
             asked: list[RetentionPolicy] = []
             self._try(lambda: asked.extend(policies()))
             for log in sound if asked else ():
-                self._try(partial(retain, log, asked, now_ms))
+                self._try(partial(retain, log, asked, now_ms, aged), log)
                 self._try(partial(log.forget_producers, now_ms, settings.producer_id_expiration_ms))
         for log in sound:
             if log.doomed:
-                self._try(partial(remove_doomed, log, now_ms))
+                self._try(partial(remove_doomed, log, now_ms), log)
         if compacting and self._due("cleaning", now_ms, settings.cleaner_backoff_ms):
             self._try(partial(self.compact, logs, now_ms))
         return self._complaints
+
+    def retain_soon(self, now_ms: int) -> None:
+        """Retention is due at the next tick."""
+        self._last_done["retention"] = now_ms - self._settings.retention_check_interval_ms
 
     def _due(self, work: str, now_ms: int, interval_ms: int) -> bool:
         if now_ms - self._last_done.setdefault(work, now_ms) < interval_ms:
@@ -75,10 +87,17 @@ class Upkeep:
         self._last_done[work] = now_ms
         return True
 
-    def _try(self, work: Callable[[], object]) -> None:
+    def checkpoint(self, logs: Iterable[Log]) -> None:
+        """Write the recovery points, log starts and high watermarks down; in any thread."""
+        with self._writing_points:
+            write_checkpoints(self._files, self._data_dir, [log for log in logs if not log.retired])
+
+    def _try(self, work: Callable[[], object], log: Log | None = None) -> None:
         try:
             work()
         except (StorageError, OSError) as error:
+            if log is not None and log.retired:
+                return  # It was removed meanwhile.
             self._complaints.append(str(error))
             logger.error("Upkeep of %s: %s", self._data_dir, error)
         except Exception as error:  # a bug, such as one of a retention policy: the other work must go on

@@ -11,7 +11,7 @@ from typing import Any
 from storage.config import LogSettings, TopicSettings
 from storage.errors import InvalidRequest, StorageError
 from storage.fetch_frames import Part, fetch_response, multi_fetch_response
-from storage.in_turns import in_turns
+from storage.in_turns import in_turns, off_the_loop
 from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2 as pb
 from storage.shape import MalformedRequest, bounded, each_once
@@ -254,7 +254,7 @@ class BrokerService:
     async def delete_records(self, request: pb.DeleteRecordsRequest, call: object) -> pb.DeleteRecordsResponse:
         asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
         bounded("partitions", len(asked))
-        results = iter(await in_turns(lambda one: self._give_up(*one), asked))
+        results = iter(await off_the_loop(lambda one: self._give_up(*one), asked))
         response = pb.DeleteRecordsResponse()
         for topic in request.topics:
             response.topics.add(name=topic.name, partitions=islice(results, len(topic.partitions)))

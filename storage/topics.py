@@ -33,7 +33,7 @@ from storage.files import Files, RealFiles, remove_tree
 from storage.log import Log
 from storage.log_state import Recovered
 from storage.open_segments import OpenSegments
-from storage.periodic import Upkeep, write_checkpoints
+from storage.periodic import Upkeep
 from storage.plans import Plan, Plans, called
 from storage.producer_ids import ProducerIds
 from storage.together import together
@@ -153,7 +153,7 @@ class Topics:
             return
         self.closed = True
         self._upkeep.let_go(self._logs.values())
-        with self._changing:  # One that nobody waits for any more comes to its end first.
+        with self._upkeep.ticking, self._changing:  # What nobody waits for any more comes to its end first.
             self._close()
 
     def _close(self) -> None:
@@ -170,7 +170,7 @@ class Topics:
 
     def checkpoint(self) -> None:
         """Write the recovery points, log starts and high watermarks down."""
-        write_checkpoints(self._files, self.data_dir, self._logs.values())
+        self._upkeep.checkpoint(self.logs())
 
     # -- topics -------------------------------------------------------------------------------------------
 
@@ -328,7 +328,8 @@ class Topics:
             self._broken.pop(tp, None)
             log = self._logs.pop(tp, None)
             if log:
-                log.retire()
+                with log.reshaping:
+                    log.retire()
 
     def clear_away(self) -> None:
         """Remove the files of all topics that were hidden; the next start goes on with what is left."""

@@ -18,8 +18,12 @@ from storage.swap import retire_files
 logger = logging.getLogger("muster.storage")
 
 
-def retain(log: Log, asked: Sequence[RetentionPolicy], now_ms: int) -> int:
-    """Remove the oldest segments that a policy gives up, one by one; how many went."""
+def retain(log: Log, asked: Sequence[RetentionPolicy], now_ms: int, aged: list[Log] | None = None) -> int:
+    """Remove the oldest segments that a policy gives up, one by one; how many went.
+
+    Only the appending thread may roll the segment that it writes. Another one gives `aged`, which gets the log where
+    that is to be done before more can go.
+    """
     gone = 0
     while log.failure is None:
         oldest = log.segments[0]
@@ -30,9 +34,14 @@ def retain(log: Log, asked: Sequence[RetentionPolicy], now_ms: int) -> int:
         if policy is None:
             break
         if oldest is log.segment_list.active:
+            if aged is not None:
+                aged.append(log)
+                break
             log.roll(now_ms)
-        logger.info("Removing %s (%d bytes) by %s.", oldest.path(), oldest.size, policy.name)
         with log.reshaping:
+            if log.failure is not None:
+                break
+            logger.info("Removing %s (%d bytes) by %s.", oldest.path(), oldest.size, policy.name)
             drop_oldest(log, now_ms)
         gone += 1
     return gone
@@ -84,8 +93,9 @@ def retire(log: Log, segments: Sequence[Segment], now_ms: int) -> None:
 
 def remove_doomed(log: Log, now_ms: int) -> None:
     """Unlink the renamed files whose delay is over."""
-    due = [path for at_ms, path in log.doomed if at_ms <= now_ms]
-    log.doomed = [(at_ms, path) for at_ms, path in log.doomed if at_ms > now_ms]
+    with log.reshaping:
+        due = [path for at_ms, path in log.doomed if at_ms <= now_ms]
+        log.doomed = [(at_ms, path) for at_ms, path in log.doomed if at_ms > now_ms]
     for path in due:
         if log.files.exists(path):
             log.files.remove(path)

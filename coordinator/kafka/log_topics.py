@@ -12,7 +12,7 @@ from coordinator.kafka.log_errors import InvalidReplicaAssignment, InvalidReplic
 from coordinator.kafka.log_metadata import NO_ID
 from storage.catalog import format_id
 from storage.errors import InvalidConfig, InvalidRequest, StorageError
-from storage.in_turns import in_turns
+from storage.in_turns import in_turns, off_the_loop
 from storage.requests import LogRequests
 from storage.topic_requests import NewTopic
 from storage.types import Topic
@@ -173,7 +173,7 @@ class TopicHandlers:
         """Give up the records before an offset; -1 stands for all that can be read."""
         made = struct("DeleteRecordsResponse.topics")
         asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-        results = iter(await in_turns(lambda one: self._given_up(*one), asked))
+        results = iter(await off_the_loop(lambda one: self._given_up(*one), asked))
         topics = [
             made(name=topic.name, partitions=list(islice(results, len(topic.partitions)))) for topic in request.topics
         ]

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -42,6 +43,7 @@ from storage.catalog import format_id
 from storage.data_dir import is_fresh, known_cluster_id
 from storage.errors import StorageError
 from storage.files import RealFiles
+from storage.log import Log
 from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 from storage.service import BrokerService
@@ -132,9 +134,11 @@ class Node:
                 self._kafka.bind()
             # What is known to be ours is locked first; what is to be made waits until ZooKeeper has named the cluster.
             fresh = is_fresh(RealFiles(), str(self._settings.data_dir))
-            group_log = None if fresh else self._open_log()
+            group_log = None if fresh else await asyncio.to_thread(self._open_log)
             await self._meet_zookeeper()
-            self._load_groups(group_log or self._open_log())
+            if group_log is None:
+                group_log = await asyncio.to_thread(self._open_log)
+            self._load_groups(group_log)
             await self._register()
         except BaseException:
             if hasattr(self, "broker"):
@@ -185,7 +189,7 @@ class Node:
             await self._kafka.close(LAST_WORDS_S)
         self._ticking.cancel()
         self._compacting.cancel()  # its thread lets go of the log when the log is closed
-        self.broker.close()
+        await asyncio.to_thread(self.broker.close)
         self._isolation.close()
         self._isolated_simulations.close()
         await self._listener.stop(LAST_WORDS_S)
@@ -352,11 +356,16 @@ class Node:
             self._zookeeper.topics_changed()
 
     async def _tick(self) -> None:
-        """Flushes by age and checkpoints, on the loop: one thread only may change the log."""
+        """Flushes by age, checkpoints and retention in a thread; what only the appending one may do, log by log."""
         while True:
             await asyncio.sleep(TICK_S)
+            aged: list[Log] = []
             try:
-                complaints = self.broker.tick(self._clock.now_ms(), compacting=False)
+                tick = partial(self.broker.tick, self._clock.now_ms(), compacting=False, aged=aged)
+                complaints = await asyncio.to_thread(tick)
+                for old in aged:
+                    self.broker.roll_aged(old, self._clock.now_ms())
+                    await asyncio.sleep(0)
             except Exception as error:  # whatever it was: what is due next must not be left undone for good
                 log.error("the log's periodic work failed", exc_info=error)
                 complaints = [repr(error)]

@@ -8,6 +8,7 @@ import pytest
 from storage import errors
 from storage.batch import read_batches
 from storage.broker import Broker
+from storage.log import Log
 from storage.replica import append_as_follower, become_leader, end_offset_for_epoch
 from storage.retention import LogFacts, SegmentFacts, policies
 from storage.upkeep import retain, truncate_to
@@ -415,3 +416,40 @@ def test_holes_of_a_compacted_leader_are_taken_over() -> None:
     log.flush()
     assert log.end_offset == 40
     assert latest(follower) == latest(leader)
+
+
+def test_another_thread_leaves_the_segment_that_is_written_to_the_appending_one() -> None:
+    files = MemoryFiles()
+    broker = open_broker(files, log__retention__check__interval__ms=1, log__segment__delete__delay__ms=0)
+    broker.create_topic("t", 1, {"retention.ms": "1000"})
+    broker.append("t", 0, batch(b"old"), T0)
+    broker.flush()
+    log = broker.log("t", 0)
+    written = log.segments[0]
+    aged: list[Log] = []
+    broker.tick(T0, aged=aged)
+    broker.tick(T0 + 10_000, aged=aged)
+    assert aged == [log]
+    assert log.segments == (written,)
+    broker.roll_aged(log, T0 + 10_000)
+    assert len(log.segments) == 2
+    broker.tick(T0 + 10_001, aged=aged)
+    assert [segment.base_offset for segment in log.segments] == [1]
+    assert log.start_offset == 1
+    assert aged == [log]
+
+
+def test_what_ails_a_log_that_was_removed_meanwhile_is_no_complaint() -> None:
+    files = MemoryFiles()
+    broker = open_broker(files, log__flush__interval__messages=1000, log__flush__interval__ms=1)
+    broker.create_topic("t", 1)
+    broker.append("t", 0, batch(b"never flushed"), T0)
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "sync" and path.startswith("/data/t-0"):
+            files.fault = None
+            broker.delete_topic("t")
+            raise OSError(2, "No such file or directory")
+
+    files.fault = fault
+    assert broker.tick(T0 + 10) == []

@@ -1,6 +1,7 @@
 """Options shared by every test."""
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -12,6 +13,10 @@ from xdist.scheduler import LoadFileScheduling
 settings.register_profile("gate", derandomize=True, deadline=None)
 settings.register_profile("search", derandomize=False, deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A script's background job inherits that, and so would every process that a test starts, to stop it with Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SPARK = ("tests/integration/spark/", "tests/integration/test_pipeline_spark.py")
 """Tests that share one Spark session, which takes long to start."""

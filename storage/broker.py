@@ -3,15 +3,18 @@
 One thread changes topics and appends; `fetch`, `list_offset` and `flush` may be called from others meanwhile.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from storage.errors import OffsetOutOfRange, StorageError
+from storage.catalog import CatalogEntry
+from storage.errors import InvalidConfig, OffsetOutOfRange, StorageError
 from storage.files import Buffer
 from storage.log import Log
+from storage.plans import Change, called
 from storage.short_way import framings
 from storage.topics import Topics
-from storage.types import Appended, Fetched, TopicPartition
+from storage.types import Appended, Fetched, Topic, TopicPartition
 from storage.upkeep import cut_point, truncate_to
+from storage.wording import remedy
 
 
 class Broker(Topics):
@@ -123,6 +126,41 @@ class Broker(Topics):
             raise StorageError(
                 f"Could not reserve producer ids in {self.data_dir}: {error.strerror or error}. Try again."
             ) from error
+
+    # -- settings of topics -------------------------------------------------------------------------------
+
+    def plan_change(self, name: str, changes: Mapping[str, str | None]) -> Change:
+        """What `change` is to write down, if nothing speaks against it: None stands for the node's default."""
+        topic = self.topic(name)
+        configs = {key: value for key, value in {**topic.configs, **changes}.items() if value is not None}
+        settings = self.settings.for_topic(configs)
+        if self.topic_settings(name).compacted and not settings.compacted:
+            raise InvalidConfig(
+                f"'cleanup.policy' of topic '{name}' cannot become {settings.cleanup_policy!r}: compaction leaves gaps "
+                "that would look like damage then. Keep compact in it, or make a new topic and copy the records."
+            )
+        return Change(Topic(name, topic.id, topic.partitions, configs, topic.internal), settings)
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """Write the settings of topics down; they survive a crash once this returns, and hold from `use` on.
+
+        In any thread, but one change of topics at a time.
+        """
+        topics = {change.topic.name: change.topic for change in changes}
+        try:
+            self._save({**self._catalog, **{name: CatalogEntry.of(topic) for name, topic in topics.items()}})
+        except OSError as error:
+            raise StorageError(
+                f"The settings of {called(list(topics))} could not be written: {error.strerror or error}. What to do: "
+                f"{remedy(error)}, then try again."
+            ) from error
+        self._topics = {**self._topics, **topics}
+
+    def use(self, change: Change, partition: int) -> None:
+        """From here on these settings hold for one partition. By the thread that appends."""
+        log = self._logs.get((change.topic.name, partition))
+        if log is not None:
+            log.use(change.settings)
 
     # -- upkeep -------------------------------------------------------------------------------------------
 

@@ -75,12 +75,7 @@ class Log:
         self.cleaned_to = 0
         self.uncleanable = False
         self.retired = False
-        self.looks = looks(settings)
-        self._plain = settings.message_timestamp_type == "CreateTime" and not settings.compacted
-        self._short_way = ShortWay(self)
-        self.most_entries = min(settings.segment_index_bytes // 8, settings.segment_index_bytes // 12 - 1)
-        self._flush_messages = settings.flush_messages
-        self._tells_at_once = settings.flush_messages != 1
+        self._settle(settings)
         self._told_high_watermark: int | None = None
         self.doomed: list[tuple[int, str]] = []
         self._lock = threading.Lock()
@@ -92,6 +87,22 @@ class Log:
         # Called when more can be read; possibly from the thread that flushes.
         self.listeners: list[Callable[[str, int], None]] = []
         self.cuts = Cuts(self._lock, self.reshaping)
+
+    def _settle(self, settings: TopicSettings) -> None:
+        """What follows from the settings, worked out once."""
+        self.settings = settings
+        self.looks = looks(settings)
+        self._plain = settings.message_timestamp_type == "CreateTime" and not settings.compacted
+        self._short_way = ShortWay(self)
+        self.most_entries = min(settings.segment_index_bytes // 8, settings.segment_index_bytes // 12 - 1)
+        self._flush_messages = settings.flush_messages
+        self._tells_at_once = settings.flush_messages != 1
+
+    def use(self, settings: TopicSettings) -> None:
+        """From here on these settings hold. By the thread that appends."""
+        if self._tells_at_once and settings.flush_messages == 1:
+            self.flush()  # what readers have seen stays seen
+        self._settle(settings)
 
     # -- what a reader may know ---------------------------------------------------------------------------
 

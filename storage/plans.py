@@ -29,6 +29,13 @@ class Plan(NamedTuple):
         )
 
 
+class Change(NamedTuple):
+    """A topic as it will be with other settings, and what then holds for its logs."""
+
+    topic: Topic
+    settings: TopicSettings
+
+
 class Plans:
     """What one call plans, so that each topic is held against those before it as against those that are there."""
 

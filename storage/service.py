@@ -4,7 +4,7 @@ Refusals travel in the answer, per topic or partition, with Kafka's numbers. A r
 raises `MalformedRequest`, which the adapter turns into its transport's word for it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -140,6 +140,33 @@ class BrokerService:
         try:
             self._broker.check_writable(wanted.name)
             self._broker.check_more_partitions(wanted.name, wanted.count)
+        except StorageError as error:
+            return error
+        return None
+
+    async def alter_configs(self, request: pb.AlterConfigsRequest, call: object) -> pb.AlterConfigsResponse:
+        """Settings of topics; the node's own topics keep theirs."""
+        bounded("topics", len(request.topics))
+        bounded("configs", sum(len(topic.configs) + len(topic.unset) for topic in request.topics))
+        each_once("topic", [topic.topic for topic in request.topics])
+        wanted = [(each.topic, {**each.configs, **dict.fromkeys(each.unset)}) for each in request.topics]
+        refused = await in_turns(lambda one: self._may_not_change(*one), wanted)
+        changing = [one for one, no in zip(wanted, refused, strict=True) if no is None]
+        changed = iter([] if request.validate_only else await self.requests.topics.change(changing))
+        results = []
+        for (name, _), no in zip(wanted, refused, strict=True):
+            outcome = no or next(changed, None)
+            error = outcome if isinstance(outcome, StorageError) else None
+            result = pb.AlteredConfigs(topic=name)
+            if error is not None:
+                result.error_code, result.error_message = _code(error), str(error)
+            results.append(result)
+        return pb.AlterConfigsResponse(results=results)
+
+    def _may_not_change(self, name: str, changes: Mapping[str, str | None]) -> StorageError | None:
+        try:
+            self._broker.check_writable(name)
+            self._broker.plan_change(name, changes)
         except StorageError as error:
             return error
         return None

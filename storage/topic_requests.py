@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from storage.broker import Broker
 from storage.errors import StorageError, UnknownTopicOrPartition
 from storage.in_turns import in_turns
-from storage.plans import Plan, Plans
+from storage.plans import Change, Plan, Plans
 from storage.types import Topic
 
 Result = TypeVar("Result")
@@ -45,6 +45,10 @@ class TopicRequests:
     async def grow(self, wanted: Sequence[tuple[str, int]]) -> list[Topic | StorageError]:
         """Raise these topics' partition counts; see `Topics.add_partitions`."""
         return await self._whole(self._make(self._more, wanted))
+
+    async def change(self, wanted: Sequence[tuple[str, Mapping[str, str | None]]]) -> list[Topic | StorageError]:
+        """Give these topics other settings; see `Topics.plan_change`."""
+        return await self._whole(self._change(wanted))
 
     async def delete(self, topics: Sequence[Topic]) -> list[StorageError | None]:
         """Remove these topics, and none of the same name that came after them; see `Topics.delete_topic`."""
@@ -86,6 +90,26 @@ class TopicRequests:
             if good:
                 self._broker.tell_topics()
         return [next(made) if isinstance(each, Plan) else each for each in looked_at]
+
+    async def _change(self, wanted: Sequence[tuple[str, Mapping[str, str | None]]]) -> list[Topic | StorageError]:
+        def planned(each: tuple[str, Mapping[str, str | None]]) -> Change | StorageError:
+            try:
+                self._still_open()
+                return self._broker.plan_change(*each)
+            except StorageError as refusal:
+                return refusal
+
+        async with self._one_by_one:
+            looked_at = await in_turns(planned, wanted)
+            good = [each for each in looked_at if isinstance(each, Change)]
+            try:
+                if good:
+                    await self._off_loop(self._broker.change, good)
+            except StorageError as failed:
+                return [failed if isinstance(each, Change) else each for each in looked_at]
+            concerned = [(each, number) for each in good for number in range(each.topic.partitions)]
+            await in_turns(lambda one: self._broker.use(*one), concerned)
+        return [each.topic if isinstance(each, Change) else each for each in looked_at]
 
     async def _delete(self, topics: Sequence[Topic]) -> list[StorageError | None]:
         def looked_at(topic: Topic) -> StorageError | None:

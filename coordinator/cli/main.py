@@ -15,7 +15,7 @@ COMMANDS = {
     "demo": Lazy(
         "coordinator.cli.demo.command:demo", "Node, topic, workers, one of them killed: see why it rebalanced."
     ),
-    "topics": Lazy("coordinator.cli.topics:topics", "Create, list, describe, delete and widen topics."),
+    "topics": Lazy("coordinator.cli.topics:topics", "Create, list, describe, alter, delete and widen topics."),
     "produce": Lazy("coordinator.cli.produce:produce", "Send lines of text to a topic."),
     "consume": Lazy("coordinator.cli.consume:consume", "Print a topic's values, alone or as member of a group."),
     "groups": Lazy("coordinator.cli.groups:groups", "Look into consumer groups, and explain their rebalances."),

@@ -1,4 +1,4 @@
-"""`muster topics`: create, list, describe, delete and widen topics."""
+"""`muster topics`: create, list, describe, alter, delete and widen topics."""
 
 import click
 
@@ -19,7 +19,7 @@ PARTITION_COLUMNS = [
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe, delete and widen topics."""
+    """Create, list, describe, alter, delete and widen topics."""
 
 
 @topics.command()
@@ -91,6 +91,39 @@ def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) ->
     with admin_of(bootstrap, overrides) as admin:
         admin.delete_topics(names)
     notice(f"deleted {', '.join(names)}")
+
+
+@topics.command()
+@client_options
+@click.argument("name")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="A new value, such as retention.ms=3600000; may be repeated.",
+)
+@click.option(
+    "--unset", multiple=True, metavar="KEY", help="Back to what the node has for all topics; may be repeated."
+)
+@click.option("--dry-run", is_flag=True, help="Only say whether the node would take it.")
+def alter(
+    bootstrap: str, overrides: dict[str, str], name: str, configs: dict[str, str], unset: tuple[str, ...], dry_run: bool
+) -> None:
+    """Change settings of topic NAME; `muster topics describe NAME -o wide` shows them all."""
+    if not configs and not unset:
+        raise click.UsageError("nothing is to be changed; expected --config KEY=VALUE or --unset KEY")
+    both = sorted(set(configs) & set(unset))
+    if both:
+        raise click.UsageError(f"{both[0]} is to be set and unset; expected one")
+    with admin_of(bootstrap, overrides) as admin:
+        before = admin.describe_configs(name)
+        admin.alter_topic(name, configs, unset, validate_only=dry_run)
+        after = before | configs if dry_run else admin.describe_configs(name)
+    for key in (*configs, *unset):
+        was, is_now = before.get(key), "the node's value" if dry_run and key in unset else after.get(key)
+        notice(f"{name}: {key} {'would be' if dry_run else 'is'} {is_now}, was {was}")
 
 
 @topics.command("add-partitions")

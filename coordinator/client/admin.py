@@ -58,6 +58,12 @@ class Admin:
         """With every setting that applies to it."""
         return self._run(self._admin.describe_topic(name))
 
+    def alter_topic(
+        self, name: str, configs: Mapping[str, str], unset: Iterable[str] = (), validate_only: bool = False
+    ) -> None:
+        """Give a topic other settings; those in `unset` go back to the node's. The others stay."""
+        self._run(self._admin.alter_topic(name, configs, unset, validate_only))
+
     def describe_node(self) -> dict[str, str]:
         """What the node runs with, by the dotted names of its settings."""
         return self._run(self._admin.describe_node())

@@ -76,6 +76,7 @@ DELETE_TOPICS = Method(BROKER + "DeleteTopics", broker_pb.DeleteTopicsRequest, b
 CREATE_PARTITIONS = Method(
     BROKER + "CreatePartitions", broker_pb.CreatePartitionsRequest, broker_pb.CreatePartitionsResponse, False
 )
+ALTER_CONFIGS = Method(BROKER + "AlterConfigs", broker_pb.AlterConfigsRequest, broker_pb.AlterConfigsResponse, False)
 DESCRIBE_CONFIGS = Method(
     BROKER + "DescribeConfigs", broker_pb.DescribeConfigsRequest, broker_pb.DescribeConfigsResponse
 )

@@ -20,7 +20,7 @@ MANY: Final = frozenset(
         *("groups", "groups_names", "group_ids", "coordinator_keys"),
         *("members", "assignments", "add_members", "remove_members"),
         *("topics", "topic_names", "names", "subscribed_topic_names", "topic_data", "topic_partitions"),
-        *("forgotten_topics_data", "resources", "configs", "configuration_keys"),
+        *("forgotten_topics_data", "resources", "configs", "configuration_keys", "unset"),
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
         *("attempts",),
     }

@@ -112,6 +112,25 @@ def test_a_topic_is_created_described_widened_and_deleted(muster: Prompt) -> Non
     assert name not in muster("topics", "list").out
 
 
+def test_settings_of_a_topic_are_changed(muster: Prompt) -> None:
+    name = next(names)
+    assert muster("topics", "create", name, "--config", "retention.ms=3600000").code == 0
+    tried = muster("topics", "alter", name, "--config", "max.message.bytes=200", "--dry-run")
+    assert tried == Done(0, "", f"{name}: max.message.bytes would be 200, was 1048588\n")
+    done = muster("topics", "alter", name, "--config", "max.message.bytes=200", "--unset", "retention.ms")
+    assert done.code == 0
+    assert f"{name}: max.message.bytes is 200, was 1048588\n{name}: retention.ms is " in done.err
+    assert "the topic takes 200 (max.message.bytes)" in muster("produce", "--topic", name, stdin="x" * 300 + "\n").err
+    described = muster.json("topics", "describe", name)
+    assert isinstance(described, dict)
+    assert described["configs"]["retention.ms"] != "3600000"
+    wrong = muster("topics", "alter", name, "--config", "max.message.bytes=few")
+    assert (wrong.code, "'max.message.bytes' is 'few'; expected a whole number" in wrong.err) == (2, True)
+    nothing = muster("topics", "alter", name)
+    assert (nothing.code, "expected --config KEY=VALUE or --unset KEY" in nothing.err) == (2, True)
+    assert muster("topics", "alter", "__consumer_offsets", "--config", "retention.ms=1").code == 2
+
+
 def test_a_running_node_tells_its_settings(muster: Prompt) -> None:
     changed = muster.json("settings", "--running", "--changed")
     assert isinstance(changed, list)

@@ -106,6 +106,17 @@ class Admin:
             return TopicDescription(name, len(topic.partitions), topic.topic_id.hex(), topic.is_internal, configs)
         raise UnknownTopic(3, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {name!r}")
 
+    async def alter_topic(
+        self, name: str, configs: Mapping[str, str], unset: Iterable[str] = (), validate_only: bool = False
+    ) -> None:
+        """Give a topic other settings; those in `unset` go back to the node's. The others stay."""
+        request = pb.AlterConfigsRequest(validate_only=validate_only)
+        request.topics.add(topic=name, configs=configs, unset=unset)
+        answer = await self._transport.call(methods.ALTER_CONFIGS, request, doing=f"changing settings of {name!r}")
+        for result in answer.results:
+            if result.error_code:
+                raise refused(result.error_code, result.error_message, name)
+
     async def describe_configs(self, topic: str) -> dict[str, str]:
         """What holds for a topic, by the dotted names of Kafka's topic configs."""
         return await self._settings(pb.DescribeConfigsRequest(topics=[topic]), topic)

@@ -249,6 +249,49 @@ class DescribeConfigsResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[DescribedConfigs]
     def __init__(self, throttle_time_ms: _Optional[int] = ..., results: _Optional[_Iterable[_Union[DescribedConfigs, _Mapping]]] = ...) -> None: ...
 
+class TopicConfigs(_message.Message):
+    __slots__ = ("topic", "configs", "unset")
+    class ConfigsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    UNSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    configs: _containers.ScalarMap[str, str]
+    unset: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., configs: _Optional[_Mapping[str, str]] = ..., unset: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AlterConfigsRequest(_message.Message):
+    __slots__ = ("topics", "validate_only")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicConfigs]
+    validate_only: bool
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicConfigs, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class AlteredConfigs(_message.Message):
+    __slots__ = ("topic", "error_code", "error_message")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    error_code: ErrorCode
+    error_message: str
+    def __init__(self, topic: _Optional[str] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class AlterConfigsResponse(_message.Message):
+    __slots__ = ("throttle_time_ms", "results")
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    throttle_time_ms: int
+    results: _containers.RepeatedCompositeFieldContainer[AlteredConfigs]
+    def __init__(self, throttle_time_ms: _Optional[int] = ..., results: _Optional[_Iterable[_Union[AlteredConfigs, _Mapping]]] = ...) -> None: ...
+
 class ProducePartition(_message.Message):
     __slots__ = ("index", "records")
     INDEX_FIELD_NUMBER: _ClassVar[int]

@@ -66,6 +66,11 @@ class BrokerStub(object):
                 request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsRequest.SerializeToString,
                 response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsResponse.FromString,
                 _registered_method=True)
+        self.AlterConfigs = channel.unary_unary(
+                '/storage.rpc.v1.Broker/AlterConfigs',
+                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsRequest.SerializeToString,
+                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsResponse.FromString,
+                _registered_method=True)
         self.Produce = channel.unary_unary(
                 '/storage.rpc.v1.Broker/Produce',
                 request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceRequest.SerializeToString,
@@ -138,6 +143,13 @@ class BrokerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterConfigs(self, request, context):
+        """Changes settings of topics; what is not named stays as it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Produce(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -204,6 +216,11 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.DescribeConfigs,
                     request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsRequest.FromString,
                     response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsResponse.SerializeToString,
+            ),
+            'AlterConfigs': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterConfigs,
+                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsRequest.FromString,
+                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsResponse.SerializeToString,
             ),
             'Produce': grpc.unary_unary_rpc_method_handler(
                     servicer.Produce,
@@ -378,6 +395,33 @@ class Broker(object):
             '/storage.rpc.v1.Broker/DescribeConfigs',
             storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsRequest.SerializeToString,
             storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterConfigs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/storage.rpc.v1.Broker/AlterConfigs',
+            storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsRequest.SerializeToString,
+            storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsResponse.FromString,
             options,
             channel_credentials,
             insecure,

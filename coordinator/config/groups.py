@@ -43,6 +43,13 @@ class GroupSettings(BaseModel):
         le=100_000,
         description="How many rebalances of each group are kept to be explained; the oldest go first.",
     )
+    group_ledger_max_bytes: int = Field(
+        default=32 << 20,
+        alias="group.ledger.max.bytes",
+        ge=0,
+        le=MAX_INT,
+        description="About how much memory they may take for each group; the oldest go first, the newest is kept.",
+    )
     group_ledger_max_snapshot_bytes: int = Field(
         default=1 << 20,
         alias="group.ledger.max.snapshot.bytes",

@@ -22,7 +22,7 @@ def begun(group_id: str, trigger: Trigger, previous_generation: int, step: Step)
 def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     """Keep the entry, and let the oldest go when the ledger is full."""
     step.keep(RebalanceDecided(group_id, cut_entry(entry, step.limits.max_group_bytes)))
-    for number in step.state.ledgers[group_id].surplus(step.limits.ledger_max_entries):
+    for number in step.state.ledgers[group_id].surplus(step.limits.ledger_max_entries, step.limits.ledger_max_bytes):
         step.keep(RebalanceForgotten(group_id, number))
 
 

@@ -16,6 +16,9 @@ from coordinator.core.value import value
 MAX_WAITED_FOR = 10
 MAX_ALSO = 20
 
+ENTRY_BYTES, MEMBER_BYTES, MOVE_BYTES = 2_000, 1_000, 500
+"""What an entry takes besides its snapshot: measured, with the names that clients give themselves."""
+
 LAST_PHASES = {"assign": "reconcile", "stop": "start"}
 """What follows a plan, by a phase that led to it: KIP-848 groups hand over one by one, central groups start everybody.
 Otherwise shares are fetched."""
@@ -207,9 +210,19 @@ class Ledger:
     def newest(self) -> RebalanceEntry | None:
         return self.entries[max(self.entries)] if self.entries else None
 
-    def surplus(self, limit: int) -> list[int]:
-        """The oldest entries beyond `limit`."""
-        return sorted(self.entries)[: max(0, len(self.entries) - limit)]
+    def surplus(self, limit: int, most_bytes: int) -> list[int]:
+        """The oldest entries beyond `limit`, or beyond so much memory; never the newest."""
+        kept = 0
+        for place, number in enumerate(sorted(self.entries, reverse=True)):
+            kept += weight(self.entries[number])
+            if place and (place >= limit or kept > most_bytes):
+                return sorted(each for each in self.entries if each <= number)
+        return []
+
+
+def weight(entry: RebalanceEntry) -> int:
+    """About how many bytes of memory it takes."""
+    return ENTRY_BYTES + len(entry.snapshot_json) + MEMBER_BYTES * len(entry.members) + MOVE_BYTES * len(entry.moves)
 
 
 def last_few(members: Iterable[str]) -> tuple[str, ...]:

@@ -93,6 +93,7 @@ class Limits:
     remote_assignors: tuple[str, ...] = ()
     """Beyond the built-in ones and installed plugins: what classic members may ask the coordinator to run."""
     ledger_max_entries: int = 100
+    ledger_max_bytes: int = 32 << 20
     ledger_max_snapshot_bytes: int = 1 << 20
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000

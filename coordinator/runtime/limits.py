@@ -18,6 +18,7 @@ def limits_of(settings: Settings) -> Limits:
         offsets_retention_check_ms=settings.offsets_retention_check_interval_ms,
         remote_assignors=settings.remote_assignors,
         ledger_max_entries=settings.group_ledger_max_entries,
+        ledger_max_bytes=settings.group_ledger_max_bytes,
         ledger_max_snapshot_bytes=settings.group_ledger_max_snapshot_bytes,
         consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
         consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,

@@ -17,7 +17,7 @@ def test_everything_comes_and_goes_and_the_node_is_as_large_as_before(tmp_path: 
     with running_node(tmp_path / "data", SETTINGS) as node:
         samples, churn = asyncio.run(soak(node, SECONDS))
         told = node.log_tail()
-    assert set(churn.done) == {kind.__name__ for kind in KINDS}
+    assert set(churn.done) >= {kind.__name__ for kind in KINDS}
     assert not judged(samples).grown, f"{table(samples, churn)}\n{told}"
     assert "Traceback" not in told
 

@@ -159,3 +159,21 @@ def test_the_replacement_of_a_static_member_does_not_read_what_all_others_said()
         return lines_of(lambda: shard.step(join(2_001, instance="i1"), 30)) // members
 
     assert cost(400) < 150, "lines for each member"
+
+
+def test_what_is_told_of_a_group_has_a_bound_in_bytes_too() -> None:
+    """A hundred entries of one group of 300 members took 83 MB."""
+    shard = Shard(Limits(initial_rebalance_delay_ms=0, ledger_max_bytes=20_000), 0)
+    member = ObservedMember("m", ("t",))
+    for number in range(40):
+        owners = {("t", partition): "m" for partition in range(number % 2, 10)}
+        shard.step(GroupObserved("g", (member,), owners, {"t": 10 - number % 2}), 10_000 * number)
+        shard.step(GroupObserved("g", (), {}, {"t": 10}), 10_000 * number + 10)
+    entries = shard.ledgers["g"].entries
+    assert max(entries) >= 40
+    assert 1 <= len(entries) < 10
+    assert sorted(entries) == list(range(min(entries), max(entries) + 1)), "the oldest went"
+    huge = Shard(Limits(ledger_max_bytes=0), 0)
+    huge.step(GroupObserved("g", (member,), {}, {"t": 1}), 0)
+    huge.step(GroupObserved("g", (), {}, {"t": 1}), 10)
+    assert list(huge.ledgers["g"].entries) == [1], "the newest is kept"

@@ -22,6 +22,10 @@ class _RecordsAtFault(StorageError):
         self.record_errors = record_errors
 
 
+class LogFenced(StorageError):
+    """What the log wrote is not to be trusted: it takes no appends until it is opened, and checked, again."""
+
+
 class OffsetOutOfRange(StorageError):
     """The offset lies before the log's start or past its end."""
 

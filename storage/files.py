@@ -55,6 +55,10 @@ class File(Protocol):
         """Return when content and size will survive a power cut."""
         ...
 
+    def is_at(self, path: str) -> bool:
+        """Whether it is still the file of that name; also where the system does not say."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -161,6 +165,14 @@ class RealFile:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
+
+    def is_at(self, path: str) -> bool:
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(self._fd))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from storage.broker import Broker
+from storage.config import TopicSettings
 from storage.errors import StorageError
 from storage.files import Buffer
 from storage.log import Log
@@ -36,8 +37,8 @@ class Arrival:
     batches: Buffer
     done: "asyncio.Future[Appended]"
     durable: bool
-    looked_for: Log | None = None
-    """The log in whose name a thread has looked into them."""
+    looked_by: TopicSettings | None = None
+    """The settings by which a thread has looked into them: a log made anew, or set otherwise, has others."""
 
 
 Arrived: TypeAlias = "list[Arrival]"
@@ -160,7 +161,9 @@ class GroupCommit:
     def _hold(self, partition: TopicPartition, lot: Arrived, log: Log, now_ms: int) -> None:
         self._held[partition] = lot
         unseen = [
-            arrival for arrival in lot if arrival.looked_for is not log and takes_time(arrival.batches, log.settings)
+            arrival
+            for arrival in lot
+            if arrival.looked_by is not log.settings and takes_time(arrival.batches, log.settings)
         ]
         unseen = unseen or lot[:TOGETHER]
         self._lookers.submit(self._look, self.loop, partition, unseen, log, now_ms)
@@ -169,6 +172,7 @@ class GroupCommit:
         self, loop: asyncio.AbstractEventLoop, partition: TopicPartition, unseen: Arrived, log: Log, now_ms: int
     ) -> None:
         """In a thread."""
+        settings = log.settings
         refusals: dict[Arrival, Exception] = {}
         for arrival in unseen:
             try:
@@ -176,18 +180,18 @@ class GroupCommit:
             except Exception as error:
                 # Whatever it is, who waits must hear of it.
                 refusals[arrival] = error
-        loop.call_soon_threadsafe(self._looked, loop, partition, unseen, log, refusals)
+        loop.call_soon_threadsafe(self._looked, loop, partition, unseen, settings, refusals)
 
     def _looked(
         self,
         loop: asyncio.AbstractEventLoop,
         partition: TopicPartition,
         seen: Arrived,
-        log: Log,
+        settings: TopicSettings,
         refusals: dict[Arrival, Exception],
     ) -> None:
         for arrival in seen:
-            arrival.looked_for = log
+            arrival.looked_by = settings
         _settle_each(refusals)
         lot = [arrival for arrival in self._held.pop(partition) if arrival not in refusals]
         # In front of what has arrived meanwhile.
@@ -262,10 +266,10 @@ def _ready(lot: Arrived, place: int, log: Log | None, *, hurry: bool) -> tuple[A
 
     Nothing, where one has to look first; in a `hurry` that is all that it has not looked into.
     """
-    looked = log is not None and lot[place].looked_for is log
+    looked = log is not None and lot[place].looked_by is log.settings
     ready: Arrived = []
     for arrival in lot[place : place + TOGETHER]:
-        if log is not None and (arrival.looked_for is log) != looked:
+        if log is not None and (arrival.looked_by is log.settings) != looked:
             break
         if log is not None and not looked and (takes_time(arrival.batches, log.settings) or (hurry and log.looks)):
             break

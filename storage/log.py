@@ -7,15 +7,16 @@ What a crash could undo is not handed out: fetches end at the high watermark, wh
 topic promises a flush before the answer, and the log's end where it does not.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from storage import reshape
+from storage import fencing, reshape
 from storage.config import TopicSettings
 from storage.cuts import Cuts
 from storage.errors import (
     InvalidFetchSize,
+    LogDamaged,
     OffsetOutOfRange,
     RecordListTooLarge,
     StorageError,
@@ -32,11 +33,12 @@ from storage.segment import Segment
 from storage.short_way import ShortWay
 from storage.stamp import Stamped, stamp
 from storage.summaries import save_epochs
+from storage.troubles import Troubles
 from storage.txn_index import AbortedEntry, overlapping
 from storage.types import AbortedTransaction, Appended, Fetched, TopicPartition
 from storage.validation import check_timestamps, split
 
-logger = logging.getLogger("muster.storage")
+Known = TypeVar("Known")
 
 
 class Log:
@@ -75,6 +77,8 @@ class Log:
         self.cleaned_to = 0
         self.uncleanable = False
         self.retired = False
+        # The node's, once it is among its logs.
+        self.troubles = Troubles()
         self._settle(settings)
         self._told_high_watermark: int | None = None
         self.doomed: list[tuple[int, str]] = []
@@ -274,7 +278,10 @@ class Log:
         try:
             file.sync()
         except OSError as error:
-            raise self._fail(f"Could not flush {active.path()}", error) from error
+            raise self.fence(f"Could not flush {active.path()}: {error.strerror or error}") from error
+        self.check_place()
+        if self.failure:
+            raise self.failure
         self._became_durable(end, cuts)
 
     def _became_durable(self, end: int, cuts: int) -> None:
@@ -290,13 +297,13 @@ class Log:
         for listener in self.listeners:
             listener(*self.partition)
 
-    def _fail(self, doing: str, error: OSError) -> StorageError:
-        self.failure = StorageError(
-            f"{doing}: {error.strerror or error}. The log takes no appends until the node is restarted and has "
-            "checked it."
-        )
-        logger.error("%s", self.failure)
-        return self.failure
+    def fence(self, why: str) -> StorageError:
+        """Take no more appends, and say why to everybody who asks from now on."""
+        return fencing.fence(self, why)
+
+    def check_place(self) -> None:
+        """Fence the log if its file has been removed or replaced: what is written to it would be gone at a restart."""
+        fencing.check_place(self)
 
     def close(self, *, sync: bool = True) -> None:
         """Flush and write down what makes the next start quick. Safe to call on a failed log.
@@ -324,7 +331,8 @@ class Log:
             except OSError as error:
                 failed = failed or error
         if failed:
-            raise self._fail(f"Could not close the files of {self.directory}", failed) from failed
+            why = failed.strerror or failed
+            raise self.fence(f"Could not close the files of {self.directory}: {why}") from failed
 
     def last_of_producers(self) -> dict[int, tuple[int | None, int]]:
         """Of each producer the last offset with data, None without any, and its epoch."""
@@ -344,6 +352,7 @@ class Log:
         """The partition is being removed: refuse everything from now on."""
         topic, partition = self.partition
         self.retired = True
+        self.troubles.forget(self.partition)
         self.failure = UnknownTopicOrPartition(f"Partition {topic}-{partition} has been removed.")
         for segment in self.segments:
             segment.abandon()
@@ -359,7 +368,15 @@ class Log:
         """
         if max_bytes < 0:
             raise InvalidFetchSize(f"A fetch asked for {max_bytes} bytes; expected 0 or more.")
-        return self.cuts.outside(lambda: self._fetch(offset, max_bytes, min_one, committed))
+        return self._told(lambda: self._fetch(offset, max_bytes, min_one, committed))
+
+    def _told(self, read: Callable[[], Known]) -> Known:
+        """What a reader of this log finds; damage is not its business alone."""
+        try:
+            return self.cuts.outside(read)
+        except LogDamaged as damage:
+            self.troubles.damaged(self.partition, damage)
+            raise
 
     def _fetch(self, offset: int, max_bytes: int, min_one: bool, committed: bool) -> Fetched:
         segments = self.segment_list
@@ -380,7 +397,7 @@ class Log:
         try:
             data = segments.read(offset, until, max_bytes, min_one)
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise fencing.unreadable(self, error) from error
         aborted = self._aborted(segments, offset, until) if committed else ()
         return Fetched(data, high, start, stable, aborted)
 
@@ -403,7 +420,7 @@ class Log:
             return self.last_stable_offset if committed else self.high_watermark, -1
         if timestamp == EARLIEST:
             return self.start_offset, -1
-        return self.cuts.outside(lambda: self._search(timestamp))
+        return self._told(lambda: self._search(timestamp))
 
     def _search(self, timestamp: int) -> tuple[int, int]:
         segments, start, until = self.segment_list, self.start_offset, self.high_watermark
@@ -412,10 +429,4 @@ class Log:
                 return segments.largest_timestamp(start, until)
             return segments.search(timestamp, start, until)
         except OSError as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: OSError) -> StorageError:
-        return StorageError(
-            f"Could not read {error.filename or self.directory}: {error.strerror or error}. Nothing is known to be "
-            "lost; mend what the system complains of, then fetch again."
-        )
+            raise fencing.unreadable(self, error) from error

@@ -63,6 +63,9 @@ class Upkeep:
             if since is not None and now_ms - since >= log.settings.flush_ms:
                 self._try(log.flush, log)
         if self._due("checkpoint", now_ms, settings.flush_offset_checkpoint_interval_ms):
+            for log in sound:
+                if log.unflushed:  # Where no flush is promised none may come for long.
+                    self._try(log.check_place, log)
             self._try(partial(self.checkpoint, logs))
         if self._due("retention", now_ms, settings.retention_check_interval_ms):
             asked: list[RetentionPolicy] = []

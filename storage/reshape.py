@@ -22,17 +22,24 @@ if TYPE_CHECKING:
 def roll(log: "Log", base: int, now_ms: int) -> None:
     """Seal the active segment and begin the next one at `base`; everything so far is durable then."""
     log.flush()
+    log.check_place()
     sealed = log.segment_list.active
     fresh = Segment(log.files, log.directory, base, log.opened, log.settings.index_interval_bytes)
     try:
         seal(log, sealed)
         fresh.start(now_ms)
-        log.files.sync_dir(log.directory)
     except OSError as error:
-        raise StorageError(
+        refusal = StorageError(
             f"Could not begin a new segment in {log.directory}: {error.strerror or error}. The records are not "
             f"in the log; {remedy(error)}, then send them again."
-        ) from error
+        )
+        log.troubles.refused(log.partition, refusal, error)
+        raise refusal from error
+    try:
+        log.files.sync_dir(log.directory)
+    except OSError as error:
+        # A second try may be told that all is well, although the entry was lost.
+        raise log.fence(f"Could not flush {log.directory}: {error.strerror or error}") from error
     log.segment_list = SegmentList((*log.segment_list.all, fresh))
     log.end_offset = base
     log.durable_offset = max(log.durable_offset, base)
@@ -122,10 +129,12 @@ def write_failed(log: "Log", active: Segment, error: OSError) -> StorageError:
         f"Could not write to {active.path()}: {error.strerror or error}. The records are not in the log; "
         f"{remedy(error)}, then send them again."
     )
+    log.troubles.refused(log.partition, refusal, error)
     try:
         active.file().truncate(active.size)
-    except OSError:
-        log.failure = refusal
+    except OSError as again:
+        why = again.strerror or again
+        log.fence(f"Could not cut what was written in part off {active.path()}: {why}")
     return refusal
 
 

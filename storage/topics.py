@@ -37,6 +37,7 @@ from storage.periodic import Upkeep
 from storage.plans import Plan, Plans, called
 from storage.producer_ids import ProducerIds
 from storage.together import together
+from storage.troubles import Troubles
 from storage.types import Topic, TopicPartition
 
 logger = logging.getLogger("muster.storage")
@@ -75,6 +76,7 @@ class Topics:
         self._alike: dict[str, str] = {}
         self._logs: dict[TopicPartition, Log] = {}
         self._broken: dict[TopicPartition, StorageError] = {}
+        self.troubles = Troubles()
         self._topic_listeners: list[Callable[[], None]] = []
         self._append_listeners: list[Callable[[str, int], None]] = []
         self._lock, identity, fresh = take_directory(self._files, self.data_dir, node_id, random_bytes, cluster_id)
@@ -121,6 +123,8 @@ class Topics:
         logs, self._broken = open_all(
             files, path, self._topics.values(), self.settings, self._opened, clean=clean, points=points, starts=starts
         )
+        for tp, why in self._broken.items():
+            self.troubles.gone(tp, why)
         for log in logs:
             log.cleaned_to = cleaned.get(log.partition, 0)
         self._adopt(logs)
@@ -137,6 +141,9 @@ class Topics:
     def _adopt(self, logs: Sequence[Log]) -> None:
         for log in logs:
             log.listeners = self._append_listeners
+            log.troubles = self.troubles
+            if log.recovered.damage:
+                self.troubles.damaged(log.partition, log.recovered.damage)
         self._logs.update({log.partition: log for log in logs})
 
     def recovered(self) -> dict[TopicPartition, Recovered]:
@@ -326,6 +333,7 @@ class Topics:
             self._alike.pop(alike(name), None)
         for tp in partitions:
             self._broken.pop(tp, None)
+            self.troubles.forget(tp)
             log = self._logs.pop(tp, None)
             if log:
                 with log.reshaping:

@@ -6,7 +6,7 @@ Readers are not blocked: they keep the list of segments that they started with, 
 import logging
 from collections.abc import Sequence
 
-from storage.errors import OffsetOutOfRange, StorageError
+from storage.errors import OffsetOutOfRange
 from storage.log import Log
 from storage.reading import SegmentList
 from storage.reshape import begin_at, cut_active
@@ -121,10 +121,7 @@ def _truncate(log: Log, offset: int) -> None:
     try:
         _cut_files(log, active, gone, offset)
     except OSError as error:
-        log.failure = StorageError(
-            f"Truncating {log.directory} to {offset} failed: {error.strerror or error}. Restart the node."
-        )
-        raise log.failure from error
+        raise log.fence(f"Truncating {log.directory} to {offset} failed: {error.strerror or error}") from error
     log.epochs.cut_end(log.end_offset)
     if log.epochs.latest > 0:
         save_epochs(log.files, log.directory, log.epochs)

@@ -30,6 +30,7 @@ from coordinator.server.grpc_adapter import Methods
 from coordinator.server.kafka_door import KafkaDoor
 from coordinator.server.lags import with_lags
 from coordinator.server.listener import Listener, TransportLimits
+from coordinator.server.log_troubles import LogTroubles
 from coordinator.server.service import Endpoint, GroupCoordinator
 from coordinator.server.session import Sessions
 from coordinator.server.shape import MalformedRequest
@@ -233,6 +234,7 @@ class Node:
         """Lock the data directory, and open what lies there."""
         settings = self._settings
         self.broker = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=self._cluster_id)
+        self._log_troubles = LogTroubles(self.broker.troubles, self.telling.conditions)
         return BrokerGroupLog(self.broker, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes)
 
     def _load_groups(self, group_log: BrokerGroupLog) -> None:
@@ -372,6 +374,7 @@ class Node:
             upkeep_failed(self.telling.conditions, complaints)
             explanations_lost(self.telling.conditions, self._group_log.take_losses())
             room_looked_at(self.telling.conditions, self.engine.starved)
+            self._log_troubles.carry()
 
     async def _compact(self) -> None:
         """One log at a time, in a thread: it may take minutes, and only the swap at its end holds up anybody."""

@@ -101,6 +101,9 @@ class MemoryFile:
     def sync(self) -> None:
         self._enter("sync").sync()
 
+    def is_at(self, path: str) -> bool:
+        return self._files._find(path) is self._node
+
     def close(self) -> None:
         """Nothing to give back, but the system may say only here that a write failed."""
         if self._epoch == self._files.epoch:

@@ -1,7 +1,9 @@
 """What is wrong with a node is told in the same words by its log, gRPC's health service and `muster health`."""
 
 import asyncio
+import os
 import sys
+import time
 from pathlib import Path
 
 import grpc
@@ -11,7 +13,10 @@ from structlog.testing import capture_logs
 
 from coordinator.runtime.conditions import GROUPS, LOG
 from coordinator.server.app import Node
+from storage.batch import encode_batch
+from storage.errors import LogFenced
 from tests.support.grpc_node import connected, serving
+from tests.support.kafka_memory_node import until
 
 pytestmark = pytest.mark.integration
 
@@ -66,3 +71,23 @@ async def health_of(data: Path) -> None:
         node.telling.conditions.clear("loop-late")
         assert await status_of(channel, LOG) == SERVING
         assert await asked(node) == (0, "SERVING", [])
+
+
+def test_a_log_whose_file_is_taken_away_says_so_to_its_producer_and_in_health(tmp_path: Path) -> None:
+    asyncio.run(file_taken_away(tmp_path))
+
+
+async def file_taken_away(data: Path) -> None:
+    async with serving(data) as node:
+        node.broker.create_topic("t", 1)
+        (taken,) = [segment.path() for segment in node.broker.log("t", 0).segments]
+        os.unlink(taken)
+        now_ms = time.time_ns() // 1_000_000
+        node.broker.append("t", 0, encode_batch([(now_ms, None, b"v", ())]), now_ms)
+        with pytest.raises(LogFenced) as refusal:
+            await asyncio.to_thread(node.broker.flush, [("t", 0)])
+        await until(lambda: bool(node.telling.conditions.current()))
+        code, _, complaint = await asked(node)
+        assert (code, len(complaint)) == (4, 1)
+        assert complaint[0].startswith(f"error: log-fenced:t-0: {refusal.value} (since 20")
+        assert f"{taken} has been removed or replaced" in complaint[0]

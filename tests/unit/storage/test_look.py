@@ -13,6 +13,7 @@ from storage import group_commit
 from storage.batch import HEADER, HEADER_SIZE, NewRecord, encode_batch, seal, view_at
 from storage.broker import Broker
 from storage.compression import codec_number, compress
+from storage.config import TopicSettings
 from storage.errors import InvalidRecord, InvalidTimestamp, StorageError
 from storage.framing import Framings
 from storage.group_commit import GroupCommit
@@ -301,6 +302,29 @@ def test_a_log_that_was_made_anew_meanwhile_looks_for_itself(monkeypatch: pytest
         with pytest.raises(InvalidRecord, match="no key"):
             await commit.append(("t", 0), batch(b"x", codec="gzip"))
         assert len(looked) == 2
+        await commit.close()
+
+    asyncio.run(story())
+
+
+def test_settings_that_changed_meanwhile_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        broker = made()
+        commit = GroupCommit(broker, lambda: T0)
+        loop = asyncio.get_running_loop()
+        looked: list[TopicSettings] = []
+        real = Log.look_into
+
+        def meanwhile(log: Log, batches: Any, now_ms: int) -> None:
+            real(log, batches, now_ms)
+            looked.append(log.settings)
+            if len(looked) == 1:
+                compacted = broker.settings.for_topic({"cleanup.policy": "compact"})
+                loop.call_soon_threadsafe(log.use, compacted)
+
+        monkeypatch.setattr(Log, "look_into", meanwhile)
+        with pytest.raises(InvalidRecord, match="no key"):
+            await commit.append(("t", 0), batch(b"x", codec="gzip"))
         await commit.close()
 
     asyncio.run(story())

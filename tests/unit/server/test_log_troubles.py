@@ -1,0 +1,39 @@
+"""What a log finds wrong with itself is a condition of the node, in the log's own words."""
+
+import errno
+
+from coordinator.runtime.conditions import LOG, Conditions
+from coordinator.server.log_troubles import PASSING_MS, LogTroubles
+from storage.errors import LogFenced, StorageError
+from storage.troubles import Troubles
+
+
+def test_troubles_become_conditions_last_or_pass_and_go_with_their_topic() -> None:
+    now_ms = 1_000
+    conditions = Conditions(lambda: now_ms)
+    troubles = Troubles()
+    carrier = LogTroubles(troubles, conditions)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    troubles.fenced(("t", 0), LogFenced("t-0 is fenced"))
+    troubles.refused(("t", 0), StorageError("no room"), full)
+    carrier.carry()
+    assert {each.name: each.sentence for each in conditions.current()} == {
+        "log-fenced:t-0": "t-0 is fenced",
+        "disk-full": "no room",
+    }
+    assert conditions.impaired() == {LOG}
+
+    now_ms += PASSING_MS - 1
+    carrier.carry()  # Nothing was met again: that is no news.
+    troubles.refused(("u", 0), StorageError("still no room"), full)
+    carrier.carry()
+    now_ms += PASSING_MS - 1
+    assert conditions.sentence("disk-full") == "still no room"
+    now_ms += 1
+    carrier.carry()
+    assert [each.name for each in conditions.current()] == ["log-fenced:t-0"]
+
+    troubles.damaged(("t", 10), StorageError("another partition"))
+    troubles.forget(("t", 0))
+    carrier.carry()
+    assert [each.name for each in conditions.current()] == ["log-damaged:t-10"]

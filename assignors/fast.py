@@ -156,9 +156,9 @@ def _deal_rounds(needs: NDArray[np.int64]) -> NDArray[np.intp]:
 
 
 def legacy_owner(columns: Columns, ranks: Sequence[int], hashes: Sequence[int]) -> NDArray[np.int32]:
-    """Equal subscriptions: partitions by the hash of "topic-partition", dealt to the readers by id.
+    """Equal subscriptions: partitions by the hash of "[topic,partition]", dealt to the readers by id.
 
-    `hashes` are those of "topic-", by topic; `ranks` the members' places by id.
+    `hashes` are those of "[topic,", by topic; `ranks` the members' places by id.
     """
     by_id = np.array(ranks, dtype=np.int32)
     readers = columns.readers[np.argsort(by_id[columns.readers])]
@@ -167,7 +167,8 @@ def legacy_owner(columns: Columns, ranks: Sequence[int], hashes: Sequence[int]) 
     partition = np.arange(columns.axis.size) - np.repeat(columns.axis.base[:-1], columns.axis.counts)
     start = np.array(hashes, dtype=np.int64)[columns.axis.topic_of]
     # Java's ints wrap around; so does the cast to 32 bits.
-    value = ((start & 0xFFFFFFFF) * powers[partition] + digits[partition]).astype(np.uint32).astype(np.int32)
+    opened = ((start & 0xFFFFFFFF) * powers[partition] + digits[partition]) & 0xFFFFFFFF
+    value = (opened * 31 + ord("]")).astype(np.uint32).astype(np.int32)
     owner = np.empty(columns.axis.size, dtype=np.int32)
     owner[np.argsort(value, kind="stable")] = _turns(columns.axis.size, readers, 0)
     return owner

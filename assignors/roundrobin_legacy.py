@@ -9,10 +9,11 @@ from assignors.order import in_java_order
 
 
 class RoundRobinLegacyAssignor:
-    """Order all partitions by the Java hash of "topic-partition", deal them in turn to members by id.
+    """Order all partitions by the Java hash of "[topic,partition]", deal them in turn to members by id.
 
-    The hash scatters a topic over members, which the plain order does not do when there are many
-    members. The old code refused unequal subscriptions; here the turn passes over who does not subscribe.
+    It is the order of Kafka 0.8.2 to 0.11; 1.0 and 1.1 hashed "topic-partition". The hash scatters a topic over
+    members, which the plain order does not do when there are many members. The old code refused unequal
+    subscriptions; here the turn passes over who does not subscribe.
 
     >>> from assignors.api import Member
     >>> members = [Member("a", ("t", "u")), Member("b", ("t", "u"))]
@@ -35,7 +36,7 @@ class RoundRobinLegacyAssignor:
         circle = in_java_order(wanted)
         plan: dict[str, dict[str, list[int]]] = {member: {} for member in circle}
         turn = 0
-        for topic, partition in sorted(snapshot, key=lambda tp: java_hash(f"{tp[0]}-{tp[1]}")):
+        for topic, partition in sorted(snapshot, key=lambda tp: partition_hash(*tp)):
             while topic not in wanted[circle[turn % len(circle)]]:
                 turn += 1
             plan[circle[turn % len(circle)]].setdefault(topic, []).append(partition)
@@ -46,8 +47,17 @@ class RoundRobinLegacyAssignor:
 
 
 def topic_hashes(topics: Sequence[str]) -> list[int]:
-    """The hash of "topic-" for each topic; the partition's digits are still to come."""
-    return [java_hash(f"{topic}-") for topic in topics]
+    """The hash of "[topic," for each topic; the partition's digits and the bracket are still to come."""
+    return [java_hash(f"[{topic},") for topic in topics]
+
+
+def partition_hash(topic: str, partition: int) -> int:
+    """What the era's round robin sorts by: the hash of how Scala's `TopicAndPartition` writes itself, 0.8.2 to 0.11.
+
+    >>> partition_hash("t", 0)
+    87540032
+    """
+    return java_hash(f"[{topic},{partition}]")
 
 
 def java_hash(text: str) -> int:

@@ -1,7 +1,7 @@
 """Who reads what in a group of the ZooKeeper era: each member computes it alone, from what it read.
 
-Both algorithms are those of that era (0.8's range and round robin); all members come to disjoint shares when they have
-read the same, and only then.
+Both algorithms are those of that era (range and round robin of Kafka 0.8.2 to 0.11); all members come to disjoint
+shares when they have read the same, and only then.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import re2
 
-from assignors.roundrobin_legacy import java_hash
+from assignors.roundrobin_legacy import partition_hash
 from coordinator.core import patterns
 from coordinator.member.types import TopicPartition
 from coordinator.member.zookeeper_types import BLACK_LIST, STATIC, GroupView, Registration, Share, Strategy
@@ -86,7 +86,7 @@ def in_ranges(consumer_id: str, topic: str, threads: list[Thread], count: int) -
 
 
 def round_robin(consumer_id: str, wanted: Mapping[str, Mapping[str, int]], partitions: Mapping[str, int]) -> Share:
-    """All partitions in the order of Java's hash of "topic-partition", dealt to all threads in turn."""
+    """All partitions in the order of Java's hash of "[topic,partition]", dealt to all threads in turn."""
     topics = sorted({topic for subscription in wanted.values() for topic in subscription})
     if not topics:
         return {}
@@ -100,7 +100,7 @@ def round_robin(consumer_id: str, wanted: Mapping[str, Mapping[str, int]], parti
             )
     order = sorted(
         ((topic, number) for topic in topics for number in range(partitions.get(topic, 0))),
-        key=lambda tp: (java_hash(f"{tp[0]}-{tp[1]}"), tp),
+        key=lambda tp: (partition_hash(*tp), tp),
     )
     dealt = ((tp, threads[place % len(threads)]) for place, tp in enumerate(order))
     return {tp: stream for tp, (member, stream) in dealt if member == consumer_id}

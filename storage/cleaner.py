@@ -130,7 +130,7 @@ def groups(segments: Sequence[Segment], log: Log) -> Iterator[list[Segment]]:
     """Neighbours that together fit into one segment, its indexes and its range of offsets."""
     group: list[Segment] = []
     size = index = times = 0
-    limit = log.settings.segment_index_bytes
+    limit = log.settings.index_room
     for segment in segments:
         entries, stamps = 8 * len(segment.index()), 12 * len(segment.times())
         fits = size + segment.size <= log.settings.segment_bytes and index + entries <= limit

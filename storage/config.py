@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from storage.compression import MAX_DECOMPRESSED_BYTES
 from storage.errors import InvalidConfig
-from storage.topic_config import MAX_INT, MAX_LONG, Bytes, Milliseconds, TopicSettings
+from storage.topic_config import MAX_INT, MAX_LONG, Bytes, CleanupPolicy, Milliseconds, TopicSettings
 from storage.wording import expected
 
 __all__ = ["MAX_INT", "MAX_LONG", "LogSettings", "TopicSettings", "node_setting", "sentence"]
@@ -106,10 +106,10 @@ class LogSettings(BaseModel):
         ge=0,
         description="How long a removed segment's files stay on disk under their .deleted names.",
     )
-    cleanup_policy: Literal["delete", "compact", "compact,delete"] = Field(
+    cleanup_policy: CleanupPolicy = Field(
         default="delete",
         alias="log.cleanup.policy",
-        description="What happens to old segments: delete them, compact them to the last value per key, or both.",
+        description="What happens to old segments: delete, compact to the last value per key, both, or neither.",
     )
     cleaner_delete_retention_ms: Milliseconds = Field(
         default=86_400_000,

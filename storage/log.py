@@ -98,7 +98,7 @@ class Log:
         self.looks = looks(settings)
         self._plain = settings.message_timestamp_type == "CreateTime" and not settings.compacted
         self._short_way = ShortWay(self)
-        self.most_entries = min(settings.segment_index_bytes // 8, settings.segment_index_bytes // 12 - 1)
+        self.most_entries = min(settings.index_room // 8, settings.index_room // 12 - 1)
         self._flush_messages = settings.flush_messages
         self._tells_at_once = settings.flush_messages != 1
 

@@ -1,8 +1,8 @@
 """What a topic may set for itself, under the names that Kafka gives topic configs, one sentence each."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from storage.compression import MAX_DECOMPRESSED_BYTES
 
@@ -11,6 +11,21 @@ MAX_INT = 2**31 - 1
 
 Milliseconds = int
 Bytes = int
+
+
+def in_order(policy: Any) -> Any:
+    """A cleanup policy as Kafka takes it, a list in any order with blanks, as it is kept here.
+
+    >>> in_order(" delete, compact")
+    'compact,delete'
+    """
+    return ",".join(sorted({part.strip() for part in policy.split(",")} - {""})) if isinstance(policy, str) else policy
+
+
+CleanupPolicy = Annotated[Literal["delete", "compact", "compact,delete", ""], BeforeValidator(in_order)]
+
+REPLICAS = r"^(\*|none|\d+:\d+(,\d+:\d+)*)?$"
+"""What Kafka takes for throttled replicas: all, none, or partition:node pairs."""
 
 
 class TopicSettings(BaseModel):
@@ -37,9 +52,9 @@ class TopicSettings(BaseModel):
     )
     segment_index_bytes: Bytes = Field(
         alias="segment.index.bytes",
-        ge=48,
+        ge=4,
         le=MAX_INT,
-        description="A segment is closed when one of its two indexes reaches this many bytes.",
+        description="A segment is closed when one of its two indexes reaches this many bytes, at 48 at the earliest.",
     )
     max_message_bytes: Bytes = Field(
         alias="max.message.bytes",
@@ -55,7 +70,7 @@ class TopicSettings(BaseModel):
     )
     flush_ms: Milliseconds = Field(
         alias="flush.ms",
-        ge=1,
+        ge=0,
         le=MAX_LONG,
         description="Records are flushed to disk at the latest this many milliseconds after they were appended.",
     )
@@ -76,9 +91,9 @@ class TopicSettings(BaseModel):
         ge=0,
         description="How long a removed segment's files stay on disk under their .deleted names.",
     )
-    cleanup_policy: Literal["delete", "compact", "compact,delete"] = Field(
+    cleanup_policy: CleanupPolicy = Field(
         alias="cleanup.policy",
-        description="Delete old segments, compact them to the last value per key, or both.",
+        description="Delete old segments, compact them to the last value per key, both, or, left empty, neither.",
     )
     delete_retention_ms: Milliseconds = Field(
         alias="delete.retention.ms",
@@ -128,17 +143,105 @@ class TopicSettings(BaseModel):
         le=MAX_DECOMPRESSED_BYTES,
         description="With validate=full a batch whose records unpack to more than this many bytes is refused.",
     )
-    # What tools set as a matter of course, with the one value that is true here.
-    compression_type: Literal["producer"] = Field(
+    # What scripts for Kafka set as a matter of course. Taken and shown; nothing here follows them, as each one says.
+    compression_type: Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"] = Field(
         default="producer",
         alias="compression.type",
-        description="Batches stay as their producer compressed them.",
+        description="Has no effect here: batches stay as their producer compressed them, which all readers can read.",
     )
-    min_insync_replicas: Literal["1"] = Field(
-        default="1",
+    compression_gzip_level: int = Field(
+        default=-1,
+        alias="compression.gzip.level",
+        ge=-1,
+        le=9,
+        description="Has no effect here: batches stay as their producer compressed them.",
+    )
+    compression_lz4_level: int = Field(
+        default=9,
+        alias="compression.lz4.level",
+        ge=1,
+        le=17,
+        description="Has no effect here: batches stay as their producer compressed them.",
+    )
+    compression_zstd_level: int = Field(
+        default=3,
+        alias="compression.zstd.level",
+        ge=-131_072,
+        le=22,
+        description="Has no effect here: batches stay as their producer compressed them.",
+    )
+    min_insync_replicas: int = Field(
+        default=1,
         alias="min.insync.replicas",
-        description="How many copies must have a record before it is acknowledged: there is one.",
+        ge=1,
+        le=MAX_INT,
+        description=(
+            "How many copies must have a record before it is acknowledged, but never more than there are, which is one."
+        ),
     )
+    unclean_leader_election_enable: bool = Field(
+        default=False,
+        alias="unclean.leader.election.enable",
+        description="Has no effect here: there is one copy, so no other could be elected.",
+    )
+    segment_jitter_ms: Milliseconds = Field(
+        default=0,
+        alias="segment.jitter.ms",
+        ge=0,
+        le=MAX_LONG,
+        description="Has no effect here: a segment is closed at segment.ms.",
+    )
+    preallocate: bool = Field(
+        default=False,
+        alias="preallocate",
+        description="Has no effect here: a segment file grows as it is written.",
+    )
+    leader_replication_throttled_replicas: str = Field(
+        default="",
+        alias="leader.replication.throttled.replicas",
+        pattern=REPLICAS,
+        description="Has no effect here: nothing is copied between nodes. Pairs of partition:node, or *.",
+    )
+    follower_replication_throttled_replicas: str = Field(
+        default="",
+        alias="follower.replication.throttled.replicas",
+        pattern=REPLICAS,
+        description="Has no effect here: nothing is copied between nodes. Pairs of partition:node, or *.",
+    )
+    remote_storage_enable: Literal["false"] = Field(
+        default="false",
+        alias="remote.storage.enable",
+        description="There is no tiered storage here.",
+    )
+    remote_log_copy_disable: bool = Field(
+        default=False,
+        alias="remote.log.copy.disable",
+        description="Has no effect here: there is no tiered storage.",
+    )
+    remote_log_delete_on_disable: bool = Field(
+        default=False,
+        alias="remote.log.delete.on.disable",
+        description="Has no effect here: there is no tiered storage.",
+    )
+    local_retention_ms: Milliseconds = Field(
+        default=-2,
+        alias="local.retention.ms",
+        ge=-2,
+        le=MAX_LONG,
+        description="Has no effect here: there is no tiered storage, and retention.ms counts.",
+    )
+    local_retention_bytes: Bytes = Field(
+        default=-2,
+        alias="local.retention.bytes",
+        ge=-2,
+        le=MAX_LONG,
+        description="Has no effect here: there is no tiered storage, and retention.bytes counts.",
+    )
+
+    @property
+    def index_room(self) -> int:
+        """Bytes of an index file; one that holds next to nothing would close a segment with each batch."""
+        return max(self.segment_index_bytes, 48)
 
     @property
     def compacted(self) -> bool:

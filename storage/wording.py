@@ -16,10 +16,12 @@ def expected(field: FieldInfo) -> str:
     """
     kind = without_none(field.annotation)
     if get_origin(kind) is Literal:
-        return "one of " + ", ".join(str(choice) for choice in get_args(kind))
+        return "one of " + ", ".join(str(choice) or "nothing at all" for choice in get_args(kind))
     if kind is bool:
         return "true or false"
     if kind is str:
+        if pattern := bound(field, "pattern"):
+            return f"text that matches {pattern}"
         longest = bound(field, "max_length")
         return "text" if longest is None else f"text of at most {longest} characters"
     if kind not in (int, float):

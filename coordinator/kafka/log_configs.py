@@ -81,12 +81,15 @@ def described(
     given: Mapping[str, str],
     wanted: Collection[str] | None = None,
 ) -> list[Any]:
-    """The settings as structs of the schema's `path`; `given` are those that the topic itself sets."""
+    """The settings as structs of the schema's `path`; `given` are those that the topic itself sets.
+
+    No `wanted` names, or an empty list of them, ask for all, as in Kafka.
+    """
     made = struct(path)
     known = {field.alias or name: (name, field) for name, field in type(settings).model_fields.items()}
     entries = []
     for alias, (name, field) in sorted(known.items()):
-        if wanted is not None and alias not in wanted:
+        if wanted and alias not in wanted:
             continue
         about = {
             "name": alias,

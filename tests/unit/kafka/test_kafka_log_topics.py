@@ -163,6 +163,41 @@ def test_topics_are_made_each_for_itself(version: int) -> None:
     play(story)
 
 
+SCRIPTS = {
+    "compression.type": "zstd",
+    "compression.gzip.level": "3",
+    "compression.lz4.level": "3",
+    "compression.zstd.level": "3",
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "true",
+    "segment.jitter.ms": "5",
+    "preallocate": "true",
+    "flush.ms": "0",
+    "segment.index.bytes": "4",
+    "local.retention.ms": "5",
+    "local.retention.bytes": "-2",
+    "remote.storage.enable": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "leader.replication.throttled.replicas": "*",
+    "follower.replication.throttled.replicas": "0:1,1:2",
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_scripts_for_kafka_set_is_taken_and_shown(name: str) -> None:
+    async def story(door: Door) -> None:
+        (topic,) = await create(door, 7, {"name": "scripted", "configs": [config(name, SCRIPTS[name])]})
+        assert topic.error_code == 0
+        asked = made("DescribeConfigsRequest.resources", resource_type=2, resource_name="scripted")
+        (result,) = (await door.ask("DescribeConfigs", 4, resources=[asked], include_documentation=True)).results
+        shown = {entry.name: entry for entry in result.configs}
+        assert (shown[name].value, shown[name].config_source) == (SCRIPTS[name], 1)
+        assert shown[name].documentation
+
+    play(story)
+
+
 def test_a_dry_run_makes_nothing() -> None:
     async def story(door: Door) -> None:
         topics = await create(door, 7, {"name": "new"}, {"name": "t"}, validate_only=True)

@@ -2,6 +2,9 @@
 
 Every election raises a counter beside it, in the same transaction, so that each reign has an epoch of its own and an
 order that comes late from an earlier reign can be told apart (`Reign`).
+
+A reign is a lease on the candidate's own clock: a session timeout, counted from when it *sent* the last request that
+proved it. When the connection broke, or was noticed to have broken, does not matter.
 """
 
 import asyncio
@@ -15,6 +18,8 @@ from coordinator.zookeeper.errors import BadVersion, NodeExists, ZooKeeperError
 from coordinator.zookeeper.paths import read_epoch
 
 RETRY_S = 0.5
+PROOFS_PER_SESSION = 4
+"""How often one that is elected asks whether it still is: two questions may be lost, and the third is in time."""
 
 log = structlog.get_logger("muster.zookeeper")
 
@@ -32,11 +37,9 @@ class Reign(NamedTuple):
 class Election:
     """A candidate for the place at `path`; `reign` is set while it is elected.
 
-    `on_elected` and `on_resigned` are called on the loop, in turn. A candidate that hears nothing from ZooKeeper for
-    a session timeout resigns: by then another may have been elected. It stands again by itself.
+    `on_elected` and `on_resigned` are called on the loop, in turn. A candidate that could not prove for a session
+    timeout that it is elected resigns: by then another may have been. It stands again by itself.
     """
-
-    reign: Reign | None
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class Election:
         on_elected: Callable[[Reign], None] = lambda reign: None,
         on_resigned: Callable[[], None] = lambda: None,
     ) -> None:
-        self.reign = None
+        self._reign: Reign | None = None
         self._session = session
         self._path = path
         self._body = body
@@ -56,8 +59,15 @@ class Election:
         self._on_elected = on_elected
         self._on_resigned = on_resigned
         self._look = asyncio.Event()
+        self._lease_ends = 0.0
         self._doubt: asyncio.TimerHandle | None = None
+        self._proofs: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def reign(self) -> Reign | None:
+        """None, too, to who looks after the lease ended and before the loop got to say so."""
+        return self._reign if asyncio.get_running_loop().time() < self._lease_ends else None
 
     def start(self) -> None:
         """Stand for election from now on. Once."""
@@ -71,7 +81,7 @@ class Election:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
-        elected = self.reign is not None
+        elected = self._reign is not None
         self._resign()
         if elected and self._session.state is SessionState.CONNECTED:
             try:
@@ -100,17 +110,21 @@ class Election:
 
     async def _stand(self) -> None:
         """Look who is elected; if nobody is, take the place."""
+        asked_s = asyncio.get_running_loop().time()
         found = await self._session.get(self._path, self._fired)
         if found is None:
             reign = await self._take()
             # From here on the place is watched, too: somebody might delete it by hand.
             await self._session.exists(self._path, self._fired)
-            self._elected(reign)
+            self._elected(reign, asked_s)
         elif found.owner != self._session.id:
             self._resign()
-        elif self.reign is None:
+        elif self._reign is None:
             # Ours, though we were not told: the answer was lost on the way, or we had begun to doubt.
-            self._elected(await self._counter())
+            reign = await self._counter()
+            asked_s = asyncio.get_running_loop().time()
+            await self._prove(reign)  # a server that lags shows what was: only the quorum knows what is
+            self._elected(reign, asked_s)
 
     async def _take(self) -> Reign:
         """Raise the counter and take the place, both or neither. Raises NodeExists or BadVersion to a slower one."""
@@ -136,29 +150,70 @@ class Election:
             return Reign(0, 0)
         return Reign(read_epoch(self._epoch_path, found.data), found.version)
 
-    def _elected(self, reign: Reign) -> None:
-        self.reign = reign
+    def _elected(self, reign: Reign, proved_s: float) -> None:
+        self._reign = reign
+        self._extend(proved_s)
+        self._proofs = asyncio.get_running_loop().create_task(self._keep_proving(reign))
         self._on_elected(reign)
 
     def _resign(self) -> None:
-        if self.reign is not None:
-            self.reign = None
+        if self._doubt is not None:
+            self._doubt.cancel()
+        if self._proofs is not None:
+            self._proofs.cancel()
+        self._doubt = self._proofs = None
+        if self._reign is not None:
+            self._reign = None
             self._on_resigned()
+
+    async def _keep_proving(self, reign: Reign) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._session_s / PROOFS_PER_SESSION)
+            await self._session.connected()
+            asked_s = loop.time()
+            try:
+                await self._prove(reign)
+            except BadVersion:
+                self._ended("another one was elected")
+                return
+            except ZooKeeperError as error:
+                log.debug("whether this one is still elected is not known", path=self._path, why=str(error))
+            else:
+                self._extend(asked_s)
+
+    async def _prove(self, reign: Reign) -> None:
+        """Raises BadVersion once another was elected. A transaction takes a quorum; a read, any server answers."""
+        await self._session.commit(lambda together: together.check(self._epoch_path, reign.version))
+
+    def _extend(self, proved_s: float) -> None:
+        """What was proved by a question sent at `proved_s` (monotonic) holds for a session from then."""
+        self._lease_ends = proved_s + self._session_s
+        if self._doubt is not None:
+            self._doubt.cancel()
+        self._doubt = asyncio.get_running_loop().call_at(
+            self._lease_ends, self._ended, "ZooKeeper has not answered for a session"
+        )
+
+    def _ended(self, why: str) -> None:
+        log.warning("elected no longer", path=self._path, why=why)
+        self._resign()
+        self._look.set()
+
+    @property
+    def _session_s(self) -> float:
+        return self._session.session_timeout_ms / 1000
 
     def _fired(self, fired: Fired) -> None:
         self._look.set()
 
     def _session_changed(self, state: SessionState) -> None:
-        if self._doubt is not None:
-            self._doubt.cancel()
-            self._doubt = None
         if self._task is None:
             return
         match state:
-            case SessionState.SUSPENDED:
-                after_s = self._session.session_timeout_ms / 1000
-                self._doubt = asyncio.get_running_loop().call_later(after_s, self._resign)
             case SessionState.LOST:
                 self._resign()
             case SessionState.CONNECTED:
                 self._look.set()
+            case SessionState.SUSPENDED:
+                pass  # the lease runs on, and only a proof makes it longer

@@ -234,7 +234,7 @@ def bomb(unpacked: int) -> bytes:
     return struct.pack(">qiibI", 0, 9 + len(body), -1, 2, crc32c(body)) + body
 
 
-async def sends_a_bomb(node: NodeProcess, channel: grpc.aio.Channel) -> None:
+async def sends_a_bomb(channel: grpc.aio.Channel) -> None:
     """A stranger sends less than a megabyte that unpacks to 900 to a compacted topic; it is refused."""
     wanted = broker_service_pb2.NewTopic(name="compacted", num_partitions=1, configs={"cleanup.policy": "compact"})
     request = broker_service_pb2.CreateTopicsRequest(topics=[wanted])
@@ -277,3 +277,68 @@ async def all_heard(members: list[Member], more: int) -> None:
     """Return once each member has heartbeated so many times more, or is out."""
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*(member.heard(more) for member in members))
+
+
+async def scenario(node: NodeProcess, name: str, count: int, freeze_s: float, times: Times) -> Counter[str]:
+    """Expelled members by kind."""
+    async with lively(node, KINDS, count, times) as members, grpc.aio.insecure_channel(node.address) as channel:
+        await all_heard(members, 1)
+        match name:
+            case "freeze":
+                await frozen(node, freeze_s)
+            case "topic":
+                await large_topic(channel, 10_000)
+            case "bomb":
+                await sends_a_bomb(channel)
+            case "names":
+                await names_twelve_million(channel)
+        await all_heard(members, 2)
+        return Counter(member.kind for member in members if member.told)
+
+
+async def told_of_stalls(node: NodeProcess, group: str) -> list[int]:
+    """How long the node stood still, each time, as the ledger of this group has it."""
+    async with grpc.aio.insecure_channel(node.address) as channel:
+        told = await GroupCoordinatorStub(channel).ExplainGroup(pb.ExplainGroupRequest(group_id=group), timeout=60)
+        return [stall.stalled_ms for stall in told.stalls]
+
+
+def settings(times: Times) -> dict[str, str]:
+    return {
+        "kafka.listeners": "127.0.0.1:0",
+        "group.consumer.min.session.timeout.ms": str(times.session_ms),
+        "group.consumer.min.heartbeat.interval.ms": str(times.beat_ms),
+        "group.consumer.session.timeout.ms": str(times.session_ms),
+        "group.consumer.heartbeat.interval.ms": str(times.beat_ms),
+    }
+
+
+async def topic(node: NodeProcess) -> None:
+    async with grpc.aio.insecure_channel(node.address) as channel:
+        wanted = broker_service_pb2.NewTopic(name=TOPIC, num_partitions=1)
+        request = broker_service_pb2.CreateTopicsRequest(topics=[wanted])
+        await broker_service_pb2_grpc.BrokerStub(channel).CreateTopics(request, timeout=60)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture.stall", description=__doc__)
+    parser.add_argument("--only", choices=SCENARIOS, help="this scenario; all of them when left out")
+    parser.add_argument("--members", type=int, default=40, metavar="N", help="of each kind (default 40)")
+    parser.add_argument("--freeze", type=float, default=15.0, metavar="S", help="seconds (default 15)")
+    options = parser.parse_args()
+    expelled = 0
+    for name in (options.only,) if options.only else SCENARIOS:
+        with tempfile.TemporaryDirectory() as folder:
+            times = Times()
+            with running_node(Path(folder) / "data", settings(times)) as node:
+                asyncio.run(topic(node))
+                found = asyncio.run(scenario(node, name, options.members, options.freeze, times))
+                stalls = asyncio.run(told_of_stalls(node, "polled-0"))
+                expelled += found.total()
+                told = ", ".join(f"{kind} {found[kind]} of {options.members}" for kind in KINDS)
+                print(f"{name}: expelled {told}; stalls in the ledger (ms): {stalls}", flush=True)
+    return 1 if expelled else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -52,8 +52,9 @@ LONGEST_READING_MS = 5_000
 takes has read it all by then. As a share of the stall, so that a node that often stands still expires members yet."""
 
 SLOW_FLUSH_MS = 1_000
-"""A flush that takes longer holds answers back so long that members who wait for theirs fall silent: timers wait for
-its end, and move by what is beyond this. What is below is what a slow disk takes, over and over."""
+"""Answers that wait longer for a flush, and for the one before it, are held back so long that members who wait for
+theirs fall silent: timers wait for its end, and move by what is beyond this. What is below is what a slow disk takes,
+over and over."""
 
 TIMERS_PER_TURN = 10_000
 """Timers that one turn fires; the rest are due in the next. A timer re-armed to the past cannot stop the node."""
@@ -150,11 +151,12 @@ class Engine:
         self._fallen: list[Slot] = []  # dropped since the last turn, reload not yet planned
         self._written: dict[int, Slot] = {}  # have records of this turn
         self._dirty: set[int] = set()  # have appends that no flush job covers yet
+        self._dirty_since_ms = 0  # when the first of those was
         self._job: FlushJob | None = None
         self._loads_elsewhere = loads_elsewhere
         self._loading: dict[int, LoadJob] = {}
         self._load_jobs: deque[LoadJob] = deque()
-        self._job_since_ms = 0
+        self._job_since_ms = 0  # when the first append that it covers was, less what deadlines have moved since
         self._turned_ms = 0
         self._topics: TopicsChanged | None = None
         self._released = Released()
@@ -321,7 +323,9 @@ class Engine:
     def stood_still(self, stalled_ms: int, now_ms: int) -> None:
         """For so long, until now, nobody could be heard: all deadlines move by it, and by the time reading takes."""
         self.metrics.stood_still(stalled_ms)
-        self._job_since_ms += stalled_ms  # a flush that seems to take long because of it does not count twice
+        # A flush that seems to take long because of it does not count twice.
+        self._job_since_ms += stalled_ms
+        self._dirty_since_ms = min(self._dirty_since_ms + stalled_ms, now_ms)
         self._move(StoodStill(stalled_ms, moved_by(stalled_ms)), now_ms)
 
     def move_deadlines(self, by_ms: int, now_ms: int) -> None:
@@ -353,7 +357,7 @@ class Engine:
             return None
         self._job = FlushJob(self._log, {shard: self._slots[shard].appended for shard in sorted(self._dirty)})
         self._dirty.clear()
-        self._job_since_ms = self._turned_ms
+        self._job_since_ms = self._dirty_since_ms
         return self._job
 
     def flushed(self, job: FlushJob, now_ms: int = 0) -> None:
@@ -362,6 +366,7 @@ class Engine:
         if (beyond_ms := now_ms - self._job_since_ms - SLOW_FLUSH_MS) > 0:
             self.metrics.slow_flushes += 1
             self.move_deadlines(beyond_ms, now_ms)
+            self._dirty_since_ms = min(self._dirty_since_ms + beyond_ms, now_ms)
         self.metrics.flushes += 1
         for shard, position in job.positions.items():
             self._reached(self._slots[shard], position)
@@ -385,7 +390,7 @@ class Engine:
         slot.status = ShardStatus.ACTIVE
         if slot.report.records:
             # The process may have died between append and flush: what was read is not durable until flushed again.
-            self._wrote(slot)
+            self._wrote(slot, now_ms)
         if slot.report.moved:
             self._take(slot, Effects(records=list(slot.report.moved)))
         self._on_status(slot.index, slot.status, summary(slot.report))
@@ -471,7 +476,7 @@ class Engine:
             else:
                 self._drop(slot, f"its log takes no records: {error}")
             return
-        self._wrote(slot)
+        self._wrote(slot, now_ms)
         del self._starved[slot.index]
         for replies, notices in starved.waiting:
             self._tell(slot, replies, notices)
@@ -534,10 +539,12 @@ class Engine:
                 self.metrics.records += len(encoded.groups) + len(encoded.ledger)
                 if encoded.ledger:
                     self.metrics.decided(records)
-                self._wrote(slot)
+                self._wrote(slot, now_ms)
 
-    def _wrote(self, slot: Slot) -> None:
+    def _wrote(self, slot: Slot, now_ms: int) -> None:
         slot.appended += 1
+        if not self._dirty:
+            self._dirty_since_ms = now_ms
         self._dirty.add(slot.index)
 
     def _finish(self, job: FlushJob) -> None:

@@ -193,6 +193,51 @@ def test_a_flush_as_slow_as_disks_are_moves_nothing() -> None:
     assert bench.engine.next_deadline_ms == SESSION_MS
 
 
+def test_what_waited_for_two_flushes_waited_for_both_and_moves_deadlines_once() -> None:
+    """No turn lies between the two: what deadlines have moved by does not count again."""
+    bench = Bench()
+    bench.turn(0, heartbeat(1), commit(2, 10))
+    first = bench.job()
+    bench.turn(100, commit(3, 11))
+    first.run()
+    bench.engine.flushed(first, 5_000)
+    second = bench.job()
+    second.run()
+    bench.engine.flushed(second, 5_500)
+    waited_ms = 5_500 - 100
+    assert bench.engine.next_deadline_ms == SESSION_MS + waited_ms - SLOW_FLUSH_MS
+
+
+def test_answers_that_wait_for_two_flushes_hold_timers_back_though_neither_is_slow() -> None:
+    bench = Bench()
+    bench.turn(0, heartbeat(1), commit(2, 10))
+    first = bench.job()
+    bench.turn(100, commit(3, 11))
+    first.run()
+    bench.engine.flushed(first, 900)
+    second = bench.job()
+    bench.turn(1_101)
+    assert bench.engine.next_deadline_ms is None
+    second.run()
+    bench.engine.flushed(second, 1_700)
+    assert bench.engine.next_deadline_ms == SESSION_MS + 1_600 - SLOW_FLUSH_MS
+
+
+def test_what_a_replay_leaves_is_flushed_from_then_on_and_not_since_the_last_turn() -> None:
+    """The node had nothing to do for an hour, or takes no turn before it has loaded: nobody fell silent by that."""
+    bench = Bench()
+    bench.turn(0, commit(1, 10))
+    bench.flush()
+    bench.turn(1, events.Unload())
+    bench.engine.load_shard(0, 3_600_000)
+    job = bench.job()
+    bench.turn(3_600_000, heartbeat(2))
+    job.run()
+    bench.engine.flushed(job, 3_600_005)
+    assert bench.engine.metrics.slow_flushes == 0
+    assert bench.engine.next_deadline_ms == 3_600_000 + SESSION_MS
+
+
 def test_a_stall_during_a_flush_does_not_count_twice() -> None:
     bench = Bench()
     bench.turn(0, heartbeat(1), commit(2, 10))

@@ -15,7 +15,7 @@ import pytest
 from storage.batch import decode_records, encode_batch
 from storage.broker import Broker
 from storage.config import LogSettings
-from storage.errors import LogDamaged, StorageError
+from storage.errors import LogDamaged, LogFenced, StorageError
 from tests.torture.appender import value_at
 from tests.torture.short_life import NOW_MS, SETTINGS, TURNS, VALUE_BYTES
 
@@ -164,9 +164,9 @@ def test_a_directory_that_is_taken_away_is_said(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "d" / "t-0")
     batch = encode_batch([(NOW_MS, None, b"x" * VALUE_BYTES, ())])
     for _ in range(4):
-        # The file has lost its name, not its bytes; the next segment finds no place.
+        # The file has lost its name, not its bytes; the next segment would find no place.
         broker.append("t", 0, batch, NOW_MS)
-    with pytest.raises(StorageError, match="No such file or directory"):
+    with pytest.raises(LogFenced, match="has been removed or replaced while the node uses it"):
         broker.append("t", 0, batch, NOW_MS)
     broker.close()
     again = Broker(tmp_path / "d", LogSettings.from_properties(SETTINGS))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.kafka.dispatch import HangUp
-from storage.batch import decode_records, encode_batch
+from storage.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, seal
 from storage.control import encode_marker
 from storage.errors import RequestTimedOut
 from tests.fakes.memory_files import MemoryFiles
@@ -173,6 +173,25 @@ def test_a_compacted_topic_needs_keys() -> None:
         door.broker.create_topic("keyed", 1, {"cleanup.policy": "compact"})
         parts = await produce(door, 9, ("keyed", 0, batch(b"x")), ("keyed", 0, batch(b"x", key=b"k")))
         assert [part.error_code for part in parts] == [87, 0]
+        (at_fault,) = parts[0].record_errors
+        assert at_fault.batch_index == 0
+        assert at_fault.batch_index_error_message == "Record 0 of a batch has no key; a compacted topic needs one."
+        assert parts[0].error_message == at_fault.batch_index_error_message
+        assert not parts[1].record_errors
+
+    play(story)
+
+
+def test_a_batch_that_nobody_can_read_comes_in_by_no_door() -> None:
+    async def story(door: Door) -> None:
+        sound = batch(b"x" * 50)
+        header = HEADER.unpack_from(sound)
+        garbage = bytes(seal((0, 0, 1, 0, header[7], header[8]), (-1, -1, -1), 1, b"no gzip stream"))
+        over_two = bytes(seal((0, 0, 0, 4, header[7], header[8]), (-1, -1, -1), 5, sound[HEADER_SIZE:] * 2))
+        parts = await produce(door, 9, ("t", 0, garbage), ("t", 0, over_two), ("t", 0, sound))
+        assert [part.error_code for part in parts] == [87, 87, 0]
+        assert "cannot be unpacked" in parts[0].error_message
+        assert door.broker.end_offset("t", 0) == 1
 
     play(story)
 

@@ -26,6 +26,11 @@ class LagStickyAssignor:
     """
 
     name = "lag-sticky"
+    options = (
+        *("member.capacity", "max.partitions.per.member", "member.priority", "member.standby"),
+        *("imbalance.tolerance", "min.gain", "move.budget", "dampening", "cooldown.ms", "now.ms", "moved.at.ms"),
+        *("base.lag", "seed"),
+    )
     protocol = RebalanceProtocol.COOPERATIVE
 
     def assign(self, snapshot: Snapshot) -> Assignment:

@@ -20,6 +20,7 @@ class UniformAssignor:
     """
 
     name = "uniform"
+    options = ("member.capacity", "max.partitions.per.member", "member.priority", "member.standby")
     protocol = RebalanceProtocol.COOPERATIVE
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:

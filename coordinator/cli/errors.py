@@ -92,8 +92,8 @@ def exit_code_of(error: Exception) -> Exit | None:
 ASKED_WRONGLY = frozenset({24, 26, 37, 40, 42, 112, 128})
 """Kafka's codes that blame what was asked for: group id, session timeout, partitions, config, request, assignor,
 pattern."""
-IN_THE_WAY = frozenset({23, 86})
-"""Kafka's codes for members of the group that are in the way: of another kind, or in need of the offsets."""
+IN_THE_WAY = frozenset({23, 86, 95})
+"""Kafka's codes for what is in the way: members of another kind or in need of the offsets, a change made meanwhile."""
 
 
 def code_by_class(error: Exception) -> Exit | None:

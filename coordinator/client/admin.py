@@ -4,9 +4,9 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from assignors.api import Snapshot
+from assignors.api import JsonValue, Snapshot
 from coordinator.client.aio.admin import Admin as AsyncAdmin
-from coordinator.client.described import GroupDescription, GroupListing, PartitionLag, TopicDescription
+from coordinator.client.described import GroupDescription, GroupListing, GroupSettings, PartitionLag, TopicDescription
 from coordinator.client.loop import shared_loop
 from coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coordinator.rpc.v1.coordinator_service_pb2 import WatchGroupResponse
@@ -96,6 +96,27 @@ class Admin:
     ) -> list[str]:
         """Remove members by id or by instance id; neither given means all of them. Returns who was removed."""
         return self._run(self._admin.remove_members(group, members, instances, reason))
+
+    def group_settings(self, group: str) -> GroupSettings:
+        """What an operator has set for the group; a group that nobody has heard of has nothing set."""
+        return self._run(self._admin.group_settings(group))
+
+    def alter_group_settings(
+        self,
+        group: str,
+        set: Mapping[str, JsonValue] | None = None,
+        unset: Iterable[str] = (),
+        *,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> GroupSettings:
+        """Change settings, all or none; with `expected_version` only if nobody has changed them since."""
+        return self._run(
+            self._admin.alter_group_settings(
+                group, set, unset, expected_version=expected_version, validate_only=validate_only, reason=reason
+            )
+        )
 
     def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Everything the group has committed."""

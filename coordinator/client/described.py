@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from assignors.api import JsonValue
 from coordinator.client.types import TopicPartition
 
 
@@ -63,3 +64,11 @@ class PartitionLag:
     log_end: int
     lag: int
     owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What an operator has set for a group. `version` counts the changes; 0: nothing is set."""
+
+    version: int
+    values: Mapping[str, JsonValue]

@@ -62,6 +62,12 @@ LIST_GROUPS = Method(GROUP + "ListGroups", group_pb.ListGroupsRequest, group_pb.
 DESCRIBE_GROUPS = Method(GROUP + "DescribeGroups", group_pb.DescribeGroupsRequest, group_pb.DescribeGroupsResponse)
 DELETE_GROUPS = Method(GROUP + "DeleteGroups", group_pb.DeleteGroupsRequest, group_pb.DeleteGroupsResponse, False)
 REMOVE_MEMBERS = Method(GROUP + "RemoveMembers", group_pb.RemoveMembersRequest, group_pb.RemoveMembersResponse, False)
+DESCRIBE_GROUP_SETTINGS = Method(
+    GROUP + "DescribeGroupSettings", group_pb.DescribeGroupSettingsRequest, group_pb.DescribeGroupSettingsResponse
+)
+ALTER_GROUP_SETTINGS = Method(
+    GROUP + "AlterGroupSettings", group_pb.AlterGroupSettingsRequest, group_pb.AlterGroupSettingsResponse, False
+)
 EXPLAIN_GROUP = Method(GROUP + "ExplainGroup", group_pb.ExplainGroupRequest, group_pb.ExplainGroupResponse)
 SIMULATE_ASSIGNMENT = Method(
     GROUP + "SimulateAssignment", group_pb.SimulateAssignmentRequest, group_pb.SimulateAssignmentResponse

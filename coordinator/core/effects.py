@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from assignors.api import JsonValue
 from coordinator.core.central.orders import Order
 from coordinator.core.consumer.records import Epochs, Shares, TopicId
 from coordinator.core.plan import PlanRequest
@@ -225,6 +226,16 @@ class DeleteReply:
 
 
 @value
+class SettingsReply:
+    """The group's settings, as they are now or would be; version 0: it has none."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    version: int = 0
+    values: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@value
 class ExplainReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -257,6 +268,7 @@ Reply: TypeAlias = (
     | ListReply
     | DeleteReply
     | ExplainReply
+    | SettingsReply
     | ConsumerHeartbeatReply
     | DescribeConsumerReply
     | CentralReply

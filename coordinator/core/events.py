@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TypeAlias
 
-from assignors.api import Snapshot
+from assignors.api import JsonValue, Snapshot
 from coordinator.core.central.events import CentralRequest, StreamClosed
 from coordinator.core.consumer.records import Shares
 from coordinator.core.observed.events import GroupObserved, GroupUnseen
@@ -229,6 +229,27 @@ class ExplainGroup:
 
 
 @value
+class DescribeSettings:
+    """An operator asks for the group's settings."""
+
+    request_id: RequestId
+    group_id: str
+
+
+@value
+class AlterSettings:
+    """`expected_version` None: whatever it is. `operator` is who asks, and from where."""
+
+    request_id: RequestId
+    group_id: str
+    set: Mapping[str, JsonValue]
+    unset: tuple[str, ...]
+    expected_version: int | None
+    validate_only: bool
+    operator: str
+
+
+@value
 class Forget:
     """The client of a parked request is gone: answer nobody, change nothing else."""
 
@@ -316,6 +337,8 @@ Request: TypeAlias = (
     | ExplainGroup
     | ConsumerHeartbeat
     | DescribeConsumerGroup
+    | DescribeSettings
+    | AlterSettings
     | CentralRequest
 )
 Event: TypeAlias = (

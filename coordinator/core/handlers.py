@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core import describe, offsets, push, stall
+from coordinator.core import describe, group_settings, offsets, push, stall
 from coordinator.core.central import lifecycle as central
 from coordinator.core.central import liveness as central_liveness
 from coordinator.core.central import rebalance as central_rebalance
@@ -29,10 +29,12 @@ from coordinator.core.consumer.cleanup import forget_group
 from coordinator.core.consumer.group import FIRST_EPOCH
 from coordinator.core.consumer.records import GroupEpochStored, TargetEpochStored
 from coordinator.core.events import (
+    AlterSettings,
     ConsumerHeartbeat,
     DeleteGroup,
     DescribeConsumerGroup,
     DescribeGroup,
+    DescribeSettings,
     ExplainGroup,
     Forget,
     Heartbeat,
@@ -279,6 +281,8 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     ListGroups: describe.list_groups,
     DeleteGroup: on_delete,
     ExplainGroup: describe.explain_group,
+    DescribeSettings: group_settings.describe_settings,
+    AlterSettings: group_settings.alter_settings,
     Listen: on_listen,
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,

@@ -208,7 +208,10 @@ class Ledger:
 
     @property
     def newest(self) -> RebalanceEntry | None:
-        return self.entries[max(self.entries)] if self.entries else None
+        """The last rebalance; a change of settings is none."""
+        rebalances = (n for n, entry in self.entries.items() if entry.outcome is not Outcome.SETTINGS_CHANGED)
+        number = max(rebalances, default=None)
+        return None if number is None else self.entries[number]
 
     def surplus(self, limit: int, most_bytes: int) -> list[int]:
         """The oldest entries beyond `limit`, or beyond so much memory; never the newest."""

@@ -7,6 +7,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from assignors.api import JsonValue
 from coordinator.core.central.records import CentralRecord
 from coordinator.core.consumer.records import ConsumerRecord
 from coordinator.core.types import RebalanceEntry, Settlement, Stall, StoredOffset
@@ -131,7 +132,23 @@ class StallForgotten:
     number: int
 
 
-OwnRecord: TypeAlias = DelayStored | DelayForgotten | CentralRecord
+@value
+class SettingsStored:
+    """All settings of a group. `version` counts its changes since it had none."""
+
+    group_id: str
+    version: int
+    values: Mapping[str, JsonValue]
+
+
+@value
+class SettingsUnset:
+    """The tombstone of a group's settings."""
+
+    group_id: str
+
+
+OwnRecord: TypeAlias = DelayStored | DelayForgotten | SettingsStored | SettingsUnset | CentralRecord
 """Hard facts that Kafka has no record for."""
 GroupRecord: TypeAlias = (
     GroupStored | GroupDeleted | OffsetStored | OffsetsStored | OffsetDeleted | ConsumerRecord | OwnRecord

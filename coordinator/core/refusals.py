@@ -23,6 +23,8 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.ListGroups: effects.ListReply,
     events.DeleteGroup: effects.DeleteReply,
     events.ExplainGroup: effects.ExplainReply,
+    events.DescribeSettings: effects.SettingsReply,
+    events.AlterSettings: effects.SettingsReply,
     events.ConsumerHeartbeat: effects.ConsumerHeartbeatReply,
     events.DescribeConsumerGroup: effects.DescribeConsumerReply,
     central.RegisterConsumer: effects.CentralReply,

@@ -7,6 +7,7 @@ persisted with the step.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from assignors.api import JsonValue
 from coordinator.core.central.group import CentralGroup
 from coordinator.core.central.records import CentralDeleted, CentralRecord, CentralStored
 from coordinator.core.classic.group import ClassicGroup
@@ -30,10 +31,14 @@ from coordinator.core.records import (
     RebalanceForgotten,
     RebalanceSettled,
     Record,
+    SettingsStored,
+    SettingsUnset,
     StallForgotten,
     StallNoted,
 )
 from coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
+
+ASSIGNOR_OPTIONS = "assignor.options"
 
 
 @dataclass(slots=True)
@@ -53,6 +58,8 @@ class ShardState:
     """Groups that ZooKeeper holds; the log may have a group of the same id, which is on its way between the two."""
     offsets: dict[str, dict[tuple[str, int], StoredOffset]] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
+    settings: dict[str, SettingsStored] = field(default_factory=dict)
+    """By group id: an operator's word, whether or not there is such a group."""
     partitions: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
@@ -71,6 +78,12 @@ class ShardState:
     """group -> member -> its session stream's question"""
     parked: dict[RequestId, str] = field(default_factory=dict)
     """Who waits: request -> member, of SyncGroup requests and what streams ask. A forgotten JoinGroup still counts."""
+
+    def assignor_options(self, group_id: str) -> Mapping[str, JsonValue]:
+        """What an operator tells the group's assignor beside the group."""
+        stored = self.settings.get(group_id)
+        options = stored.values.get(ASSIGNOR_OPTIONS) if stored else None
+        return options if isinstance(options, Mapping) else {}
 
 
 @dataclass(slots=True)
@@ -155,10 +168,10 @@ def apply(state: ShardState, record: Record) -> None:
             ledger.settlements[record.settlement.number] = record.settlement
         case RebalanceForgotten():
             forget_entry(state, record)
-        case DelayStored():
-            state.ledgers.setdefault(record.group_id, Ledger()).delay = record
-        case DelayForgotten():
-            forget_delay(state, record.group_id)
+        case DelayStored() | DelayForgotten():
+            apply_delay(state, record)
+        case SettingsStored() | SettingsUnset():
+            apply_settings(state, record)
         case StallNoted() | StallForgotten():
             apply_stall(state, record)
         case CentralStored() | CentralDeleted():
@@ -175,6 +188,13 @@ def apply_stall(state: ShardState, record: StallNoted | StallForgotten) -> None:
         state.stalls[record.stall.number] = record.stall
     else:
         state.stalls.pop(record.number, None)
+
+
+def apply_settings(state: ShardState, record: SettingsStored | SettingsUnset) -> None:
+    if isinstance(record, SettingsStored):
+        state.settings[record.group_id] = record
+    else:
+        state.settings.pop(record.group_id, None)
 
 
 def apply_central(state: ShardState, record: CentralRecord) -> None:
@@ -221,6 +241,13 @@ def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
     ledger.entries.pop(record.number, None)
     ledger.settlements.pop(record.number, None)
     drop_if_empty(state, record.group_id, ledger)
+
+
+def apply_delay(state: ShardState, record: DelayStored | DelayForgotten) -> None:
+    if isinstance(record, DelayStored):
+        state.ledgers.setdefault(record.group_id, Ledger()).delay = record
+    else:
+        forget_delay(state, record.group_id)
 
 
 def forget_delay(state: ShardState, group_id: str) -> None:

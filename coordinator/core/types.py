@@ -56,6 +56,7 @@ class Outcome(IntEnum):
     EMPTIED = 2
     SUPERSEDED = 3
     FAILED = 4
+    SETTINGS_CHANGED = 5
 
 
 class GroupState(Enum):

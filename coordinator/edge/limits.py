@@ -27,7 +27,7 @@ MANY: Final = frozenset(
 )
 """Lists of up to MAX_ENTRIES."""
 
-FEW: Final = frozenset({"protocols", "assignors", "states_filter", "types_filter"})
+FEW: Final = frozenset({"protocols", "assignors", "states_filter", "types_filter", "set", "unset"})
 """Lists of up to MAX_FEW."""
 
 LARGE_BYTES: Final = 1 << 16

@@ -24,6 +24,8 @@ from coordinator.core.records import (
     OffsetsStored,
     OffsetStored,
     Record,
+    SettingsStored,
+    SettingsUnset,
 )
 from coordinator.core.types import StoredOffset
 from coordinator.runtime.codec_consumer import CONSUMER_KINDS, decode_consumer, encode_consumer
@@ -85,6 +87,8 @@ def encode(records: Iterable[Record]) -> Encoded:
                 out.groups.append(KeyValue(group_key(record.group_id), group_value(record)))
             case GroupDeleted():
                 out.groups.append(KeyValue(group_key(record.group_id), None))
+            case SettingsStored() | SettingsUnset():
+                out.groups.append(encode_own(record))
             case CentralStored() | CentralDeleted() | DelayStored() | DelayForgotten():
                 out.groups.append(encode_own(record))
                 if isinstance(record, CentralDeleted | DelayForgotten):

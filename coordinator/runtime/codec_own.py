@@ -1,17 +1,20 @@
 """Hard facts that Kafka has no record for, kept in `__consumer_offsets` beside those it has.
 
-Key: int16 32000 (who owns what in a central group) or 32001 (what the leader of a delayed group knows), then the group
-id. Kafka's own key types are small numbers; its tools and its loader pass over those they do not know. Value: JSON,
-{"version": 1, "central": {...}} or {"version": 1, "leader_state": "...", "until_ms": ..., "delay_ms": ...}.
+Key: int16 32000 (who owns what in a central group), 32001 (what the leader of a delayed group knows) or 32003 (the
+settings of a group), then the group id. Kafka's own key types are small numbers; its tools and its loader pass over
+those they do not know. Value: JSON, {"version": 1, "central": {...}}, {"version": 1, "leader_state": "...",
+"until_ms": ..., "delay_ms": ...} or {"version": 1, "changes": how often they were changed, "settings": {...}}.
 
-They used to lie in `__rebalances`, where `coordinator.runtime.ledger_codec` still reads them: a diary that is damaged
-must cost explanations, never ownership.
+The first two used to lie in `__rebalances`, where `coordinator.runtime.ledger_codec` still reads them: a diary that is
+damaged must cost explanations, never ownership.
 """
 
-from pydantic import ValidationError
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from coordinator.core.central.records import CentralDeleted, CentralStored
-from coordinator.core.records import DelayForgotten, DelayStored, OwnRecord
+from coordinator.core.records import DelayForgotten, DelayStored, OwnRecord, SettingsStored, SettingsUnset
 from coordinator.runtime.fields import INT16, FieldReader, MalformedRecord, plain_string
 from coordinator.runtime.ledger_codec import (
     VERSION,
@@ -28,7 +31,16 @@ DELAY_KEY = 32_001
 PROBE_KEY = 32_002
 PROBE_BYTES = 4_096
 """As much as a disk gives at once: less might still find a place in a block that is there."""
-OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY})
+SETTINGS_KEY = 32_003
+OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY, SETTINGS_KEY})
+
+
+class SettingsValue(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    version: Literal[1]
+    changes: int
+    settings: dict[str, Any]
 
 
 def encode_own(record: OwnRecord) -> KeyValue:
@@ -42,6 +54,11 @@ def encode_own(record: OwnRecord) -> KeyValue:
             return KeyValue(own_key(DELAY_KEY, group_id), compact_json(value))
         case DelayForgotten(group_id):
             return KeyValue(own_key(DELAY_KEY, group_id), None)
+        case SettingsStored(group_id, version, values):
+            settings = {"version": VERSION, "changes": version, "settings": dict(values)}
+            return KeyValue(own_key(SETTINGS_KEY, group_id), compact_json(settings))
+        case SettingsUnset(group_id):
+            return KeyValue(own_key(SETTINGS_KEY, group_id), None)
 
 
 def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord:
@@ -51,6 +68,11 @@ def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord:
     try:
         if kind == CENTRAL_KEY:
             return CentralDeleted(group_id) if value is None else CentralValue.model_validate_json(value).central
+        if kind == SETTINGS_KEY:
+            if value is None:
+                return SettingsUnset(group_id)
+            read = SettingsValue.model_validate_json(value)
+            return SettingsStored(group_id, read.changes, read.settings)
         if value is None:
             return DelayForgotten(group_id)
         kept = DelayValue.model_validate_json(value)

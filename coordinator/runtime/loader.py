@@ -16,6 +16,8 @@ from coordinator.core.records import (
     OwnRecord,
     RebalanceForgotten,
     Record,
+    SettingsStored,
+    SettingsUnset,
     StallForgotten,
 )
 from coordinator.core.types import StoredOffset
@@ -32,6 +34,9 @@ SLICE = 1_000
 
 MAX_COMPLAINTS = 20
 """Malformed records named one by one in a report; the rest are counted."""
+
+
+TOMBSTONES = GroupDeleted | OffsetDeleted | DelayForgotten | CentralDeleted | SettingsUnset
 
 
 class Replayable(Protocol):
@@ -83,10 +88,10 @@ def replay(
     place = f"{GROUPS_TOPIC}-{shard}"
     wanted = newest(still_wanted(log.read_groups(shard), place, given_up), report)
     for record in offsets_together(still_wanted(wanted, place, given_up), place, report):
-        if isinstance(record, OwnRecord):
+        if isinstance(record, OwnRecord) and not isinstance(record, SettingsStored | SettingsUnset):
             own.add(own_place(record))
         core.apply(record)
-        report.tombstones += isinstance(record, GroupDeleted | OffsetDeleted | DelayForgotten | CentralDeleted)
+        report.tombstones += isinstance(record, TOMBSTONES)
     place = f"{LEDGER_TOPIC}-{shard}"
     wanted = newest(still_wanted(sound(log.read_ledger(shard), place, report), place, given_up), report)
     for record in understood(still_wanted(wanted, place, given_up), decode_ledger, place, report):
@@ -102,7 +107,7 @@ def replay(
 
 
 def own_place(record: OwnRecord) -> tuple[bool, str]:
-    """Of which kind a fact of our own is, and of which group."""
+    """Of which kind a fact of our own is that older versions kept elsewhere, and of which group."""
     return isinstance(record, CentralStored | CentralDeleted), record.group_id
 
 

@@ -1,5 +1,6 @@
 """Core replies to protobuf responses. Pure; every reply type has one function here."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import TypeVar, cast
 
@@ -284,6 +285,28 @@ def watch_group(notice: effects.GroupChanged, skipped: int) -> pb.WatchGroupResp
         rebalance=rebalance(notice.group_id, entry, with_snapshot=False) if entry is not None else None,
         skipped_rebalances=skipped,
     )
+
+
+def described_settings(reply: effects.SettingsReply) -> pb.DescribeGroupSettingsResponse:
+    return pb.DescribeGroupSettingsResponse(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        version=reply.version,
+        settings=as_json(reply),
+    )
+
+
+def altered_settings(reply: effects.SettingsReply) -> pb.AlterGroupSettingsResponse:
+    return pb.AlterGroupSettingsResponse(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        version=reply.version,
+        settings=as_json(reply),
+    )
+
+
+def as_json(reply: effects.SettingsReply) -> dict[str, str]:
+    return {name: json.dumps(value, sort_keys=True) for name, value in reply.values.items()}
 
 
 def rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool) -> ledger_pb2.Rebalance:

@@ -242,6 +242,20 @@ class GroupCoordinator:
             return reply
         return await self._observed.delete(group_id)
 
+    async def describe_group_settings(
+        self, request: pb.DescribeGroupSettingsRequest, call: Call
+    ) -> pb.DescribeGroupSettingsResponse:
+        event = events.DescribeSettings(self._driver.next_id(), shape.name("group_id", request.group_id))
+        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.SettingsReply)
+        return answers.described_settings(reply)
+
+    async def alter_group_settings(
+        self, request: pb.AlterGroupSettingsRequest, call: Call
+    ) -> pb.AlterGroupSettingsResponse:
+        event = translate.alter_settings(request, self._driver.next_id(), client_host=call.peer_host)
+        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.SettingsReply)
+        return answers.altered_settings(reply)
+
     async def explain_group(self, request: pb.ExplainGroupRequest, call: Call) -> pb.ExplainGroupResponse:
         event = translate.explain_group(request, self._driver.next_id())
         reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.ExplainReply)

@@ -3,8 +3,10 @@
 Each function takes the request and the token that its answer will carry. MalformedRequest says what breaks the shape.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 
+from assignors.api import JsonValue
 from coordinator.core import events
 from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -12,6 +14,11 @@ from coordinator.server import shape
 from coordinator.server.shape import MalformedRequest
 
 AS_SESSION_TIMEOUT = -1
+
+MAX_SETTINGS = 100
+MAX_SETTING_CHARACTERS = 64 << 10
+"""Of one request to alter a group's settings."""
+
 NO_GENERATION = -1
 NO_EPOCH = -1
 
@@ -85,6 +92,33 @@ def remove_members(request: pb.RemoveMembersRequest, request_id: RequestId, *, c
         operator=f"operator at {client_host}: {reason}" if reason else f"operator at {client_host}",
         everyone=not request.members,
     )
+
+
+def alter_settings(
+    request: pb.AlterGroupSettingsRequest, request_id: RequestId, *, client_host: str
+) -> events.AlterSettings:
+    reason = shape.reason("reason", request.reason)
+    shape.at_most("set", len(request.set), MAX_SETTINGS)
+    shape.at_most("unset", len(request.unset), MAX_SETTINGS)
+    return events.AlterSettings(
+        request_id,
+        shape.name("group_id", request.group_id),
+        {shape.name("set", name): json_value(name, text) for name, text in sorted(request.set.items())},
+        tuple(shape.name("unset", name) for name in request.unset),
+        request.expected_version if request.HasField("expected_version") else None,
+        request.validate_only,
+        operator=f"operator at {client_host}: {reason}" if reason else f"operator at {client_host}",
+    )
+
+
+def json_value(name: str, text: str) -> JsonValue:
+    if len(text) > MAX_SETTING_CHARACTERS:
+        raise MalformedRequest(f"{name} has {len(text)} characters; at most {MAX_SETTING_CHARACTERS} are taken")
+    try:
+        found: JsonValue = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedRequest(f"{name} is not JSON ({error}); expected a JSON value, such as {{}}") from None
+    return found
 
 
 def offset_commit(request: pb.OffsetCommitRequest, request_id: RequestId) -> events.OffsetCommit:

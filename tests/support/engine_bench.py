@@ -101,6 +101,8 @@ def example(kind: type[events.Request]) -> events.Request:
         events.ListGroups: events.ListGroups(1),
         events.DeleteGroup: events.DeleteGroup(1, "g"),
         events.ExplainGroup: events.ExplainGroup(1, "g"),
+        events.DescribeSettings: events.DescribeSettings(1, "g"),
+        events.AlterSettings: events.AlterSettings(1, "g", {}, ("assignor.options",), None, False, "operator"),
         events.ConsumerHeartbeat: events.ConsumerHeartbeat(1, "g", "m", 1),
         events.DescribeConsumerGroup: events.DescribeConsumerGroup(1, "g"),
         central.RegisterConsumer: central.RegisterConsumer(1, "g", "m", "c", "h", 6_000, ("t",), "", "range"),

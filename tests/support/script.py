@@ -6,6 +6,7 @@ starts a comment. `pytest --rewrite` writes the real traces back; read the diff 
 After every command the records so far are replayed into a second shard, whose hard state must equal the live one.
 """
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -176,6 +177,24 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
         )
         yield from self.asked(event)
 
+    def do_settings(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        yield from self.asked(events.DescribeSettings(self.request("settings", self.client(words[0], "*")), words[0]))
+
+    def do_set(self, words: list[str], lines: list[str]) -> Iterator[str]:
+        """set GROUP [version=N] [dry], and below it a line for each setting: NAME VALUE, as JSON; NAME unset."""
+        options = pairs([word for word in words[1:] if word != "dry"])
+        wanted = dict(line.split(" ", 1) for line in lines)
+        event = events.AlterSettings(
+            self.request("set", self.client(words[0], "*")),
+            words[0],
+            {name: json.loads(text) for name, text in wanted.items() if text != "unset"},
+            tuple(name for name, text in wanted.items() if text == "unset"),
+            int(options["version"]) if "version" in options else None,
+            "dry" in words,
+            operator="operator at here",
+        )
+        yield from self.asked(event)
+
     # -- machinery
 
     def client(self, group: str, name: str) -> Client:
@@ -248,7 +267,7 @@ def hard_state(shard: Shard) -> tuple[object, ...]:
         name: (dict(ledger.entries), dict(ledger.settlements), ledger.delay) for name, ledger in shard.ledgers.items()
     }
     members = dict(shard.consumer_groups), dict(shard.central_groups)
-    return groups, ledgers, offsets, *members, dict(shard.state.stalls)
+    return groups, ledgers, offsets, *members, dict(shard.state.stalls), dict(shard.state.settings)
 
 
 def setting(text: str) -> int | str | tuple[str, ...]:

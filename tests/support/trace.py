@@ -1,5 +1,6 @@
 """Says in one line what a record or a reply is, for stories and failing seeds."""
 
+import json
 from collections.abc import Iterable, Iterator
 
 from coordinator.core import effects, records
@@ -47,6 +48,8 @@ def describe_record(record: records.Record) -> str:
             return f"ledger stall #{record.stall.number}: {describe_stall(record.stall)}"
         case records.StallForgotten():
             return f"ledger stall #{record.number} forgotten"
+        case records.SettingsStored() | records.SettingsUnset():
+            return describe_settings(record)
         case central.CentralStored():
             shares = "".join(f" {owner.member_id}={owned(owner)}" for owner in record.owners)
             return f"ledger owners of {record.group_id} generation={record.generation}{shares or ' nobody'}"
@@ -54,6 +57,12 @@ def describe_record(record: records.Record) -> str:
             return f"ledger owners of {record.group_id} forgotten"
         case _:
             return f"append {type(record).__name__} {describe_consumer_record(record)}"
+
+
+def describe_settings(record: records.SettingsStored | records.SettingsUnset) -> str:
+    if isinstance(record, records.SettingsUnset):
+        return f"append SettingsUnset {record.group_id}"
+    return f"append SettingsStored {record.group_id} version={record.version} {json.dumps(record.values)}"
 
 
 def describe_offset(topic: str, partition: int, value: StoredOffset) -> str:
@@ -159,6 +168,9 @@ def describe_reply(reply: effects.Reply) -> str:
         case effects.ExplainReply():
             told = [*map(explained, reply.entries), *map(describe_stall, reply.stalls)]
             return code(reply.code) if reply.code else "\n".join(told) or "nothing"
+        case effects.SettingsReply():
+            values = json.dumps(dict(reply.values))
+            return f"{code(reply.code)} {reply.message}" if reply.code else f"version={reply.version} {values}"
         case _:
             return code(reply.code)
 

@@ -10,6 +10,9 @@ COMMANDS = {
     "members": Lazy("coordinator.cli.groups.members:members", "Show members and what they own."),
     "explain": Lazy("coordinator.cli.groups.explain:explain", "Tell why the group rebalanced, each time."),
     "history": Lazy("coordinator.cli.groups.explain:history", "One line per rebalance."),
+    "settings": Lazy("coordinator.cli.groups.settings:settings", "Show what is set for the group."),
+    "set": Lazy("coordinator.cli.groups.settings:set_", "Set something for the group, such as assignor.options."),
+    "unset": Lazy("coordinator.cli.groups.settings:unset", "Unset it again."),
     "reset-offsets": Lazy("coordinator.cli.groups.reset:reset_offsets", "Move the positions of an inactive group."),
     "delete-offsets": Lazy("coordinator.cli.groups.delete:delete_offsets", "Forget positions of topics."),
     "migrate-offsets": Lazy(

@@ -1,12 +1,13 @@
 """The admin client for asyncio: topics, groups, offsets, and why a group rebalanced."""
 
+import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from grpc_health.v1 import health_pb2
 
-from assignors.api import Snapshot
+from assignors.api import JsonValue, Snapshot
 from assignors.user_data import parse_assignment
 from coordinator.client import methods
 from coordinator.client.catalog import Catalog
@@ -14,6 +15,7 @@ from coordinator.client.config import ClientConfig, load
 from coordinator.client.described import (
     GroupDescription,
     GroupListing,
+    GroupSettings,
     MemberDescription,
     PartitionLag,
     TopicDescription,
@@ -210,6 +212,45 @@ class Admin:
         for result in answer.members:
             check(result.error_code, result.error_message, result.member_id or result.group_instance_id)
         return [result.member_id or result.group_instance_id for result in answer.members]
+
+    async def group_settings(self, group: str) -> GroupSettings:
+        """What an operator has set for the group; a group that nobody has heard of has nothing set."""
+        request = group_pb.DescribeGroupSettingsRequest(group_id=group)
+        address = await GroupCalls(self._transport, group).coordinator()
+        answer = await self._transport.call(
+            methods.DESCRIBE_GROUP_SETTINGS, request, doing=f"looking at the settings of {group!r}", address=address
+        )
+        check(answer.error_code, answer.error_message, group)
+        return GroupSettings(answer.version, {name: json.loads(text) for name, text in sorted(answer.settings.items())})
+
+    async def alter_group_settings(
+        self,
+        group: str,
+        set: Mapping[str, JsonValue] | None = None,
+        unset: Iterable[str] = (),
+        *,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> GroupSettings:
+        """Change settings, all or none; with `expected_version` only if nobody has changed them since.
+
+        Returns them as they are then, or would be. Raises Refused, which names the setting.
+        """
+        request = group_pb.AlterGroupSettingsRequest(
+            group_id=group,
+            set={name: json.dumps(value) for name, value in (set or {}).items()},
+            unset=tuple(unset),
+            expected_version=expected_version,
+            validate_only=validate_only,
+            reason=reason,
+        )
+        address = await GroupCalls(self._transport, group).coordinator()
+        answer = await self._transport.call(
+            methods.ALTER_GROUP_SETTINGS, request, doing=f"changing the settings of {group!r}", address=address
+        )
+        check(answer.error_code, answer.error_message, group)
+        return GroupSettings(answer.version, {name: json.loads(text) for name, text in sorted(answer.settings.items())})
 
     # Offsets
 

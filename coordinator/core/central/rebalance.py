@@ -290,6 +290,7 @@ def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
             for member_id in sorted(group.members)
         ],
         assignor=group.assignor,
+        options=step.state.assignor_options(group.id),
     )
 
 

@@ -138,7 +138,8 @@ def failed(group: ClassicGroup, request: PlanRequest, why: str, step: Step) -> N
         except AssignorError:
             pass  # Topics or subscriptions changed since: it would lose partitions.
         else:
-            options: dict[str, JsonValue] = {"fallback": "last good assignment", "reason": why}
+            told: dict[str, JsonValue] = {"fallback": "last good assignment", "reason": why}
+            options = {**request.snapshot.options, **told}
             take(group, replace(request.snapshot, options=options), kept, step)
             return
     group.plan_request = None
@@ -154,7 +155,8 @@ def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
     topics = sorted({topic for member in members for topic in member.topics})
     partitions = step.state.partitions
     counts = {topic: partitions[topic] for topic in topics if topic in partitions}
-    return Snapshot(counts, members, assignor=group.remote)
+    options = step.state.assignor_options(group.id)
+    return Snapshot(counts, members, assignor=group.remote, options=options)
 
 
 def read_member(member: Member, protocol: str | None) -> AssignorMember:

@@ -57,6 +57,12 @@ def compare(group: ClassicGroup, step: Step) -> None:
         prepare_rebalance(group, Trigger(Cause.PARTITIONS_CHANGED, f"partition counts changed: {changes}"), step)
 
 
+def settings_changed(group: ClassicGroup, trigger: Trigger, step: Step) -> None:
+    """What was planned without the change is void. While members are still awaited it counts when they are there."""
+    if group.remote and group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(group, trigger, step)
+
+
 def changed_counts(group: ClassicGroup, step: Step) -> str:
     before, now = group.planned_topics, step.state.partitions
     wanted = before.keys() | (group.subscribed_topics or frozenset())

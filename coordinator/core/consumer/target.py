@@ -142,6 +142,7 @@ def snapshot_of(group: ConsumerGroup, step: Step) -> Snapshot:
         topics=topics,
         members=[assignor_member(group, member, subscribed[member.id], step) for member in group.members.values()],
         assignor=preferred_assignor(group, step),
+        options=state.assignor_options(group.id),
     )
 
 

@@ -115,6 +115,16 @@ class GroupCoordinatorStub(object):
                 request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersRequest.SerializeToString,
                 response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersResponse.FromString,
                 _registered_method=True)
+        self.DescribeGroupSettings = channel.unary_unary(
+                '/coordinator.rpc.v1.GroupCoordinator/DescribeGroupSettings',
+                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsRequest.SerializeToString,
+                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsResponse.FromString,
+                _registered_method=True)
+        self.AlterGroupSettings = channel.unary_unary(
+                '/coordinator.rpc.v1.GroupCoordinator/AlterGroupSettings',
+                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsRequest.SerializeToString,
+                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsResponse.FromString,
+                _registered_method=True)
         self.ExplainGroup = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/ExplainGroup',
                 request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupRequest.SerializeToString,
@@ -248,6 +258,20 @@ class GroupCoordinatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeGroupSettings(self, request, context):
+        """What an operator has set for a group, whether or not there is such a group.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterGroupSettings(self, request, context):
+        """Sets and unsets at once. A group that the coordinator plans for gets a new plan; the ledger tells who changed what.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExplainGroup(self, request, context):
         """What the ledger knows of a group's rebalances, newest first.
         """
@@ -358,6 +382,16 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
                     servicer.RemoveMembers,
                     request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersRequest.FromString,
                     response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersResponse.SerializeToString,
+            ),
+            'DescribeGroupSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeGroupSettings,
+                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsRequest.FromString,
+                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsResponse.SerializeToString,
+            ),
+            'AlterGroupSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterGroupSettings,
+                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsRequest.FromString,
+                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsResponse.SerializeToString,
             ),
             'ExplainGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainGroup,
@@ -774,6 +808,60 @@ class GroupCoordinator(object):
             '/coordinator.rpc.v1.GroupCoordinator/RemoveMembers',
             coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersRequest.SerializeToString,
             coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeGroupSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.rpc.v1.GroupCoordinator/DescribeGroupSettings',
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsRequest.SerializeToString,
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterGroupSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.rpc.v1.GroupCoordinator/AlterGroupSettings',
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsRequest.SerializeToString,
+            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,7 @@ class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REBALANCE_OUTCOME_EMPTIED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_SUPERSEDED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_FAILED: _ClassVar[RebalanceOutcome]
+    REBALANCE_OUTCOME_SETTINGS_CHANGED: _ClassVar[RebalanceOutcome]
 REBALANCE_CAUSE_UNSPECIFIED: RebalanceCause
 REBALANCE_CAUSE_MEMBER_JOINED: RebalanceCause
 REBALANCE_CAUSE_MEMBER_METADATA_CHANGED: RebalanceCause
@@ -76,6 +77,7 @@ REBALANCE_OUTCOME_COMPLETED: RebalanceOutcome
 REBALANCE_OUTCOME_EMPTIED: RebalanceOutcome
 REBALANCE_OUTCOME_SUPERSEDED: RebalanceOutcome
 REBALANCE_OUTCOME_FAILED: RebalanceOutcome
+REBALANCE_OUTCOME_SETTINGS_CHANGED: RebalanceOutcome
 
 class TopicPartitions(_message.Message):
     __slots__ = ("topic", "partitions")

@@ -11,6 +11,8 @@ from coordinator.core.records import (
     OffsetDeleted,
     OffsetStored,
     Record,
+    SettingsStored,
+    SettingsUnset,
 )
 from coordinator.core.types import StoredOffset
 from coordinator.runtime.codec import decode_group, encode
@@ -63,6 +65,13 @@ def offset(leader_epoch: int = -1, expire: int | None = None, metadata: str = "m
         pytest.param(OffsetDeleted("g", "t", 3), OFFSET_KEY, None, id="offset tombstone"),
         pytest.param(GROUP, GROUP_KEY, GROUP_V3, id="group v3"),
         pytest.param(EMPTY_GROUP, GROUP_KEY, EMPTY_V3, id="simple group, nulls"),
+        pytest.param(
+            SettingsStored("g", 3, {"assignor.options": {"seed": 7}}),
+            "7d03 0001 67",
+            b'{"changes":3,"settings":{"assignor.options":{"seed":7}},"version":1}'.hex(),
+            id="settings of a group",
+        ),
+        pytest.param(SettingsUnset("g"), "7d03 0001 67", None, id="settings tombstone"),
         pytest.param(GroupDeleted("g"), GROUP_KEY, None, id="group tombstone"),
     ],
 )

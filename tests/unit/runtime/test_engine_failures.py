@@ -171,11 +171,16 @@ def test_a_record_that_cannot_be_applied_fails_the_shard_and_is_reported(monkeyp
     assert bench.bugs == ["shard 0 replay -> KeyError('no such thing')"]
 
 
+SETTINGS = {events.DescribeSettings, events.AlterSettings}
+
+
 def test_every_request_has_a_reply_type() -> None:
     assert set(REPLY_TYPES) == set(get_args(events.Request))
     pushed = {events.Listen, events.SessionHeartbeat}
     assert {REPLY_TYPES[request] for request in pushed} == {effects.PushReply}
     told = set(get_args(CentralRequest))
     assert {REPLY_TYPES[request] for request in told} == {effects.CentralReply}
-    for request, reply in ((one, reply) for one, reply in REPLY_TYPES.items() if one not in pushed | told):
+    assert {REPLY_TYPES[request] for request in SETTINGS} == {effects.SettingsReply}
+    apart = pushed | told | SETTINGS
+    for request, reply in ((one, reply) for one, reply in REPLY_TYPES.items() if one not in apart):
         assert reply.__name__.removesuffix("Reply") == request.__name__.removesuffix("Group").removesuffix("Groups")

@@ -33,6 +33,7 @@ VALUES: dict[int, st.SearchStrategy[Any]] = {
     FieldDescriptor.TYPE_INT64: INT64,
     FieldDescriptor.TYPE_BOOL: st.booleans(),
 }
+SETTINGS = ["assignor.options", "assignor", ""]
 LIKELY = {"group_id": st.sampled_from(["g", "g", "g", "h", ""]), "client_id": st.sampled_from(["c", "", "é"])}
 
 
@@ -45,6 +46,10 @@ def messages(kind: type[Message]) -> st.SearchStrategy[Message]:
 def value_of(field: FieldDescriptor) -> st.SearchStrategy[Any]:
     if field.name in LIKELY:
         return LIKELY[field.name]
+    if field.message_type and field.message_type.GetOptions().map_entry:
+        return st.dictionaries(
+            st.sampled_from(SETTINGS), st.sampled_from(['{"seed": 1}', "{}", "[", "null"]), max_size=2
+        )
     single = messages(field.message_type._concrete_class) if field.message_type else VALUES[field.type]
     return st.lists(single, max_size=3) if field.is_repeated else single
 
@@ -61,6 +66,10 @@ def consumer(request: pb.ConsumerGroupHeartbeatRequest, request_id: RequestId) -
     return translate_consumer.heartbeat(request, request_id, client_host="h")
 
 
+def alter(request: pb.AlterGroupSettingsRequest, request_id: RequestId) -> events.Request:
+    return translate.alter_settings(request, request_id, client_host="h")
+
+
 REQUESTS: dict[type[Message], Translate] = {
     pb.JoinGroupRequest: join,
     pb.SyncGroupRequest: translate.sync_group,
@@ -73,6 +82,7 @@ REQUESTS: dict[type[Message], Translate] = {
     pb.ListGroupsRequest: translate.list_groups,
     pb.ExplainGroupRequest: translate.explain_group,
     pb.ConsumerGroupHeartbeatRequest: consumer,
+    pb.AlterGroupSettingsRequest: alter,
 }
 
 SAID: dict[type[Any], Callable[[Any], Message]] = {
@@ -85,6 +95,7 @@ SAID: dict[type[Any], Callable[[Any], Message]] = {
     effects.OffsetDeleteReply: answers.offset_delete,
     effects.ListReply: lambda reply: pb.ListGroupsResponse(groups=map(answers.listed_group, reply.groups)),
     effects.ConsumerHeartbeatReply: answers_consumer.heartbeat,
+    effects.SettingsReply: answers.altered_settings,
     effects.ExplainReply: lambda reply: answers.explain_group("g", reply, with_snapshots=True, room=100),
 }
 

@@ -119,6 +119,11 @@ def topic(name: str, *partitions: int) -> pb.OffsetFetchRequest:
     )
 
 
+def altered(text: str) -> events.AlterSettings:
+    request = pb.AlterGroupSettingsRequest(group_id="g", set={"assignor.options": text})
+    return translate.alter_settings(request, 1, client_host="h")
+
+
 LONG = "x" * (shape.MAX_NAME_CHARS + 1)
 
 MALFORMED: list[tuple[Callable[[], object], str]] = [
@@ -141,6 +146,8 @@ MALFORMED: list[tuple[Callable[[], object], str]] = [
     (lambda: asked(topic("t", 1, 1)), "topics names t-1 twice"),
     (lambda: asked(topic("t", -1)), "partition_indexes is -1"),
     (lambda: asked(topic("", 1)), "topics.name is empty"),
+    (lambda: altered("{"), "assignor.options is not JSON"),
+    (lambda: altered("1" * 65_537), "assignor.options has 65537 characters; at most 65536"),
     (lambda: translate.explain_group(pb.ExplainGroupRequest(limit=-1), 1), "limit is -1; expected 0 or more"),
     (lambda: translate.group_names("groups", ["a", "b", "a"]), "groups names 'a' twice"),
     (lambda: translate.list_groups(pb.ListGroupsRequest(states_filter=[""]), 1), "states_filter is empty"),

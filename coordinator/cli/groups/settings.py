@@ -1,0 +1,108 @@
+"""`muster groups settings`, `set` and `unset`: what an operator tells the coordinator about one group."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coordinator.cli.groups.which import group_argument
+from coordinator.cli.options import NumberRange, admin_of, client_options, output_option
+from coordinator.cli.output import Column, notice, show
+
+if TYPE_CHECKING:
+    from coordinator.client.described import GroupSettings
+
+COLUMNS = [
+    Column("GROUP", "group"),
+    Column("VERSION", "version"),
+    Column("SETTING", "setting", style="cyan"),
+    Column("VALUE", "value"),
+]
+
+version_option = click.option(
+    "--version",
+    type=NumberRange(0),
+    metavar="N",
+    help="Only if the settings are at this version; 0: the group has none. Exit code 5 when they are not.",
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Check, show what would be, and change nothing.")
+reason_option = click.option("--reason", default="", help="What the ledger says of it.")
+
+
+@click.command()
+@client_options
+@output_option
+@group_argument
+def settings(bootstrap: str, overrides: dict[str, str], style: str, group: str) -> None:
+    """Show what is set for GROUP, and at which version."""
+    with admin_of(bootstrap, overrides) as admin:
+        tell(group, admin.group_settings(group), style)
+
+
+@click.command("set")
+@client_options
+@output_option
+@version_option
+@dry_run_option
+@reason_option
+@group_argument
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+def set_(
+    bootstrap: str, overrides: dict[str, str], style: str, group: str, pairs: tuple[str, ...], **asked: Any
+) -> None:
+    """Set something for GROUP, whether or not it is there yet; a plan of the coordinator's is made anew.
+
+    VALUE is JSON, or text. assignor.options: a JSON object, what the group's assignor is told beside the group:
+
+      muster groups set orders 'assignor.options={"member.capacity": {"big-1": 2.0}}'
+    """
+    wanted: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{pair!r} is no setting; expected KEY=VALUE")
+        if name in wanted:
+            raise click.UsageError(f"{name!r} is set twice; set it once")
+        wanted[name] = value_of(text)
+    alter(bootstrap, overrides, style, group, set=wanted, **asked)
+
+
+@click.command()
+@client_options
+@output_option
+@version_option
+@dry_run_option
+@reason_option
+@group_argument
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+def unset(
+    bootstrap: str, overrides: dict[str, str], style: str, group: str, keys: tuple[str, ...], **asked: Any
+) -> None:
+    """Unset something for GROUP: the default counts again."""
+    alter(bootstrap, overrides, style, group, unset=keys, **asked)
+
+
+def alter(bootstrap: str, overrides: dict[str, str], style: str, group: str, **asked: Any) -> None:
+    version, dry_run = asked.pop("version"), asked.pop("dry_run")
+    with admin_of(bootstrap, overrides) as admin:
+        found = admin.alter_group_settings(group, expected_version=version, validate_only=dry_run, **asked)
+    tell(group, found, style)
+    if dry_run:
+        notice("Nothing was changed; leave out --dry-run to do it.")
+
+
+def tell(group: str, found: "GroupSettings", style: str) -> None:
+    rows = [
+        {"group": group, "version": found.version, "setting": name, "value": json.dumps(value, sort_keys=True)}
+        for name, value in found.values.items()
+    ]
+    show(rows, COLUMNS, style)
+    if not rows:
+        notice(f"nothing is set for group {group!r}")
+
+
+def value_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

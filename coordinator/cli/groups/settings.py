@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.groups.which import group_argument
-from coordinator.cli.options import NumberRange, admin_of, client_options, output_option
+from coordinator.cli.options import admin_of, client_options, output_option
 from coordinator.cli.output import Column, notice, show
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ COLUMNS = [
 
 version_option = click.option(
     "--version",
-    type=NumberRange(0),
+    type=click.IntRange(0),
     metavar="N",
     help="Only if the settings are at this version; 0: the group has none. Exit code 5 when they are not.",
 )

@@ -30,13 +30,24 @@ class Endpoint(NamedTuple):
 
 
 class MetadataHandlers:
-    """`auto_create` says whether a topic that a client asks for by name is made when there is none."""
+    """`auto_create` says whether a topic that a client asks for by name is made when there is none.
 
-    def __init__(self, requests: LogRequests, endpoint: Callable[[], Endpoint], *, auto_create: bool) -> None:
+    Never one that is `elsewhere`, with another node of the same ensemble: a topic of its name here would be another.
+    """
+
+    def __init__(
+        self,
+        requests: LogRequests,
+        endpoint: Callable[[], Endpoint],
+        *,
+        auto_create: bool,
+        elsewhere: Callable[[str], bool],
+    ) -> None:
         self._requests = requests
         self._broker = requests.broker
         self._endpoint = endpoint
         self._auto_create = auto_create
+        self._elsewhere = elsewhere
 
     async def metadata(self, request: Any, call: KafkaCall) -> Any:
         """The topics asked for, or all. The controller is this node: clients look for it among the brokers."""
@@ -61,7 +72,9 @@ class MetadataHandlers:
     async def _make(self, names: Sequence[str]) -> dict[str, StorageError]:
         """Make the topics that are missing; why some could not be made."""
         missing = [
-            NewTopic(name, self._broker.settings.num_partitions) for name in names if name not in self._broker.topics()
+            NewTopic(name, self._broker.settings.num_partitions)
+            for name in names
+            if name not in self._broker.topics() and not self._elsewhere(name)
         ]
         made = await self._requests.topics.create(missing) if missing else []
         return {

@@ -164,6 +164,7 @@ class Node:
                 shards=self.engine.shards,
                 partitions=lambda: self._partitions,
                 observed=self._zookeeper.groups if self._zookeeper is not None else None,
+                elsewhere=self._zookeeper.has_elsewhere if self._zookeeper is not None else lambda topic: False,
             )
         if self._zookeeper is not None:
             self._zookeeper.start(self._report_zookeeper)

@@ -60,8 +60,9 @@ class KafkaDoor:
         shards: int,
         partitions: Callable[[], Mapping[str, int]],
         observed: ObservedGroups | None,
+        elsewhere: Callable[[str], bool],
     ) -> None:
-        """Answer clients."""
+        """Answer clients. `elsewhere` says which topics other nodes of the ensemble have."""
         settings = self._settings
 
         def endpoint() -> Endpoint:
@@ -74,7 +75,11 @@ class KafkaDoor:
             driver, shards=shards, endpoint=endpoint, partitions=partitions, log_span=log_span, elsewhere=observed
         )
         records = LogHandlers(
-            requests, endpoint, node_id=settings.node_id, auto_create=settings.auto_create_topics_enable
+            requests,
+            endpoint,
+            node_id=settings.node_id,
+            auto_create=settings.auto_create_topics_enable,
+            elsewhere=elsewhere,
         )
         await self._listener.start(Dispatch((groups, records)))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))

@@ -73,6 +73,10 @@ class ZooKeeperSide:
         self.observer.start()
         on_touch(self.session.state is SessionState.CONNECTED)
 
+    def has_elsewhere(self, topic: str) -> bool:
+        """See `Registry.has_elsewhere`."""
+        return self._registry.has_elsewhere(topic)
+
     def topics_changed(self) -> None:
         self._registry.changed()
 

@@ -13,7 +13,7 @@ from coordinator.zookeeper import paths
 from coordinator.zookeeper.connect import Fired, Session, SessionState, Znode
 from coordinator.zookeeper.errors import NodeExists, NotEmpty, ZooKeeperError
 from coordinator.zookeeper.paths import BrokerRegistration, read_broker, read_cluster_id
-from coordinator.zookeeper.topics import TopicsWatch
+from coordinator.zookeeper.topics import Assignment, TopicsWatch
 
 RETRY_S = 1.0
 EXPIRY_SLACK_MS = 3_000
@@ -49,6 +49,8 @@ class Registry:
         self._published = TopicsWatch(session, self._stale.set)
         self._task: asyncio.Task[None] | None = None
         self._foreign: set[str] = set()
+        self._elsewhere: dict[str, Assignment] | None = None
+        self._told: set[str] = set()
         self.registered = False
 
     async def cluster_id(self, own: str | None, fresh: str) -> str:
@@ -122,6 +124,16 @@ class Registry:
         """The topics, or the doors, are others than before."""
         self._stale.set()
 
+    def has_elsewhere(self, topic: str) -> bool:
+        """Whether another broker has published a topic of this name, as last read; True until that was read once."""
+        if self._elsewhere is None:
+            return True
+        if topic in self._elsewhere and topic not in self._told:
+            self._told.add(topic)
+            brokers = sorted({broker for replicas in self._elsewhere[topic].values() for broker in replicas})
+            log.warning("asked for a topic that another broker has; it is not made here", topic=topic, brokers=brokers)
+        return topic in self._elsewhere
+
     async def _keep_right(self) -> None:
         while True:
             await self._stale.wait()
@@ -191,6 +203,8 @@ class Registry:
         wanted = self._topics()
         published = await self._published.read()
         mine = {name for name, found in published.items() if self._owns(found)}
+        self._elsewhere = {name: found for name, found in published.items() if name not in mine}
+        self._told &= self._elsewhere.keys()
         for name, partitions in wanted.items():
             body = dict.fromkeys(range(partitions), (self._broker_id,))
             if name not in published:

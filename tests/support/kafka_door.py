@@ -22,11 +22,17 @@ PATIENCE_S = 20
 class Door:
     """Asks the handlers as a connection does: each request and each answer goes through its bytes."""
 
-    def __init__(self, broker: Broker, *, auto_create: bool) -> None:
+    def __init__(self, broker: Broker, *, auto_create: bool, elsewhere: frozenset[str]) -> None:
         self.broker = broker
         self.requests = LogRequests(broker, clock_ms=lambda: T0)
         endpoint = Endpoint(NODE_ID, "muster.example", 9092)
-        self.handlers = LogHandlers(self.requests, lambda: endpoint, node_id=NODE_ID, auto_create=auto_create)
+        self.handlers = LogHandlers(
+            self.requests,
+            lambda: endpoint,
+            node_id=NODE_ID,
+            auto_create=auto_create,
+            elsewhere=elsewhere.__contains__,
+        )
         self._peer = Peer("127.0.0.1", asyncio.get_running_loop().create_future())
 
     async def ask(self, api: str, version: int, **fields: object) -> Any:
@@ -56,16 +62,17 @@ def play(
     disk: MemoryFiles | None = None,
     *,
     auto_create: bool = True,
+    elsewhere: frozenset[str] = frozenset(),
     **settings: object,
 ) -> None:
-    """Run the story against a node with topic `t` of three partitions."""
+    """Run the story against a node with topic `t` of three partitions; other nodes have the topics `elsewhere`."""
     told = {name.replace("__", "."): str(value) for name, value in settings.items()}
     broker = Broker("/data", LogSettings.from_properties(told), disk or MemoryFiles(), clock_ms=lambda: T0)
     broker.create_topic("t", 3)
     broker.create_topic("__consumer_offsets", 1, internal=True)
 
     async def run() -> None:
-        door = Door(broker, auto_create=auto_create)
+        door = Door(broker, auto_create=auto_create, elsewhere=elsewhere)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await story(door)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+from coordinator.kafka.codec import struct
 from coordinator.server.app import Node
 from coordinator.zookeeper.ensemble import Ensemble
 from coordinator.zookeeper.errors import Unreachable
@@ -20,6 +21,7 @@ from storage.errors import DataDirectoryError
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire
 from tests.support.grpc_node import connected, create_topic, settings
+from tests.support.kafka_node import kafka
 from tests.support.node import NodeProcess
 from tests.support.zookeeper_consumers import wait_for
 
@@ -153,6 +155,35 @@ def test_what_changed_while_zookeeper_was_not_looked_at_is_made_good(zookeeper: 
                 await until(lambda: sorted(zk.get_children("/brokers/topics")) == ["foreign", "stays"])
                 await until(is_there(zk, "/brokers/topics/foreign/partitions/0/state"))
                 assert body(zk, "/brokers/topics/foreign/partitions/0/state")["leader"] == -1
+
+    run(story)
+
+
+def test_a_client_that_asks_for_another_brokers_topic_does_not_make_its_twin(
+    zookeeper: str, tmp_path: Path, run: Run
+) -> None:
+    """By /brokers/topics, as the node found it when it started and as it changes: consumers of that era ask anybody."""
+
+    async def story() -> None:
+        async with (
+            node_at(tmp_path / "a", zookeeper, 1) as theirs,
+            node_at(tmp_path / "b", zookeeper, 2, kafka_listeners="127.0.0.1:0") as asked,
+            connected(theirs) as channel,
+            kafka(asked) as client,
+        ):
+            await create_topic(channel, "theirs", 3)
+
+            async def error_of(name: str) -> int:
+                (topic,) = (
+                    await client.ask("Metadata", 0, topics=[struct("MetadataRequest.topics")(name=name)])
+                ).topics
+                return int(topic.error_code)
+
+            side = asked._zookeeper
+            assert side is not None
+            await until(lambda: side.has_elsewhere("theirs") and not side.has_elsewhere("new"))
+            assert (await error_of("theirs"), await error_of("new")) == (3, 0)
+            assert "theirs" not in asked.broker.topics()
 
     run(story)
 

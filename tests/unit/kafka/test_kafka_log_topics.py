@@ -75,6 +75,18 @@ def test_a_topic_that_is_asked_for_is_made_where_node_and_client_allow_it(versio
     play(without, auto_create=False)
 
 
+@pytest.mark.parametrize("version", range(13))
+def test_a_topic_that_another_node_has_is_not_made_here_a_second_time(version: int) -> None:
+    """Clients of the ZooKeeper era ask any broker for topics that /brokers/topics names, and would make a twin."""
+
+    async def story(door: Door) -> None:
+        theirs, new = (await metadata(door, version, "theirs", "new")).topics
+        assert (theirs.error_code, new.error_code) == (3, 0)
+        assert "theirs" not in door.broker.topics()
+
+    play(story, elsewhere=frozenset({"theirs"}))
+
+
 def test_what_is_asked_for_many_times_is_told_once() -> None:
     """A small request must not make a large answer, nor keep the node from everybody else while it is made."""
 

@@ -6,7 +6,7 @@ One thread changes topics and appends; `fetch`, `list_offset` and `flush` may be
 from collections.abc import Iterable, Mapping, Sequence
 
 from storage.catalog import CatalogEntry
-from storage.errors import InvalidConfig, OffsetOutOfRange, StorageError
+from storage.errors import InvalidConfig, OffsetOutOfRange, PolicyViolation, StorageError
 from storage.files import Buffer
 from storage.log import Log
 from storage.plans import Change, called
@@ -81,6 +81,11 @@ class Broker(Topics):
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """Give up the records below `before` (-1: all up to the high watermark); the new log start."""
         log = self.log(topic, partition)
+        if log.settings.cleanup_policy == "compact":
+            raise PolicyViolation(
+                f"Records of {topic}-{partition} cannot be deleted: its cleanup.policy is compact. "
+                "Write a tombstone for each key, or set compact,delete."
+            )
         until = log.high_watermark
         target = until if before == -1 else before
         if not 0 <= target <= until:

@@ -146,6 +146,13 @@ class InvalidRequest(StorageError):
     name = "INVALID_REQUEST"
 
 
+class PolicyViolation(StorageError):
+    """What the topic's cleanup.policy does not allow."""
+
+    code = 44
+    name = "POLICY_VIOLATION"
+
+
 class OutOfOrderSequence(StorageError):
     """An idempotent producer skipped a sequence number."""
 

@@ -18,7 +18,10 @@ CLASSIC = "classic"
 
 
 def describe_group(request: DescribeGroup, step: Step) -> None:
-    """The group as it is; subscriptions and assignments only while it is stable, for they are in flux otherwise."""
+    """The group as it is; subscriptions only while it is stable, for they are in flux otherwise.
+
+    Assignments are those of the last generation while a rebalance runs: its members still own by them, as in Kafka.
+    """
     if observed := observed_views.prevailing(request.group_id, step.state):
         step.reply(request.request_id, observed_views.as_any_group(observed))
         return
@@ -49,7 +52,7 @@ def describe_group(request: DescribeGroup, step: Step) -> None:
                     member.client_id,
                     member.client_host,
                     member.metadata(group.protocol_name) if stable else b"",
-                    member.assignment if stable else b"",
+                    member.assignment,
                 )
                 for member in group.members.values()
             ),

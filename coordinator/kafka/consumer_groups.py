@@ -8,6 +8,7 @@ from coordinator.core import effects, events
 from coordinator.core.consumer.records import Shares, TopicId
 from coordinator.errors import CoordinatorError, ErrorCode
 from coordinator.kafka.asking import Groups
+from coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.request_limits import short, short_or_none
@@ -49,6 +50,9 @@ class ConsumerGroupHandlers:
         ]
         replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply)
         described = [group_row(*pair) for pair in zip(names, replies, strict=True)]
+        for row in described:
+            told = request.include_authorized_operations and row.error_code == ErrorCode.NONE
+            row.authorized_operations = ON_GROUP if told else NOT_ASKED
         return struct("ConsumerGroupDescribeResponse")(groups=described)
 
 
@@ -99,10 +103,10 @@ def assignment(shares: Mapping[TopicId, Iterable[int]]) -> Any:
 def group_row(group_id: str, reply: effects.DescribeConsumerReply) -> Any:
     failed = reply.code is not ErrorCode.NONE
     return struct("ConsumerGroupDescribeResponse.groups")(
-        error_code=reply.code,
+        error_code=reply.code if group_id else ErrorCode.INVALID_GROUP_ID,
         error_message=reply.message or reply.code.meaning if failed else None,
         group_id=group_id,
-        group_state=reply.state,
+        group_state="" if failed else reply.state,
         group_epoch=reply.epoch,
         assignment_epoch=reply.target_epoch,
         assignor_name=reply.assignor,
@@ -111,9 +115,6 @@ def group_row(group_id: str, reply: effects.DescribeConsumerReply) -> Any:
 
 
 def member_row(view: effects.ConsumerMemberView, names: Mapping[TopicId, str]) -> Any:
-    held = {topic: set(partitions) for topic, partitions in view.assigned.items()}
-    for topic, partitions in view.revoking.items():
-        held.setdefault(topic, set()).update(partitions)
     path = "ConsumerGroupDescribeResponse.groups.members"
     return struct(path)(
         member_id=view.member_id,
@@ -124,7 +125,7 @@ def member_row(view: effects.ConsumerMemberView, names: Mapping[TopicId, str]) -
         client_host=view.client_host,
         subscribed_topic_names=list(view.topic_names),
         subscribed_topic_regex=view.topic_regex,
-        assignment=named_shares(f"{path}.assignment", held, names),
+        assignment=named_shares(f"{path}.assignment", view.assigned, names),
         target_assignment=named_shares(f"{path}.target_assignment", view.target, names),
         member_type=SPEAKS_CLASSIC if view.classic else SPEAKS_CONSUMER,
     )

@@ -95,17 +95,21 @@ class OffsetHandlers:
         return struct("OffsetFetchResponse")(topics=topics, error_code=code)
 
     async def offset_delete(self, request: Any, call: KafkaCall) -> Any:
+        """Partitions that do not exist are refused for themselves; for such alone no group is asked, as in Kafka."""
+        catalog = self._partitions()
         asked = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
-        reply = await self._groups.ask(
-            request.group_id,
-            lambda: events.OffsetDelete(
-                self._groups.next_id(), short("group_id", request.group_id), tuple(dict.fromkeys(asked))
-            ),
-            effects.OffsetDeleteReply,
-        )
+        codes = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        known = tuple(place for place in codes if 0 <= place[1] < catalog.get(place[0], 0))
         response = struct("OffsetDeleteResponse")
-        if reply.code is not ErrorCode.NONE:
-            return response(error_code=reply.code)
+        if known or not asked:
+            reply = await self._groups.ask(
+                request.group_id,
+                lambda: events.OffsetDelete(self._groups.next_id(), short("group_id", request.group_id), known),
+                effects.OffsetDeleteReply,
+            )
+            if reply.code is not ErrorCode.NONE:
+                return response(error_code=reply.code)
+            codes |= reply.partitions
         made, row = struct("OffsetDeleteResponse.topics"), struct("OffsetDeleteResponse.topics.partitions")
         return response(
             topics=[
@@ -114,7 +118,7 @@ class OffsetHandlers:
                     partitions=[
                         row(
                             partition_index=one.partition_index,
-                            error_code=reply.partitions[topic.name, one.partition_index],
+                            error_code=codes[topic.name, one.partition_index],
                         )
                         for one in topic.partitions
                     ],

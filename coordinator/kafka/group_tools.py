@@ -5,6 +5,7 @@ from typing import Any, Final
 from coordinator.core import effects, events
 from coordinator.errors import ErrorCode
 from coordinator.kafka.asking import Groups
+from coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 
@@ -48,6 +49,9 @@ class GroupToolHandlers:
         ]
         replies = await self._groups.ask_each(questions, effects.DescribeReply)
         rows = [group_row(*pair, call.api_version) for pair in zip(names, replies, strict=True)]
+        for row in rows:
+            told = request.include_authorized_operations and row.error_code == ErrorCode.NONE
+            row.authorized_operations = ON_GROUP if told else NOT_ASKED
         return struct("DescribeGroupsResponse")(groups=rows)
 
     async def delete_groups(self, request: Any, call: KafkaCall) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from coordinator.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from coordinator.kafka.codec import struct
 from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import UnknownTopicId
@@ -62,11 +63,15 @@ class MetadataHandlers:
             once = {(each.name, each.topic_id): each for each in asked}.values()
             refused = await self._make([each.name for each in once if each.name is not None]) if may_create else {}
             topics = await in_turns(lambda each: self._asked(each, refused, here, call.api_version, ids), once)
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                topic.topic_authorized_operations = NOT_ASKED if topic.error_code else ON_TOPIC
         return struct("MetadataResponse")(
             brokers=[struct("MetadataResponse.brokers")(node_id=here.node_id, host=here.host, port=here.port)],
             cluster_id=self._broker.cluster_id,
             controller_id=here.node_id,
             topics=topics,
+            cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
         )
 
     async def _make(self, names: Sequence[str]) -> dict[str, StorageError]:

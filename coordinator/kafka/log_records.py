@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
 from coordinator.kafka.log_errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
 from coordinator.kafka.produces import SingleBatch
-from storage.errors import FencedLeaderEpoch, InvalidRecord, StorageError, UnsupportedCompressionType
+from storage.errors import FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, StorageError, UnsupportedCompressionType
 from storage.files import Buffer
 from storage.requests import ACKS_NONE, Batches, LogRequests, Place, failed, outcome
 from storage.types import AbortedTransaction, Appended, Fetched
@@ -56,6 +56,25 @@ class ProduceAnswer:
     responses: list[ProducedTopic]
 
 
+class Divergence(NamedTuple):
+    """The reader has records that this log has not: where the last epoch that both know ends (KIP-595)."""
+
+    epoch: int
+    end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DivergingEpoch:
+    epoch: int = -1
+    end_offset: int = -1
+
+
+AS_ONE: Final = DivergingEpoch()
+
+
 @dataclass(slots=True)
 class FetchedPartition:
     """One partition of a FetchResponse."""
@@ -67,6 +86,7 @@ class FetchedPartition:
     log_start_offset: int = -1
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
     records: Buffer = b""
+    diverging_epoch: DivergingEpoch = AS_ONE
 
 
 @dataclass(slots=True)
@@ -155,10 +175,10 @@ class RecordHandlers:
         found = await self._requests.wait(places, max_wait_ms=request.max_wait_ms, **bounds(request))
         return fetch_answer(request, found, fenced)
 
-    def _places(self, request: Any) -> tuple[list[Place], dict[int, StorageError]]:
+    def _places(self, request: Any) -> tuple[list[Place], dict[int, StorageError | Divergence]]:
         """Where to read, and why not, by the place in the request."""
         places: list[Place] = []
-        fenced: dict[int, StorageError] = {}
+        fenced: dict[int, StorageError | Divergence] = {}
         for place, (topic, part) in enumerate(partitions(request.topics, "partitions")):
             refusal = self._fenced(topic.topic, part)
             if refusal is not None:
@@ -167,9 +187,12 @@ class RecordHandlers:
                 places.append((topic.topic, part.partition, part.fetch_offset, max(part.partition_max_bytes, 1)))
         return places, fenced
 
-    def _fenced(self, topic: str, part: Any) -> StorageError | None:
-        """Why the client's idea of the partition's leader is not the log's (KIP-320)."""
-        return check_epoch(self._requests, topic, part.partition, part.current_leader_epoch)
+    def _fenced(self, topic: str, part: Any) -> StorageError | Divergence | None:
+        """Why the client's idea of the partition's leader, or of what it has read, is not the log's (KIP-320, 595)."""
+        refusal = check_epoch(self._requests, topic, part.partition, part.current_leader_epoch)
+        if refusal is not None or part.last_fetched_epoch < 0:
+            return refusal
+        return check_history(self._requests, topic, part)
 
 
 def produce_answer(request: Any, results: Sequence[Appended | StorageError]) -> ProduceAnswer | None:
@@ -197,10 +220,10 @@ def bounds(request: Any) -> dict[str, Any]:
 
 
 def fetch_answer(
-    request: Any, found: Sequence[Fetched | StorageError], fenced: Mapping[int, StorageError]
+    request: Any, found: Sequence[Fetched | StorageError], fenced: Mapping[int, StorageError | Divergence]
 ) -> FetchAnswer:
     committed = request.isolation_level == READ_COMMITTED
-    results = list(found)
+    results: list[Fetched | StorageError | Divergence] = list(found)
     for place, refusal in fenced.items():  # in rising order, so that each finds its place
         results.insert(place, refusal)
     remaining = iter(results)
@@ -237,6 +260,26 @@ def check_epoch(requests: LogRequests, topic: str, partition: int, epoch: int) -
     return None
 
 
+def check_history(requests: LogRequests, topic: str, part: Any) -> StorageError | Divergence | None:
+    """Where the reader's log parts from this one, by the epoch of the last record that it has; None if nowhere."""
+    try:
+        log = requests.broker.log(topic, part.partition)
+    except StorageError as error:
+        return error
+    epoch = part.last_fetched_epoch
+    if not log.epochs.entries and epoch == log.leader_epoch:  # nothing was written yet
+        common, end = epoch, log.end_offset
+    else:
+        common, end = log.epochs.end_offset(epoch, log.end_offset)
+    if common < 0:
+        return OffsetOutOfRange(
+            f"{topic}-{part.partition} does not know leader epoch {epoch}; its own is {log.leader_epoch}. Begin anew."
+        )
+    if common == epoch and end >= part.fetch_offset:
+        return None
+    return Divergence(common, end, log.high_watermark, log.last_stable_offset, log.start_offset)
+
+
 def refusal_of(records: memoryview | None, transactional_id: str | None, version: int) -> StorageError | None:
     """Why the batches may not come in by this door; None if the log is to judge. Only one header is read."""
     if transactional_id is not None:
@@ -267,8 +310,12 @@ def produced(index: int, result: Appended | StorageError) -> ProducedPartition:
     return ProducedPartition(index, result.code, record_errors=at_fault, error_message=str(result))
 
 
-def fetched(partition: int, found: Fetched | StorageError, committed: bool) -> FetchedPartition:
+def fetched(partition: int, found: Fetched | StorageError | Divergence, committed: bool) -> FetchedPartition:
     if isinstance(found, StorageError):
         return FetchedPartition(partition, found.code)
+    if isinstance(found, Divergence):
+        epoch, end, high_watermark, stable, log_start = found
+        parted = DivergingEpoch(epoch, end)
+        return FetchedPartition(partition, 0, high_watermark, stable, log_start, diverging_epoch=parted)
     records, high_watermark, log_start, stable, aborted = found
     return FetchedPartition(partition, 0, high_watermark, stable, log_start, aborted if committed else None, records)

@@ -147,21 +147,26 @@ class TopicHandlers:
             asked = [(topic.name, topic.topic_id) for topic in request.topics]
         else:
             asked = [(name, NO_ID) for name in request.topic_names]
-        found = await in_turns(lambda one: self._to_go(*one), asked)
+        times = Counter(asked)
+        found = await in_turns(lambda one: self._to_go(*one, times=times[one]), times)
         failed: Iterator[StorageError | None] = iter(
             await self._requests.topics.delete([each for each in found if isinstance(each, Topic)])
         )
         made = struct("DeleteTopicsResponse.responses")
         responses = []
-        for (name, topic_id), each in zip(asked, found, strict=True):
+        for (name, topic_id), each in zip(times, found, strict=True):
             if isinstance(each, Topic):
                 name, topic_id = each.name, each.id
             code, message = said(next(failed) if isinstance(each, Topic) else each)
             responses.append(made(name=name, topic_id=topic_id, error_code=code, error_message=message))
         return struct("DeleteTopicsResponse")(responses=responses)
 
-    def _to_go(self, name: str | None, topic_id: bytes) -> Topic | StorageError:
+    def _to_go(self, name: str | None, topic_id: bytes, *, times: int) -> Topic | StorageError:
         try:
+            if (name is None) == (topic_id == NO_ID):
+                raise InvalidRequest("A topic to delete has a name and an id, or neither; expected one of the two.")
+            if times > 1:
+                raise InvalidRequest(f"The request names topic '{name or format_id(topic_id)}' twice; expected once.")
             if name is None:
                 name = self._name_of(topic_id)
             self._broker.check_writable(name)

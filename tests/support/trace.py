@@ -8,7 +8,7 @@ from coordinator.core.central import records as central
 from coordinator.core.consumer import records as consumer
 from coordinator.core.consumer.group import MemberState
 from coordinator.core.plan import assignment_of
-from coordinator.core.types import RebalanceEntry, Stall, StoredOffset
+from coordinator.core.types import Cause, RebalanceEntry, Stall, StoredOffset
 from coordinator.errors import ErrorCode
 
 
@@ -213,7 +213,8 @@ def describe_join(reply: effects.JoinReply) -> str:
     skip = " skip_assignment" if reply.skip_assignment else ""
     known = f" knows {reply.leader_state}" if reply.leader_state else ""
     delay = "" if reply.scheduled_delay_ms is None else f" delay left {reply.scheduled_delay_ms}ms"
-    return f"generation={reply.generation} {reply.protocol_name} {role}{skip}{known}{delay}"
+    why = f" {reply.cause.name}" if reply.cause is Cause.STATIC_MEMBER_REPLACED else ""
+    return f"generation={reply.generation} {reply.protocol_name} {role}{skip}{known}{delay}{why}"
 
 
 def describe_group(reply: effects.DescribeReply) -> str:

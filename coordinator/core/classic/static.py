@@ -11,7 +11,7 @@ from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, roster, subscribed_topics, vote
 from coordinator.core.effects import JoinReply, refused_join, refused_sync
 from coordinator.core.events import JoinGroup
-from coordinator.core.ledger import Departure, by_member
+from coordinator.core.ledger import Departure, Trigger, by_member
 from coordinator.core.plan import shares_of
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, GroupState
@@ -35,7 +35,7 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
             group.members.unpark(member)
             group.subscribed_topics = subscribed_topics(group)
             step.keep(group.record(step.now_ms))
-            step.reply(request.request_id, calm_reply(group, member, old_id, was_leader, request))
+            step.reply(request.request_id, calm_reply(group, member, old_id, was_leader, request, trigger))
 
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             # KAFKA-9801: the leader may have made its plan for the old id already.
@@ -133,7 +133,9 @@ def update(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
     member.last_seen_ms = step.now_ms
 
 
-def calm_reply(group: ClassicGroup, member: Member, old_id: str, was_leader: bool, request: JoinGroup) -> JoinReply:
+def calm_reply(
+    group: ClassicGroup, member: Member, old_id: str, was_leader: bool, request: JoinGroup, trigger: Trigger
+) -> JoinReply:
     """No rebalance: the share it had is still its own. A leader is told not to assign anew (KIP-814)."""
     member.generation = group.generation
     was_leader = was_leader and not group.remote
@@ -148,4 +150,6 @@ def calm_reply(group: ClassicGroup, member: Member, old_id: str, was_leader: boo
         skip_assignment=leads,
         member_id=member.id,
         members=roster(group) if leads else (),
+        cause=trigger.cause,
+        cause_detail=trigger.detail,
     )

@@ -59,7 +59,7 @@ def forget(
 ) -> None:
     match record:
         case ConsumerMemberDeleted():
-            group.unsettled.discard(record.member_id)
+            group.uncount(record.member_id)
             member = group.members.pop(record.member_id, None)
             if member is not None:
                 group.let_go(member.id, member.holds)

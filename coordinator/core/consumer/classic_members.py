@@ -9,7 +9,7 @@ import dataclasses
 from assignors.user_data import NEWEST, Subscription, encode_assignment, parse_subscription
 from coordinator.core.consumer import downgrade, history, removal, static, target
 from coordinator.core.consumer.checks import known_member, known_state
-from coordinator.core.consumer.group import ConsumerGroup, ConsumerGroupState, ConsumerMember, MemberState, shares
+from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
 from coordinator.core.consumer.heartbeat import reconcile, subscription_triggers
 from coordinator.core.consumer.reconcile import available
 from coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Shares
@@ -45,7 +45,7 @@ def join_group(group: ConsumerGroup, request: JoinGroup, step: Step) -> None:
         ),
     )
     if downgrade.is_due(group, step):
-        settled = group.state is ConsumerGroupState.STABLE
+        settled = group.at_rest
         what = "was the last to speak the consumer protocol, and came back with the classic one"
         trigger = None if settled else by_member(Cause.STATIC_MEMBER_REPLACED, member, what)
         downgrade.downgrade(group, trigger, step)

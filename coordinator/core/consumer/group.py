@@ -133,6 +133,8 @@ class ConsumerGroup:
     """topic -> partition -> the member that holds it, pending revocation included"""
     unsettled: set[str] = field(default_factory=set)
     """Members that do not have their target yet."""
+    away: set[str] = field(default_factory=set)
+    """Static members that left for a while."""
     progress: Progress = field(default_factory=Progress, compare=False)
 
     @property
@@ -141,7 +143,12 @@ class ConsumerGroup:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
             return ConsumerGroupState.ASSIGNING
-        return ConsumerGroupState.RECONCILING if self.unsettled else ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING if self.unsettled or self.away else ConsumerGroupState.STABLE
+
+    @property
+    def at_rest(self) -> bool:
+        """Nothing is on its way to anyone; so it is in a group that waits for a static member, which is not stable."""
+        return bool(self.members) and self.epoch <= self.target_epoch and not self.unsettled
 
     def has_its_target(self, member: ConsumerMember) -> bool:
         return member.state is MemberState.STABLE and member.epoch in (self.target_epoch, AWAY)
@@ -152,6 +159,14 @@ class ConsumerGroup:
             self.unsettled.discard(member.id)
         else:
             self.unsettled.add(member.id)
+        if member.epoch == AWAY:
+            self.away.add(member.id)
+        else:
+            self.away.discard(member.id)
+
+    def uncount(self, member_id: str) -> None:
+        self.unsettled.discard(member_id)
+        self.away.discard(member_id)
 
     def session_timer(self, member_id: str) -> TimerKey:
         return ("session", self.id, member_id)

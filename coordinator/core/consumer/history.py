@@ -10,7 +10,6 @@ from dataclasses import replace
 from assignors.api import Snapshot
 from coordinator.core.consumer.group import (
     ConsumerGroup,
-    ConsumerGroupState,
     ConsumerMember,
     Handover,
     MemberState,
@@ -168,7 +167,7 @@ def keep_current(group: ConsumerGroup, member: ConsumerMember, record: CurrentSt
 
 
 def settle_when_stable(group: ConsumerGroup, step: Step) -> None:
-    if group.progress.handover is not None and group.state is ConsumerGroupState.STABLE:
+    if group.progress.handover is not None and group.at_rest:
         close_handover(group, step)
 
 

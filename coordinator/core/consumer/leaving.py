@@ -20,7 +20,7 @@ def leave_group(group: ConsumerGroup, request: LeaveGroup, step: Step) -> None:
     replies = []
     for who in leavers:
         try:
-            member = identified(group, who, request.operator)
+            member = identified(group, who)
             if member.id in gone:
                 raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} is named twice")
         except CoordinatorError as refusal:
@@ -34,8 +34,8 @@ def leave_group(group: ConsumerGroup, request: LeaveGroup, step: Step) -> None:
         removal.remove(group, list(gone.values()), combined(triggers), step)
 
 
-def identified(group: ConsumerGroup, who: MemberIdentity, operator: str) -> ConsumerMember:
-    """The member meant. Only an operator, or whoever names the instance alone, may remove one of the new protocol."""
+def identified(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
+    """The member meant, of either protocol, as in Kafka, whose admin clients remove them by LeaveGroup."""
     member_id = who.member_id
     if who.group_instance_id is not None:
         holder = group.static.get(who.group_instance_id)
@@ -46,15 +46,10 @@ def identified(group: ConsumerGroup, who: MemberIdentity, operator: str) -> Cons
                 ErrorCode.FENCED_INSTANCE_ID,
                 f"group.instance.id {who.group_instance_id!r} belongs to member {holder!r}, not to {member_id!r}",
             )
-        member = group.members[holder]
-        if not member_id:
-            return member
-    elif member_id not in group.members:
+        return group.members[holder]
+    if member_id not in group.members:
         raise unknown(group, repr(member_id))
-    member = group.members[member_id]
-    if member.classic is None and not operator:
-        raise unknown(group, f"{member_id!r} of the classic protocol; it leaves by ConsumerGroupHeartbeat")
-    return member
+    return group.members[member_id]
 
 
 def unknown(group: ConsumerGroup, what: str) -> CoordinatorError:

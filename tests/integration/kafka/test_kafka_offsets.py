@@ -189,6 +189,13 @@ def test_offsets_and_groups_are_deleted_once_nobody_needs_them(run: Run, tmp_pat
             deleted = await client.ask("OffsetDelete", 0, group_id="g", topics=[topic])
             assert (deleted.error_code, deleted.topics[0].partitions[0].error_code) == (0, 0)
             assert list(await fetch(client, 5, None)) == [("t", 1)]
+            lost = [struct("OffsetDeleteRequest.topics.partitions")(partition_index=index) for index in (1, 99)]
+            unknown = [struct("OffsetDeleteRequest.topics")(name=name, partitions=lost) for name in ("t", "x")]
+            deleted = await client.ask("OffsetDelete", 0, group_id="no", topics=unknown[1:])
+            assert [part.error_code for part in deleted.topics[0].partitions] == [3, 3]
+            deleted = await client.ask("OffsetDelete", 0, group_id="g", topics=unknown)
+            assert [part.error_code for one in deleted.topics for part in one.partitions] == [0, 3, 3, 3]
+            await commit(client, 5, positions({1: 7}))
             missing = await client.ask("OffsetDelete", 0, group_id="no", topics=[topic])
             assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
             for version, group, code in ((0, "no", 69), (1, "g", 0), (2, "g", 69)):
@@ -217,6 +224,10 @@ def test_groups_are_listed_and_described_in_every_version(run: Run, tmp_path: Pa
             (member,) = group.members
             assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, "c", "127.0.0.1")
             assert missing.group_state == "Dead"
+            if version >= 3:
+                asked = {"groups": ["g"], "include_authorized_operations": True}
+                (told,) = (await client.ask("DescribeGroups", version, **asked)).groups
+                assert (told.authorized_operations, group.authorized_operations) == (3400, -(1 << 31))
             assert missing.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
             (busy,) = (await client.ask("DeleteGroups", 2, groups_names=["g"])).results
             assert busy.error_code == ErrorCode.NON_EMPTY_GROUP
@@ -254,6 +265,14 @@ def test_a_member_of_a_kip_848_group(run: Run, tmp_path: Path, version: int) -> 
             assert (row.member_id, row.client_id, row.member_epoch) == (first.member_id, "c", epoch)
             assert [(one.topic_name, one.partitions) for one in row.assignment.topic_partitions] == [("t", [0, 1])]
             assert row.target_assignment.topic_partitions[0].topic_id == topic_id
+            asked = {"group_ids": ["g", "", "no"], "include_authorized_operations": True}
+            told = (await client.ask("ConsumerGroupDescribe", version, **asked)).groups
+            assert [(one.error_code, one.authorized_operations) for one in told] == [
+                (0, 3400),
+                (ErrorCode.INVALID_GROUP_ID, -(1 << 31)),
+                (ErrorCode.GROUP_ID_NOT_FOUND, -(1 << 31)),
+            ]
+            assert [one.group_state for one in told[1:]] == ["", ""]
             identity = {"member_id": first.member_id, "generation_id_or_member_epoch": epoch}
             assert await commit(client, 9, positions({0: 5}), **identity) == {("t", 0): 0}
             fenced = await client.ask("ConsumerGroupHeartbeat", version, **member, member_epoch=7)

@@ -354,6 +354,28 @@ def test_sessions_are_not_kept_and_leader_epochs_are_checked() -> None:
     play(story)
 
 
+def test_a_reader_that_has_more_than_the_log_hears_where_they_part() -> None:
+    """As a follower of a log whose end was lost: it says the epoch of the last record that it has (KIP-595)."""
+
+    async def story(door: Door) -> None:
+        async def asked(epoch: int, offset: int) -> Any:
+            path = "FetchRequest.topics.partitions"
+            part = made(path, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=1 << 20)
+            topic = made("FetchRequest.topics", topic="t", partitions=[part])
+            answer = await door.ask("Fetch", 12, topics=[topic], max_wait_ms=0, max_bytes=1 << 20)
+            return answer.responses[0].partitions[0]
+
+        assert (await asked(0, 0)).error_code == 0, "nothing was written yet"
+        await produce(door, 9, ("t", 0, batch(b"a", b"b")))
+        agreed, parted, foreign = await asked(0, 1), await asked(0, 99), await asked(5, 0)
+        assert (agreed.error_code, agreed.diverging_epoch, len(agreed.records) > 0) == (0, None, True)
+        assert (parted.error_code, parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (0, 0, 2)
+        assert (parted.high_watermark, parted.log_start_offset, len(parted.records)) == (2, 0, 0)
+        assert (foreign.error_code, foreign.high_watermark) == (1, -1)
+
+    play(story)
+
+
 # -- offsets --------------------------------------------------------------------------------------------------
 
 

@@ -241,6 +241,34 @@ def test_topics_are_deleted_by_name_or_id(version: int) -> None:
     play(story)
 
 
+def test_an_ill_formed_deletion_deletes_nothing() -> None:
+    async def story(door: Door) -> None:
+        known = door.broker.topic("t").id
+        twice, both, neither = (
+            [{"name": "t"}] * 2,
+            [{"name": "t", "topic_id": known}],
+            [{"name": None}],
+        )
+        for wanted in (twice, both, neither, [{"name": None, "topic_id": known}] * 2):
+            topics = [made("DeleteTopicsRequest.topics", **topic) for topic in wanted]
+            (answer,) = (await door.ask("DeleteTopics", 6, topics=topics)).responses
+            assert answer.error_code == 42
+        assert "t" in door.broker.topics()
+
+    play(story)
+
+
+def test_what_may_be_done_is_told_to_those_who_ask() -> None:
+    async def story(door: Door) -> None:
+        for asked, on_topic, on_cluster in ((True, 3576, 8096), (False, -(1 << 31), -(1 << 31))):
+            wanted = {"include_topic_authorized_operations": asked, "include_cluster_authorized_operations": asked}
+            answer = await metadata(door, 10, "t", "no such name!", **wanted)
+            assert [topic.topic_authorized_operations for topic in answer.topics] == [on_topic, -(1 << 31)]
+            assert answer.cluster_authorized_operations == on_cluster
+
+    play(story)
+
+
 @pytest.mark.parametrize("version", GROW)
 def test_partitions_are_added(version: int) -> None:
     async def story(door: Door) -> None:
@@ -283,6 +311,18 @@ def test_records_are_deleted_up_to_an_offset(version: int) -> None:
         found = [(part.error_code, part.low_watermark) for topic in answer.topics for part in topic.partitions]
         assert found == [(0, 2), (0, 1), (1, -1), (3, -1), (17, -1)]
         assert [door.broker.start_offset("t", number) for number in range(3)] == [2, 1, 0]
+
+    play(story)
+
+
+@pytest.mark.parametrize(("policy", "code"), [("compact", 44), ("compact,delete", 0)])
+def test_records_of_a_compacted_topic_are_not_deleted(policy: str, code: int) -> None:
+    async def story(door: Door) -> None:
+        door.broker.create_topic("kept", 1, {"cleanup.policy": policy})
+        part = made("DeleteRecordsRequest.topics.partitions", partition_index=0, offset=0)
+        topic = made("DeleteRecordsRequest.topics", name="kept", partitions=[part])
+        answer = await door.ask("DeleteRecords", 2, topics=[topic])
+        assert answer.topics[0].partitions[0].error_code == code
 
     play(story)
 

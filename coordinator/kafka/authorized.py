@@ -1,0 +1,22 @@
+"""Authorized operations (KIP-430). There are no ACLs here: whoever asks may do all that Kafka lists for the kind."""
+
+from typing import Final
+
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = range(3, 9)
+CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(9, 13)
+
+NOT_ASKED: Final = -(1 << 31)
+
+
+def bits(*operations: int) -> int:
+    """Kafka's form of a set of operations.
+
+    >>> bits(READ, DELETE)
+    72
+    """
+    return sum(1 << operation for operation in operations)
+
+
+ON_GROUP: Final = bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+ON_TOPIC: Final = bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+ON_CLUSTER: Final = bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)

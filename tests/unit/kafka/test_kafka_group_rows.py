@@ -1,0 +1,26 @@
+"""What Kafka's tools are shown of a member of a KIP-848 group."""
+
+from coordinator.core.effects import ConsumerMemberView
+from coordinator.kafka.consumer_groups import member_row
+
+TOPIC = b"t" * 16
+
+
+def test_a_partition_that_is_being_given_up_is_not_shown_as_assigned() -> None:
+    view = ConsumerMemberView(
+        member_id="m",
+        instance_id=None,
+        rack_id=None,
+        client_id="c",
+        client_host="h",
+        topic_names=("t",),
+        topic_regex=None,
+        epoch=2,
+        state="unrevoked",
+        assigned={TOPIC: {0: 2}},
+        revoking={TOPIC: {1: 2}},
+        target={TOPIC: frozenset({0})},
+        classic=False,
+    )
+    (share,) = member_row(view, {TOPIC: "t"}).assignment.topic_partitions
+    assert (share.topic_name, share.partitions) == ("t", [0])

@@ -266,12 +266,15 @@ def _ready(lot: Arrived, place: int, log: Log | None, *, hurry: bool) -> tuple[A
 
     Nothing, where one has to look first; in a `hurry` that is all that it has not looked into.
     """
-    looked = log is not None and lot[place].looked_by is log.settings
+    if log is None or not log.looks:
+        return lot[place : place + TOGETHER], False
+    settings = log.settings
+    looked = lot[place].looked_by is settings
     ready: Arrived = []
     for arrival in lot[place : place + TOGETHER]:
-        if log is not None and (arrival.looked_by is log.settings) != looked:
+        if (arrival.looked_by is settings) != looked:
             break
-        if log is not None and not looked and (takes_time(arrival.batches, log.settings) or (hurry and log.looks)):
+        if not looked and (hurry or takes_time(arrival.batches, settings)):
             break
         ready.append(arrival)
     return ready, looked

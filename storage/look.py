@@ -5,12 +5,13 @@ kilobytes that unpack to gigabytes would stop every reader at that offset for ev
 to a limit; records are walked without making an object of any.
 """
 
+import struct
 import time
 from typing import NamedTuple
 
 import numpy as np
 
-from storage.batch import CODEC_MASK, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, SMALLEST_RECORD, BatchView
+from storage.batch import CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, SMALLEST_RECORD, BatchView
 from storage.compression import codec_name, decompress
 from storage.config import TopicSettings
 from storage.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
@@ -38,6 +39,10 @@ _ALWAYS_BYTES = 16 << 20
 _RATIO = 100
 
 
+# Of `batch.HEADER`: length, attributes and count.
+_glance = struct.Struct(">8xi9xh34xi").unpack_from
+
+
 class Seen(NamedTuple):
     """What there is to know of a batch's records besides that they can be read."""
 
@@ -56,8 +61,8 @@ def takes_time(batches: Buffer, settings: TopicSettings) -> bool:
         return True
     if size < HEADER_SIZE:
         return False  # Refused by its header.
-    fields = HEADER.unpack_from(batches)
-    return bool(fields[5] & CODEC_MASK) or fields[12] > AT_ONCE_RECORDS or fields[1] + LENGTH_OVERHEAD < size
+    length, attributes, count = _glance(batches)
+    return bool(attributes & CODEC_MASK) or count > AT_ONCE_RECORDS or length + LENGTH_OVERHEAD < size
 
 
 def looks(settings: TopicSettings) -> bool:
@@ -108,7 +113,7 @@ def see_each(body: bytes, count: int) -> Seen:
     try:
         while place < count:
             until = min(place + _STRETCH, count)
-            at, farther, without = _walk(body, at, place, until)
+            at, farther, without = walk(body, at, place, until)
             farthest = max(farthest, farther)
             keyless = without if keyless < 0 else keyless
             place = until
@@ -124,7 +129,7 @@ def see_each(body: bytes, count: int) -> Seen:
 
 
 # One flat loop: a call per field would double the time that a record takes.
-def _walk(body: bytes, at: int, first: int, until: int) -> tuple[int, int, int]:  # noqa: PLR0912, PLR0915
+def walk(body: bytes, at: int, first: int, until: int) -> tuple[int, int, int]:  # noqa: PLR0912, PLR0915
     """Walk records `first` to `until`: where they end, the farthest timestamp, the first without a key (or -1)."""
     farthest, keyless = 0, -1
     total = len(body)

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from assignors.api import JsonValue, Snapshot
 from coordinator.client.aio.admin import Admin as AsyncAdmin
-from coordinator.client.described import GroupDescription, GroupListing, GroupSettings, PartitionLag, TopicDescription
+from coordinator.client.described import (
+    GroupDescription,
+    GroupListing,
+    GroupSettings,
+    NodeCondition,
+    PartitionLag,
+    TopicDescription,
+)
 from coordinator.client.loop import shared_loop
 from coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coordinator.rpc.v1.coordinator_service_pb2 import WatchGroupResponse
@@ -31,6 +38,10 @@ class Admin:
     def nodes(self) -> dict[str, int]:
         """Node ids by the address at which each is reached."""
         return self._run(self._admin.nodes())
+
+    def conditions(self) -> list[NodeCondition]:
+        """What is wrong with the node at the moment; nothing where all is well, or it is too old to say."""
+        return self._run(self._admin.conditions())
 
     def zookeeper_away(self) -> bool:
         """Whether the node works beside a ZooKeeper that it cannot reach: then what it says of groups there is old."""

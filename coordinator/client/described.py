@@ -27,6 +27,17 @@ class GroupListing:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """Something that is wrong with a node. `since_ms` is epoch milliseconds; `impairs` a gRPC service, or empty."""
+
+    name: str
+    sentence: str
+    since_ms: int
+    count: int
+    impairs: str
+
+
+@dataclass(frozen=True, slots=True)
 class MemberDescription:
     """`assignment` and `topics` are empty while the group is not stable."""
 

@@ -58,6 +58,8 @@ STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]
 EVERYTHING = ""
 """The name under which the health service reports the whole node."""
 
+LATE_MS = 60_000
+"""So long after it stood still the node counts as late."""
 LAST_WORDS_S = 0.5
 """How long the closing port waits for answers that are being sent."""
 
@@ -266,6 +268,16 @@ class Node:
             # What was seen of groups in ZooKeeper is no record: the shard has to be told again.
             self._zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
 
+    def _stood_still(self, stalled_ms: int, computing_ms: int) -> None:
+        """What an operator reads when the node was late. Nobody was expired for it, but nobody was answered either."""
+        if stalled_ms < WORTH_A_NOTE_MS:
+            log.debug("the node stood still", stalled_ms=stalled_ms, computing_ms=computing_ms)
+            return
+        busy = "it was computing" if computing_ms > stalled_ms // 2 else "it was stopped, or waited for disk or machine"
+        told = f"the node stood still for {stalled_ms / 1000:.1f} s; nobody was expired for it"
+        log.warning(told, why=busy, computing_ms=computing_ms)
+        self.telling.conditions.report("loop-late", f"{told}; {busy}", lasting_ms=LATE_MS)
+
     def _log_span(self, topic: str, partition: int) -> tuple[int, int]:
         """Raises LogFailed for a partition that is not there, or is damaged."""
         try:
@@ -284,7 +296,7 @@ class Node:
             on_notice=self._noticed,
             on_fatal=self._fail,
             on_bug=report_contained,
-            on_stall=report_stall,
+            on_stall=self._stood_still,
             complete=lambda work: with_lags(work, self.engine, self._log_span),
         )
         self._sessions = Sessions(
@@ -437,16 +449,6 @@ def partition_counts(broker: Broker) -> dict[str, int]:
 def report_contained(what: str, error: Exception) -> None:
     """Something unexpected that concerns one group only."""
     log.error("one group's work failed", what=what, exc_info=error)
-
-
-def report_stall(stalled_ms: int, computing_ms: int) -> None:
-    """What an operator reads when the node was late. Nobody was expired for it, but nobody was answered either."""
-    if stalled_ms < WORTH_A_NOTE_MS:
-        log.debug("the node stood still", stalled_ms=stalled_ms, computing_ms=computing_ms)
-        return
-    busy = "it was computing" if computing_ms > stalled_ms // 2 else "it was stopped, or waited for its disk or machine"
-    told = f"the node stood still for {stalled_ms / 1000:.1f} s; nobody was expired for it"
-    log.warning(told, why=busy, computing_ms=computing_ms)
 
 
 def report_bug(event: str, error: Exception) -> None:

@@ -28,9 +28,9 @@ async def status_of(channel: grpc.aio.Channel, service: str = "") -> int:
     return int(answer.status)
 
 
-async def asked(node: Node, *arguments: str) -> tuple[int, str, list[str]]:
+async def asked(node: Node, *arguments: str, command: tuple[str, ...] = ("health",)) -> tuple[int, str, list[str]]:
     """The exit code of `muster health`, what it says, and the lines of its complaint."""
-    words = ["health", "--bootstrap", f"127.0.0.1:{node.bound.port}", *arguments]
+    words = [*command, "--bootstrap", f"127.0.0.1:{node.bound.port}", *arguments]
     run = f"import sys; from coordinator.cli.main import main; sys.exit(main({words!r}))"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", run, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -71,6 +71,21 @@ async def health_of(data: Path) -> None:
         node.telling.conditions.clear("loop-late")
         assert await status_of(channel, LOG) == SERVING
         assert await asked(node) == (0, "SERVING", [])
+
+
+def test_groups_that_cannot_be_loaded_are_missed_aloud_in_the_list(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path) as node:
+            listed = await asked(node, command=("groups", "list"))
+            assert (listed[0], listed[2]) == (0, [])
+            node.telling.conditions.report("shard-failed:3", "the groups of shard 3 are not served: it is a test")
+            code, out, complaint = await asked(node, command=("groups", "list"))
+            assert (code, "GROUP" in out) == (4, True)
+            assert complaint == [
+                "error: groups are missing in this list: the groups of shard 3 are not served: it is a test"
+            ]
+
+    asyncio.run(story())
 
 
 def test_a_log_whose_file_is_taken_away_says_so_to_its_producer_and_in_health(tmp_path: Path) -> None:

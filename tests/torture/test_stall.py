@@ -29,5 +29,6 @@ def test_a_frozen_node_expels_nobody_and_says_that_it_stood_still(tmp_path: Path
         for stalls in told:
             assert max(stalls) > (FREEZE_S - 0.5) * 1000
         log = node.log_tail()
+    assert "name=loop-late" in log
     assert "the node stood still for" in log
     assert "nobody was expired for it" in log

@@ -2,6 +2,7 @@
 
 import click
 
+from coordinator.cli.errors import Unhealthy
 from coordinator.cli.groups.both import ZOOKEEPER, say_who_is_listed_twice
 from coordinator.cli.options import admin_of, client_options, output_option
 from coordinator.cli.output import Column, notice, show
@@ -24,9 +25,10 @@ STATES = (
 @output_option
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only these.")
 def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[str, ...]) -> None:
-    """List groups."""
+    """List groups. Exit code 4 when the node cannot load some of them, which are missing then."""
     with admin_of(bootstrap, overrides) as admin:
         found = admin.list_groups(states)
+        missing = [each.sentence for each in admin.conditions() if each.name.startswith("shard-failed:")]
         say_who_is_listed_twice(found)
         if any(group.group_type == ZOOKEEPER for group in found) and admin.zookeeper_away():
             notice("Warning: ZooKeeper is out of the node's reach. Groups there are shown as they were last seen.")
@@ -35,3 +37,5 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[s
         for group in found
     ]
     show(rows, COLUMNS, style)
+    if missing:
+        raise Unhealthy("\n".join(f"groups are missing in this list: {sentence}" for sentence in missing))

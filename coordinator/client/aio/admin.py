@@ -17,6 +17,7 @@ from coordinator.client.described import (
     GroupListing,
     GroupSettings,
     MemberDescription,
+    NodeCondition,
     PartitionLag,
     TopicDescription,
 )
@@ -51,6 +52,18 @@ class Admin:
         """Node ids by the address at which each is reached."""
         metadata = await self._transport.retried(methods.METADATA, pb.MetadataRequest(), doing="looking up the nodes")
         return {f"{node.host}:{node.port}": node.node_id for node in metadata.brokers}
+
+    async def conditions(self) -> list[NodeCondition]:
+        """What is wrong with the node at the moment; nothing where all is well, or it is too old to say."""
+        try:
+            answer = await self._transport.retried(
+                methods.DESCRIBE_NODE, group_pb.DescribeNodeRequest(), doing="asking what is wrong"
+            )
+        except TransportRefused as error:
+            if error.status == "UNIMPLEMENTED":
+                return []
+            raise
+        return [NodeCondition(c.name, c.sentence, c.since_ms, c.count, c.impairs) for c in answer.conditions]
 
     async def zookeeper_away(self) -> bool:
         """Whether the node works beside a ZooKeeper that it cannot reach: then what it says of groups there is old."""

@@ -349,6 +349,7 @@ class Driver:
     def _loaded(self, job: LoadJob, error: BaseException | None) -> None:
         self._loading = False
         try:
+            self._pulse.check()
             if error is None:
                 self._engine.loaded(job, self._clock.now_ms())
             elif isinstance(error, Exception):
@@ -362,6 +363,7 @@ class Driver:
     def _flushed(self, job: FlushJob, error: BaseException | None) -> None:
         self._flushing = False
         try:
+            self._pulse.check()  # a stall while it flushed is no slow flush
             if error is None:
                 self._engine.flushed(job, self._clock.now_ms())
             elif isinstance(error, Exception):

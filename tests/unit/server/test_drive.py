@@ -242,6 +242,25 @@ def test_who_is_heard_of_after_a_stall_was_never_away() -> None:
     run(story)
 
 
+def test_a_stall_while_it_flushes_is_no_slow_flush() -> None:
+    """Whose end is the first that the loop hears of: deadlines move by the stall, and not once more by the flush."""
+
+    async def story() -> None:
+        bench = Bench()
+        driver = bench.start()
+        bench.log.gate.clear()
+        commit = asyncio.create_task(driver.ask(0, bench.commit(7), effects.OffsetCommitReply))
+        await bench.log.holds(1)
+        bench.clock.jumped_ms += 15_000
+        bench.log.gate.set()
+        assert (await commit).code is ErrorCode.NONE
+        assert bench.engine.metrics.slow_flushes == 0
+        assert max(bench.stalls) > 14_000
+        await driver.close(PATIENCE_S)
+
+    run(story)
+
+
 def test_a_stall_that_no_request_comes_after_is_found_as_well() -> None:
     async def story() -> None:
         bench = Bench()

@@ -98,6 +98,20 @@ def test_plugins_that_hang_take_no_place_from_ours_and_give_theirs_back() -> Non
     run(story)
 
 
+def test_a_place_is_given_back_whatever_came_of_the_work() -> None:
+    async def story() -> None:
+        workers = Workers(60_000, max_threads=1, isolation=Isolation(IsolationLimits("thread")))
+        for word in ("range", "rnge", "no.such:Thing", "uniform"):
+            answer = await workers.answer(plan(word))
+            assert isinstance(answer, Planned)
+            assert (answer.plan is None) is (word in ("rnge", "no.such:Thing"))
+        for regex in ("(", "t"):
+            await workers.answer(ResolveRegex("g", regex, ("t",), 1))
+        assert await workers.answer(ResolveRegex("g", "t", ("t",), 2)) == RegexResolved("g", "t", ("t",), 2)
+
+    run(story)
+
+
 def test_patterns_match_whole_names() -> None:
     async def story() -> None:
         workers = Workers(60_000)

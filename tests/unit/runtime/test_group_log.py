@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,3 +167,22 @@ def test_a_shard_whose_log_takes_nothing_more_stays_failed_and_the_others_serve(
         engine.turn(now_ms)
     assert engine.status(0) is ShardStatus.FAILED
     assert engine.status(1) is ShardStatus.ACTIVE
+
+
+def test_an_explanation_is_appended_before_its_generation(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash between the two leaves an entry for a generation that never came to be; the reverse would be a gap."""
+    log = BrokerGroupLog(broker, 1, SEGMENT)
+    whole, appended = broker.append, []
+
+    def dies_at_the_second(topic: str, *rest: Any, **more: Any) -> Any:
+        appended.append(topic)
+        if len(appended) > 1:
+            raise OSError("the process died here")
+        return whole(topic, *rest, **more)
+
+    monkeypatch.setattr(broker, "append", dies_at_the_second)
+    with pytest.raises(LogFailed):
+        log.append(0, [KeyValue(b"group", b"v")], [KeyValue(b"entry", b"w")], 7)
+    assert appended == ["__rebalances", "__consumer_offsets"]
+    assert pairs(log.read_groups(0)) == []
+    assert pairs(item for item in log.read_ledger(0) if isinstance(item, KeyValue)) == [(b"entry", b"w")]

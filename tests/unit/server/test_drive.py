@@ -321,6 +321,32 @@ def test_a_parked_client_that_vanishes_leaves_no_trace() -> None:
     run(story)
 
 
+def test_the_group_hears_that_a_parked_client_has_vanished() -> None:
+    """Of the follower's SyncGroup: else it would count as waiting for good, and its session never end."""
+
+    async def story() -> None:
+        bench = Bench()
+        driver = bench.start()
+        first = await driver.ask(0, bench.join(), effects.JoinReply)
+        second = asyncio.create_task(driver.ask(0, bench.join(), effects.JoinReply))
+        await bench.state_is("PreparingRebalance")
+        again = await driver.ask(0, bench.join(first.member_id), effects.JoinReply)
+        follower = (await second).member_id
+        sync = events.SyncGroup(driver.next_id(), "g", follower, None, again.generation, None, None, ())
+        core = bench.engine.core(0)
+        assert isinstance(core, Shard)
+        member = core.groups["g"].members[follower]
+        waiting = asyncio.create_task(driver.ask(0, sync, effects.SyncReply))
+        while not member.syncing:
+            await bench.state()
+        waiting.cancel()
+        while member.syncing:  # bounded by `run`
+            await bench.state()
+        await driver.close(PATIENCE_S)
+
+    run(story)
+
+
 def test_long_polls_are_bounded_and_heartbeats_still_pass() -> None:
     async def story() -> None:
         bench = Bench(max_parked=1)

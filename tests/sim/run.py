@@ -30,7 +30,7 @@ SAFETY_MS = 180_000
 STALLED_MS = 60_000 + 65_000
 """A node that stands still when all is quiet goes on after a minute, and its deadlines have moved by it."""
 AFTERWARDS_MS = 20_000
-"""A node that still stands still, or flushes, when all is quiet has done so by then."""
+"""What a node still flushes when all is quiet is told by then, and what lay in its sockets is read."""
 
 MakeLog = Callable[[World, int, Watch], CrashingLog]
 
@@ -133,6 +133,8 @@ class Simulation:
 
     def unrest(self) -> str:
         """What is not settled yet, in one sentence; empty when all is well."""
+        if self.node.ears.deaf:
+            return "the node stands still: whatever it has yet to answer waits"
         for place in self.workload.places:
             process = place.process
             if place.wanted and not self.may_refuse(place.group_id) and (process is None or not settled(process)):

@@ -3,6 +3,8 @@
 Everybody stops, so every partition is without an owner from its owner's FetcherStopped to the new one's FetcherStarted.
 """
 
+from collections.abc import Iterable
+
 from coordinator.core.central.group import CentralGroup, CentralMember
 from coordinator.core.entries import begun, keep_entry, settle, within_limit
 from coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
@@ -13,6 +15,9 @@ from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase
 
 SOURCE = "central"
 """Where the ledger's snapshot comes from: it is the assignor's input itself."""
+MAX_NAME = 249
+"""The longest name a topic can have (Kafka's Topic.MAX_NAME_LENGTH)."""
+NAMES_TOLD = 5
 
 
 def noted(group: CentralGroup, trigger: Trigger, step: Step) -> None:
@@ -99,6 +104,8 @@ def decided(group: CentralGroup, step: Step) -> None:
     progress = group.progress
     rebalance = progress.rebalance
     assert rebalance is not None
+    if why := not_here(group, frozenset().union(*(member.topics for member in group.members.values())), step):
+        rebalance.note(Trigger(Cause.PARTITIONS_CHANGED, why))
     close_settling(group, step)
     all_stopped(group, step)
     diff = difference(Before(group.owned, {}, {}), progress.plan, rebalance)
@@ -152,3 +159,15 @@ def snapshot_of(group: CentralGroup, step: Step) -> tuple[str, str]:
     request = group.progress.request
     assert request is not None
     return within_limit(request.snapshot.to_json(), SOURCE, step)
+
+
+def not_here(group: CentralGroup, topics: Iterable[str], step: Step) -> str:
+    """Which of these names the log that the group is planned from lacks, as a sentence; empty when it has them all."""
+    missing = sorted(set(topics) - step.state.partitions.keys())
+    if not missing:
+        return ""
+    names = ", ".join(repr(name[:MAX_NAME]) for name in missing[:NAMES_TOLD])
+    more = f" and {len(missing) - NAMES_TOLD} more" if len(missing) > NAMES_TOLD else ""
+    return (
+        f"the log of the node that coordinates group {group.id!r} has no topic {names}{more}: nobody is given any of it"
+    )

@@ -39,7 +39,7 @@ class StartFetcher:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceFailed:
-    """All attempts failed; everybody goes on with what is stored. Needs no answer."""
+    """All attempts failed, and everybody goes on with what is stored; or a topic is not to be had. Needs no answer."""
 
     number: int
     detail: str

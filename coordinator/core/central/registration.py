@@ -1,7 +1,7 @@
 """RegisterConsumer: somebody comes, comes back, or wants to read something else. Checks come first."""
 
 from assignors.registry import BUILT_IN, known
-from coordinator.core.central import positions, rebalance, telling, topics
+from coordinator.core.central import history, positions, rebalance, telling, topics
 from coordinator.core.central.events import RegisterConsumer
 from coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember
 from coordinator.core.central.records import CentralStored
@@ -174,6 +174,10 @@ def subscribe(group: CentralGroup, member: CentralMember, request: RegisterConsu
     member.topics = frozenset(request.topics)
     topics.forget_unused(group, former)
     topics.want_resolved(group, member.regex, step)
+    if why := history.not_here(group, member.topics, step):
+        telling.report(
+            member, f"{why}; create it there, or stop that node so that the one that has it is elected", step
+        )
 
 
 def change_subscription(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:

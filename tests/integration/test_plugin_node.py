@@ -5,6 +5,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -66,7 +67,11 @@ def health(node: NodeProcess) -> tuple[int, str]:
 def children(node: NodeProcess) -> list[int]:
     assert node._process is not None
     threads = Path(f"/proc/{node._process.pid}/task").iterdir()
-    return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
+    found: list[int] = []
+    for thread in threads:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            found += map(int, (thread / "children").read_text().split())
+    return found
 
 
 @pytest.mark.parametrize("kind", plugins.NASTY, ids=lambda kind: kind.name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from storage.batch import BatchView, view_at
 from storage.compaction import CleanedTransactions, Cleaning, OffsetMap, filter_batch
 from storage.control import marker_of
+from storage.errors import StorageError
 from storage.files import Buffer
 from storage.log import Log
 from storage.reading import SegmentList, read_whole
@@ -80,6 +81,10 @@ def clean(dirty: Dirty, now_ms: int, memory_bytes: int) -> int:
         return _clean(dirty, now_ms, memory_bytes)
     except _Stopped:
         return dirty.first_offset
+    except (StorageError, OSError):
+        if dirty.log.let_go:
+            return dirty.first_offset  # its files went away with its topic
+        raise
 
 
 def _clean(dirty: Dirty, now_ms: int, memory_bytes: int) -> int:

@@ -111,6 +111,7 @@ def test_checkpoints_without_ids_are_read_by_name() -> None:
     assert list(owners) == ["t"]
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_compaction_that_chose_a_log_before_it_went_leaves_no_point_to_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

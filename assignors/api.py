@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from assignors import claims
 from assignors.order import in_java_order, in_kafka_order
+from assignors.values import JsonValue as JsonValue
+from assignors.values import Member as Member
+from assignors.values import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
     from assignors.columns import Columns
@@ -23,9 +26,6 @@ MAX_MEMBERS = 100_000
 
 # Below this many partitions plain Python is faster than numpy's fixed cost.
 FAST_FROM = 400
-
-JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
-TopicPartition: TypeAlias = tuple[str, int]
 
 
 class RebalanceProtocol(enum.Enum):
@@ -42,23 +42,6 @@ class AssignorError(ValueError):
         super().__init__(f"assignor {assignor!r}: {problem}")
         self.assignor = assignor
         self.problem = problem
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member of the group.
-
-    `owned` is what it claims to own ({topic: partitions}); None means that it reports nothing, as a
-    brand-new member does. A claim counts from `generation`; -1 is "none".
-    """
-
-    id: str
-    topics: tuple[str, ...]
-    owned: Mapping[str, Sequence[int]] | None = None
-    generation: int = -1
-    instance_id: str | None = None
-    rack: str | None = None
-    user_data: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -148,7 +131,7 @@ class Snapshot:
         """Read what `to_json` wrote, or what a person wrote; ValueError names the field that is wrong."""
         from assignors import snapshot_json
 
-        return snapshot_json.load(text)
+        return cls(**snapshot_json.load(text))
 
 
 @dataclass(frozen=True)

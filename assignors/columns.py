@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from assignors.axis import Axis, Ints
 from assignors.member_table import MemberRow, MemberTable
 from assignors.order import in_java_order, in_kafka_order
-
-if TYPE_CHECKING:
-    from assignors.api import Snapshot
+from assignors.values import Facts
 
 NOBODY = -1
 FEW = 64
@@ -37,7 +35,7 @@ class Columns:
     subscription_of: NDArray[np.int32]  # by member
     owner: NDArray[np.int32]  # rightful owner by partition, or -1
     claimed: NDArray[np.bool_]  # by anyone, rightfully or not
-    snapshot: Snapshot
+    snapshot: Facts
 
     @cached_property
     def readers(self) -> NDArray[np.int32]:
@@ -133,7 +131,7 @@ class OwnerTable(Mapping[str, Mapping[str, Sequence[int]]]):
         return f"<{len(self)} members, {len(self.owner)} partitions>"
 
 
-def columns_of(snapshot: Snapshot) -> Columns:
+def columns_of(snapshot: Facts) -> Columns:
     """The columns of a snapshot; fast from a `MemberTable`, a pass over all claims from a list."""
     members = snapshot.members
     table = members if isinstance(members, MemberTable) else table_of(snapshot)
@@ -162,7 +160,7 @@ def columns_of(snapshot: Snapshot) -> Columns:
     )
 
 
-def table_of(snapshot: Snapshot) -> MemberTable:
+def table_of(snapshot: Facts) -> MemberTable:
     """Members of any kind as a table."""
     axis = Axis.of(in_java_order(t for t, count in snapshot.topics.items() if count > 0), snapshot.topics)
     base = dict(zip(axis.topics, axis.base.tolist(), strict=False))
@@ -183,7 +181,7 @@ def kafka_order(rows: Sequence[MemberRow]) -> NDArray[np.intp]:
     return np.array([number[row.id] for row in in_kafka_order(rows)], dtype=np.intp)
 
 
-def _wanted(snapshot: Snapshot, table: MemberTable) -> list[str]:
+def _wanted(snapshot: Facts, table: MemberTable) -> list[str]:
     used = set(np.unique(np.asarray(table.subscription_of, dtype=np.intp)).tolist())
     wanted: set[str] = set().union(*(table.subscriptions[kind] for kind in used))
     if wanted.issuperset(table.axis.topics):

@@ -8,8 +8,8 @@ from typing import overload
 
 import numpy as np
 
-from assignors.api import Member
 from assignors.axis import Axis, Ints
+from assignors.values import Member
 
 
 @dataclass(frozen=True)

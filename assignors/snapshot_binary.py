@@ -64,7 +64,7 @@ def load(blob: bytes) -> Snapshot:
 
 
 def _assemble(header: dict[str, Any], blob: bytes, start: int) -> Snapshot:
-    bare = json_load(json.dumps(header["snapshot"]))
+    bare = Snapshot(**json_load(json.dumps(header["snapshot"])))
     axis = Axis.of(_topics(bare), bare.topics)
     reader = _Arrays(blob, start)
     rows = [

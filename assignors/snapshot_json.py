@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
 
-from assignors.api import Member, Snapshot
+from assignors.values import Facts, JsonValue, Member
 
 _T = TypeVar("_T")
 
@@ -16,7 +16,18 @@ _SNAPSHOT_FIELDS = ("topics", "members", "lags", "racks", "assignor", "options")
 _MEMBER_FIELDS = ("id", "topics", "owned", "generation", "instance_id", "rack", "user_data")
 
 
-def dump(snapshot: Snapshot) -> str:
+class SnapshotFields(TypedDict):
+    """What a `Snapshot` is made of."""
+
+    topics: Mapping[str, int]
+    members: Sequence[Member]
+    lags: Mapping[str, Sequence[int]] | None
+    racks: Mapping[str, Sequence[Sequence[str]]] | None
+    assignor: str
+    options: Mapping[str, JsonValue]
+
+
+def dump(snapshot: Facts) -> str:
     """One JSON object without spaces; fields at their default are left out."""
     out: dict[str, Any] = {
         "topics": dict(snapshot.topics),
@@ -33,8 +44,8 @@ def dump(snapshot: Snapshot) -> str:
     return json.dumps(out, separators=(",", ":"))
 
 
-def load(text: str | bytes) -> Snapshot:
-    """Read a snapshot; ValueError names the field, what was expected and what stands there."""
+def load(text: str | bytes) -> SnapshotFields:
+    """Read the fields of a snapshot; ValueError names the field, what was expected and what stands there."""
     try:
         raw = json.loads(text)
     except ValueError as error:
@@ -42,7 +53,7 @@ def load(text: str | bytes) -> Snapshot:
     except RecursionError:
         raise ValueError("a snapshot is one JSON object; this one is nested too deeply to read") from None
     known_fields(expect(raw, dict, "snapshot"), _SNAPSHOT_FIELDS, "snapshot")
-    return Snapshot(
+    return SnapshotFields(
         topics=mapping(required(raw, "topics", "snapshot"), "topics", whole_number),
         members=members_of(required(raw, "members", "snapshot"), _member_in),
         lags=_optional(raw, "lags", lambda value: mapping(value, "lags", _numbers)),

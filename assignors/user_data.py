@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assignors.api import Member
+from assignors.values import Member
 
 NEWEST = 3
 MAX_BLOB_BYTES = 64 * 1024 * 1024
@@ -23,6 +23,15 @@ Partitions = Mapping[str, Sequence[int]]
 _COUNT = struct.Struct(">i")
 _ONE = struct.Struct(">ii")
 _LENGTH = struct.Struct(">h")
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A member as the leader's JoinGroup answer lists it."""
+
+    member_id: str
+    metadata: bytes
+    instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

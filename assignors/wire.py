@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from assignors.api import FAST_FROM, Assignment, Assignor, JsonValue, Snapshot
 from assignors.run import run
 from assignors.user_data import NEWEST, TopicLists, encode_assignment, member_from_subscription
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A member as the leader's JoinGroup answer lists it."""
-
-    member_id: str
-    metadata: bytes
-    instance_id: str | None = None
+from assignors.user_data import Joined as Joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 from assignors.axis import Axis, Ints
 from assignors.member_table import MemberRow, MemberTable
 from assignors.order import in_java_order
-from assignors.user_data import TopicLists, member_from_subscription
+from assignors.user_data import Joined, TopicLists, member_from_subscription
 from assignors.wire_shares import Bytes, Names
-
-if TYPE_CHECKING:
-    from assignors.wire import Joined
 
 _UNKNOWN = -1
 

@@ -130,6 +130,10 @@ class SessionHeartbeat:
     def group_id(self) -> str:
         return self.heartbeat.group_id
 
+    @property
+    def member_id(self) -> str:
+        return self.heartbeat.member_id
+
 
 @value
 class StreamLost:

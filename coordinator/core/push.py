@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState
+from coordinator.core.consumer.heartbeat import renew_session
 from coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, PushReply
 from coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
 from coordinator.core.records import (
@@ -47,12 +48,16 @@ def listen(event: Listen, hear: Hear, step: Step) -> None:
 
 
 def session_heartbeat(event: SessionHeartbeat, hear: Hear, step: Step) -> None:
-    """A heartbeat from the stream; one that crossed a push is left aside, for the acknowledgement follows at once."""
+    """A heartbeat from the stream; one that crossed a push is left aside, for the acknowledgement follows at once.
+
+    All that it says then is that its sender lives.
+    """
     inner = event.heartbeat
     listeners = step.state.listeners.get(inner.group_id, {})
     listener = listeners.get(inner.member_id)
     if event.listening is not None and (listener is None or listener.request_id != event.listening):
         step.reply(event.request_id, PushReply(crossed=True))
+        lives(inner, step)
         return
     if listener is not None:
         step.reply(listener.request_id, PushReply())
@@ -67,6 +72,16 @@ def session_heartbeat(event: SessionHeartbeat, hear: Hear, step: Step) -> None:
     for request_id, reply in told.out.replies:
         if request_id == inner.request_id and isinstance(reply, ConsumerHeartbeatReply):
             step.reply(event.request_id, PushReply(reply.code, reply.message, reply))
+
+
+def lives(sent: ConsumerHeartbeat, step: Step) -> None:
+    """Whoever sent this under an epoch of his, or the one before, is there."""
+    group = step.state.consumer_groups.get(sent.group_id)
+    member = group.members.get(sent.member_id) if group is not None else None
+    if group is None or member is None or sent.member_epoch not in (member.epoch, member.previous_epoch):
+        return
+    if group.session_timer(member.id) in step.state.deadlines:  # a static member that is away has none
+        renew_session(group, member, step)
 
 
 def stream_lost(event: StreamLost, step: Step) -> None:

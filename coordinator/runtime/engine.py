@@ -158,6 +158,7 @@ class Engine:
         self._load_jobs: deque[LoadJob] = deque()
         self._job_since_ms = 0  # when the first append that it covers was, less what deadlines have moved since
         self._turned_ms = 0
+        self._unheard_ms = 0  # then answers went out behind which something may have waited that nobody has heard yet
         self._topics: TopicsChanged | None = None
         self._released = Released()
         self.metrics = Metrics()
@@ -282,7 +283,7 @@ class Engine:
                 self.metrics.refused += 1
                 return False
             assert event.request_id not in slot.unanswered, f"request id {event.request_id} is in use"
-            slot.unanswered[event.request_id] = type(event)
+            slot.unanswered[event.request_id] = event
         elif isinstance(event, Forget):
             slot.unanswered.pop(event.request_id, None)
         self._inbox.append((slot, slot.life, event))
@@ -336,7 +337,8 @@ class Engine:
         """Reload what fell, step all that is queued, fire due timers, and append once for each shard with records.
 
         What was queued goes before timers: a member is expired only if nothing it said waits. `heard_ms` is until when
-        everything that had come to the node has been queued, if that is not now; later deadlines wait.
+        everything that had come to the node has been queued, if that is not now; later deadlines wait. So do those of
+        members whose answers are held back for a flush: whoever waits for the node is not silent.
         """
         self._turned_ms = now_ms
         self._reload_fallen(now_ms)
@@ -369,9 +371,9 @@ class Engine:
             self._dirty_since_ms = min(self._dirty_since_ms + beyond_ms, now_ms)
         self.metrics.flushes += 1
         for shard, position in job.positions.items():
-            self._reached(self._slots[shard], position)
+            self._reached(self._slots[shard], position, now_ms)
 
-    def flush_failed(self, job: FlushJob, error: Exception) -> None:
+    def flush_failed(self, job: FlushJob, error: Exception, now_ms: int = 0) -> None:
         """The job's `run` raised: drop the shards that could not be flushed; the others have been."""
         self._finish(job)
         failed = error.shards if isinstance(error, LogFailed) and error.shards is not None else job.positions
@@ -379,7 +381,7 @@ class Engine:
             if shard in failed:
                 self._drop(self._slots[shard], f"its log cannot be flushed: {error}")
             else:
-                self._reached(self._slots[shard], position)
+                self._reached(self._slots[shard], position, now_ms)
 
     def take_released(self) -> Released:
         released, self._released = self._released, Released()
@@ -411,6 +413,7 @@ class Engine:
         for starved in self._starved.values():
             starved.timers = {key: at_ms + event.moved_ms for key, at_ms in starved.timers.items()}
         for slot in self._slots:
+            slot.patient = {key: at_ms + event.moved_ms for key, at_ms in slot.patient.items()}
             self._step(slot, event, now_ms)
 
     def _reload_fallen(self, now_ms: int) -> None:
@@ -425,12 +428,21 @@ class Engine:
             self._probe(self._slots[due[0]], now_ms)
 
     def _fire_timers(self, now_ms: int, heard_ms: int) -> int:
+        if heard_ms < self._unheard_ms:
+            return 0
+        held_back: dict[int, set[tuple[str, ...]]] = {}
         for fired in range(TIMERS_PER_TURN):
             due = self._timers.pop_due(heard_ms)
             if due is None:
                 return fired
             (shard, key), deadline_ms = due
-            self._step(self._slots[shard], TimerFired(key, deadline_ms), now_ms)
+            slot = self._slots[shard]
+            if slot.held and shard not in held_back:
+                held_back[shard] = slot.held_back()
+            if slot.held and key[1:] in held_back[shard]:
+                slot.patient[key] = deadline_ms
+            else:
+                self._step(slot, TimerFired(key, deadline_ms), now_ms)
         return TIMERS_PER_TURN
 
     def _step(self, slot: Slot, event: Event, now_ms: int) -> None:
@@ -484,6 +496,7 @@ class Engine:
             self._timers.set((slot.index, key), deadline_ms)
         waited_ms = now_ms - starved.since_ms
         self._timers.move(waited_ms, lambda key: key[0] == slot.index)
+        slot.patient = {key: at_ms + waited_ms for key, at_ms in slot.patient.items()}
         self._step(slot, StoodStill(0, waited_ms), now_ms)
         self._on_status(slot.index, slot.status, "its log has room again")
 
@@ -552,19 +565,25 @@ class Engine:
             raise ValueError(f"the flush job of shards {sorted(job.positions)} is not the one in flight")
         self._job = None
 
-    def _reached(self, slot: Slot, position: int) -> None:
-        """The shard's first `position` appends are durable."""
+    def _reached(self, slot: Slot, position: int, now_ms: int) -> None:
+        """The shard's first `position` appends are durable: tell what rests on them, then let patience end."""
         slot.durable = max(slot.durable, position)
         while slot.held and slot.held[0].position <= slot.durable:
             held = slot.held.popleft()
             self.metrics.held -= len(held.replies)
             self._release(slot, held.replies, held.notices)
+        if slot.patient:
+            self._unheard_ms = max(now_ms, self._turned_ms)
+            patient, slot.patient = slot.patient, {}
+            for key, deadline_ms in patient.items():
+                if self._timers.deadline((slot.index, key)) is None:  # otherwise the member was heard meanwhile
+                    self._timers.set((slot.index, key), deadline_ms)
 
     def _release(self, slot: Slot, replies: Replies, notices: Notices) -> None:
         for request_id, reply in replies:
-            kind = slot.unanswered.pop(request_id, None)
-            if kind is not None:  # None: its client is gone
-                self._answer(kind, request_id, reply)
+            request = slot.unanswered.pop(request_id, None)
+            if request is not None:  # None: its client is gone
+                self._answer(type(request), request_id, reply)
         self._released.notices += notices
 
     def _answer(self, kind: type[Event], request_id: RequestId, reply: Reply) -> None:
@@ -590,11 +609,12 @@ class Engine:
         slot.records.clear()
         self.metrics.held -= sum(len(held.replies) for held in slot.held)
         slot.held.clear()
+        slot.patient.clear()
         self._timers.cancel_all(lambda key: key[0] == slot.index)
 
     def _refuse(self, slot: Slot, request_ids: list[RequestId]) -> None:
         for request_id in request_ids:
-            kind = slot.unanswered.pop(request_id)
+            kind = type(slot.unanswered.pop(request_id))
             self._answer(kind, request_id, refusal(kind, ErrorCode.NOT_COORDINATOR))
 
     def _unload(self, slot: Slot) -> None:
@@ -606,6 +626,7 @@ class Engine:
         self._starved.pop(slot.index, None)
         self._probes.cancel(slot.index)
         slot.status = ShardStatus.UNLOADED
+        slot.patient.clear()
         self._timers.cancel_all(lambda key: key[0] == slot.index)
         promised = {request_id for held in slot.held for request_id, _ in held.replies}
         self._refuse(slot, [request_id for request_id in slot.unanswered if request_id not in promised])

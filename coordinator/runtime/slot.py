@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 from coordinator.core.effects import Effects, GroupChanged, Reply
-from coordinator.core.events import Event
+from coordinator.core.events import Event, Request
 from coordinator.core.records import Record
 from coordinator.core.types import RequestId, TimerKey
 from coordinator.runtime.loader import LoadReport
@@ -63,10 +63,12 @@ class Slot:
     core: Core | None = None
     life: int = 0
     """Counts the drops: events queued in an earlier life have been answered and are void."""
-    unanswered: dict[RequestId, type[Event]] = field(default_factory=dict)
+    unanswered: dict[RequestId, Request] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     """What this turn decided and has not appended yet."""
     held: deque[Held] = field(default_factory=deque)
+    patient: dict[TimerKey, int] = field(default_factory=dict)
+    """Timers that came due while their members' answers were held back, with their deadlines."""
     appended: int = 0
     """Counts appends, and replays: what a replay read may not be durable either."""
     durable: int = 0
@@ -78,6 +80,11 @@ class Slot:
     def position(self) -> int:
         """How many appends must be durable before anything stepped now may be told."""
         return self.appended + 1 if self.records else self.appended
+
+    def held_back(self) -> set[tuple[str, ...]]:
+        """Whose answers are held back, as (group, member): what they said next may wait behind these, unheard."""
+        asked = (self.unanswered.get(request_id) for held in self.held for request_id, _ in held.replies)
+        return {(str(getattr(each, "group_id", "")), str(getattr(each, "member_id", ""))) for each in asked if each}
 
     def pause_ms(self, now_ms: int) -> int:
         """How long to wait before the next load; doubles while failures follow each other."""

@@ -367,7 +367,7 @@ class Driver:
             if error is None:
                 self._engine.flushed(job, self._clock.now_ms())
             elif isinstance(error, Exception):
-                self._engine.flush_failed(job, error)
+                self._engine.flush_failed(job, error, self._clock.now_ms())
             else:
                 raise error
             self._advance()

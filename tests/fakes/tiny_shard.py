@@ -120,8 +120,8 @@ def heartbeat(request_id: int, group_id: str = "g", member_id: str = "m") -> Hea
     return Heartbeat(request_id, group_id, member_id, None, 1)
 
 
-def commit(request_id: int, offset: int, group_id: str = "g") -> OffsetCommit:
-    return OffsetCommit(request_id, group_id, "", None, -1, {("t", 0): CommittedOffset(offset)})
+def commit(request_id: int, offset: int, group_id: str = "g", member_id: str = "") -> OffsetCommit:
+    return OffsetCommit(request_id, group_id, member_id, None, -1, {("t", 0): CommittedOffset(offset)})
 
 
 def fetch(request_id: int, group_id: str = "g") -> OffsetFetch:

@@ -312,7 +312,7 @@ class Node:
         try:
             job.run()
         except LogFailed as error:
-            self.engine.flush_failed(job, error)
+            self.engine.flush_failed(job, error, self.world.now_ms)
         else:
             self.engine.flushed(job, self.world.now_ms)
         self._after_engine()

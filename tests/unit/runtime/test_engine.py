@@ -223,6 +223,40 @@ def test_answers_that_wait_for_two_flushes_hold_timers_back_though_neither_is_sl
     assert bench.engine.next_deadline_ms == SESSION_MS + 1_600 - SLOW_FLUSH_MS
 
 
+def test_nobody_is_expired_while_his_answer_is_held_back_and_what_waits_behind_it_is_heard_first() -> None:
+    """Both flushes are as short as disks are: what the member says next waits, unheard, for the first one's answer."""
+    bench = Bench()
+    bench.turn(0, heartbeat(1), heartbeat(2, member_id="other"))
+    bench.turn(SESSION_MS - 50, commit(3, 10, member_id="m"))
+    job = bench.job()
+    bench.turn(SESSION_MS)
+    expired = [event.key[2] for event in bench.core().seen if isinstance(event, TimerFired)]
+    assert expired == ["other"]
+    assert bench.engine.next_deadline_ms is None
+    job.run()
+    bench.engine.flushed(job, SESSION_MS + 500)
+    assert bench.engine.next_deadline_ms == SESSION_MS
+    bench.engine.turn(SESSION_MS + 501, SESSION_MS)  # the sockets have not been read since
+    bench.turn(SESSION_MS + 502, heartbeat(4))
+    assert isinstance(bench.core().seen[-1], Heartbeat)
+    bench.turn(2 * SESSION_MS + 502)
+    assert bench.core().seen[-1] == TimerFired(("session", "g", "m"), 2 * SESSION_MS + 502)
+
+
+def test_who_says_nothing_after_his_answer_went_out_is_expired_with_the_deadline_he_had() -> None:
+    bench = Bench()
+    bench.turn(0, heartbeat(1), commit(2, 10, member_id="m"))
+    job = bench.job()
+    bench.engine.stood_still(SESSION_MS, SESSION_MS)
+    moved_ms = SESSION_MS + SESSION_MS // 2
+    bench.turn(SESSION_MS + moved_ms)
+    bench.engine.move_deadlines(7, SESSION_MS + moved_ms)
+    job.run()
+    bench.engine.flushed(job)
+    bench.turn(SESSION_MS + moved_ms + 7)
+    assert bench.core().seen[-1] == TimerFired(("session", "g", "m"), SESSION_MS + moved_ms + 7)
+
+
 def test_what_a_replay_leaves_is_flushed_from_then_on_and_not_since_the_last_turn() -> None:
     """The node had nothing to do for an hour, or takes no turn before it has loaded: nobody fell silent by that."""
     bench = Bench()

@@ -258,9 +258,9 @@ def on_loaded(event: Loaded, step: Step) -> None:
     lifecycle.load(step)
     consumer_lifecycle.load(step)
     central.load(step)
-    # A topic may have been deleted while nobody listened; made anew, it must not inherit the old positions.
+    # A topic may have been deleted while nobody listened, and made anew since.
     if step.state.catalog_known:
-        offsets.forget_topics(offsets.orphaned_topics(step), step)
+        offsets.forget_orphans(step)
 
 
 def on_unload(event: Unload, step: Step) -> None:

@@ -12,7 +12,7 @@ from coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
 from coordinator.core.plan import CONSUMER
 from coordinator.core.records import DelayForgotten, GroupDeleted, OffsetDeleted, OffsetsStored, RebalanceForgotten
 from coordinator.core.state import Step
-from coordinator.core.types import GroupState, StoredOffset
+from coordinator.core.types import NO_TOPIC_ID, GroupState, StoredOffset
 from coordinator.errors import CoordinatorError, ErrorCode
 
 made = tuple.__new__
@@ -26,15 +26,22 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
         step.reply(request.request_id, OffsetCommitReply())
         return
 
-    times = (step.now_ms, None if request.retention_ms is None else step.now_ms + request.retention_ms)
+    now_ms = step.now_ms
+    expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
+    # Kafka's record has a place for one of the two.
+    topic_ids = step.state.topic_ids if expire_ms is None else {}
     kept: dict[tuple[str, int], StoredOffset] = {}
+    of_topic, rest = "", (now_ms, expire_ms, topic_ids.get("", NO_TOPIC_ID))
     for place, position in request.offsets.items():
         if refused and place in refused:
             continue
         if position.metadata and utf16_length(position.metadata) > step.limits.max_offset_metadata:
             refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
-        kept[place] = made(StoredOffset, position + times)
+        if place[0] is not of_topic:  # one string for all partitions of a topic
+            of_topic = place[0]
+            rest = (now_ms, expire_ms, topic_ids.get(of_topic, NO_TOPIC_ID))
+        kept[place] = made(StoredOffset, position + rest)
     if kept:
         step.keep(OffsetsStored(request.group_id, kept))
     step.reply(request.request_id, OffsetCommitReply(partitions=refused))
@@ -206,10 +213,17 @@ def forget_topics(topics: tuple[str, ...], step: Step) -> None:
             step.keep(OffsetDeleted(group_id, topic, partition))
 
 
-def orphaned_topics(step: Step) -> tuple[str, ...]:
-    """Topics with positions that the catalog does not know any more."""
-    committed = {topic for offsets in step.state.offsets.values() for topic, _ in offsets}
-    return tuple(sorted(committed - step.state.partitions.keys()))
+def forget_orphans(step: Step) -> None:
+    """Positions of topics that went while nobody listened go, too; one made anew under the same name is another."""
+    known, topic_ids = step.state.partitions, step.state.topic_ids
+    for group_id, offsets in list(step.state.offsets.items()):
+        orphans = [
+            place
+            for place, value in offsets.items()
+            if place[0] not in known or (value.topic_id and value.topic_id != topic_ids.get(place[0], value.topic_id))
+        ]
+        for topic, partition in orphans:
+            step.keep(OffsetDeleted(group_id, topic, partition))
 
 
 def delete_group_records(group: ClassicGroup, step: Step) -> None:

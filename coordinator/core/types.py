@@ -129,14 +129,19 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
 
 
+NO_TOPIC_ID = b""
+
+
 class StoredOffset(NamedTuple):
-    """A committed position as the log holds it: a `CommittedOffset`'s fields, and times."""
+    """A committed position as the log holds it: a `CommittedOffset`'s fields, times, and whose position it is."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
+    topic_id: bytes = NO_TOPIC_ID
+    """The 16 bytes of the topic that it was committed to; without them it is taken for the present topic's."""
 
 
 @value

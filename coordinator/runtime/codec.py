@@ -2,8 +2,9 @@
 
 Schemas: Kafka's OffsetCommitKey/Value and GroupMetadataKey/Value; those of KIP-848 groups are in `codec_consumer`.
 Read: key types 0 to 2, values version 0 to 4.
-Written: offset values version 1 when they carry an expire timestamp, otherwise 4, whose only tagged field (topic id) is
-left out; group values version 3. What Kafka has no record for is in `codec_own`, the ledger's JSON in `ledger_codec`.
+Written: offset values version 1 when they carry an expire timestamp (it has no place for the topic's id), otherwise 4,
+with the topic's id as its tagged field 0; group values version 3. What Kafka has no record for is in `codec_own`, the
+ledger's JSON in `ledger_codec`.
 """
 
 import struct
@@ -27,7 +28,7 @@ from coordinator.core.records import (
     SettingsStored,
     SettingsUnset,
 )
-from coordinator.core.types import StoredOffset
+from coordinator.core.types import NO_TOPIC_ID, StoredOffset
 from coordinator.runtime.codec_consumer import CONSUMER_KINDS, decode_consumer, encode_consumer
 from coordinator.runtime.codec_own import OWN_KINDS, PROBE_KEY, decode_own, encode_own
 from coordinator.runtime.fields import (
@@ -52,8 +53,14 @@ NEWEST_VALUE = 4
 GROUP_VALUE_WRITTEN = 3
 OFFSET_KEY_HEADS = (INT16.pack(0), INT16.pack(1))
 NO_TAGS = b"\x00"
+TOPIC_ID_TAG = 0
+TOPIC_ID_BYTES = 16
+TAGS_OF_TOPIC = b"\x01\x00\x10"
+"""One tagged field, the topic's id, and its length."""
 UNANNOTATED = struct.Struct(">hqiBqB")
 """A value of the newest version without metadata (a compact string of length 1 - 1) and without tagged fields."""
+OF_TOPIC = struct.Struct(">hqiBq3s16s")
+"""The same with the topic's id."""
 
 PlainOffset: TypeAlias = tuple[str, str, int, StoredOffset]
 
@@ -131,14 +138,24 @@ class PlainOffsets:
 
     def __init__(self) -> None:
         self._places: dict[bytes, tuple[str, str]] = {}
+        self._topic_ids: dict[bytes, bytes] = {bytes(TOPIC_ID_BYTES): NO_TOPIC_ID}
 
     def read(self, stored: KeyValue) -> PlainOffset | None:
         """Group, topic, partition and position; None for a record that has to be decoded the long way."""
         key, value, _ = stored
-        if value is None or len(value) != UNANNOTATED.size or key[:2] not in OFFSET_KEY_HEADS:
+        if value is None or key[:2] not in OFFSET_KEY_HEADS:
             return None
-        version, offset, leader_epoch, length, commit_timestamp_ms, tags = UNANNOTATED.unpack(value)
-        if version != NEWEST_VALUE or length != 1 or tags:
+        if len(value) == OF_TOPIC.size:
+            version, offset, leader_epoch, length, commit_timestamp_ms, tags, topic_id = OF_TOPIC.unpack(value)
+            if version != NEWEST_VALUE or length != 1 or tags != TAGS_OF_TOPIC:
+                return None
+            topic_id = self._topic_ids.setdefault(topic_id, topic_id)
+        elif len(value) == UNANNOTATED.size:
+            version, offset, leader_epoch, length, commit_timestamp_ms, tagged = UNANNOTATED.unpack(value)
+            if version != NEWEST_VALUE or length != 1 or tagged:
+                return None
+            topic_id = NO_TOPIC_ID
+        else:
             return None
         place = self._places.get(key[:-4])
         if place is None:
@@ -146,7 +163,7 @@ class PlainOffsets:
             assert isinstance(whole, OffsetStored), "a key of this kind with a value is a position"
             place = self._places[key[:-4]] = whole.group_id, whole.topic
         (partition,) = INT32.unpack_from(key, len(key) - 4)
-        return *place, partition, made(StoredOffset, (offset, leader_epoch, "", commit_timestamp_ms, None))
+        return *place, partition, made(StoredOffset, (offset, leader_epoch, "", commit_timestamp_ms, None, topic_id))
 
 
 def offset_records(commit: OffsetsStored, heads: "OffsetHeads") -> list[KeyValue]:
@@ -174,14 +191,17 @@ def group_key(group_id: str) -> bytes:
 
 
 def offset_value(value: StoredOffset) -> bytes:
-    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = value
+    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id = value
     if not metadata and expire_timestamp_ms is None:
+        if topic_id:
+            return OF_TOPIC.pack(NEWEST_VALUE, offset, leader_epoch, 1, commit_timestamp_ms, TAGS_OF_TOPIC, topic_id)
         return UNANNOTATED.pack(NEWEST_VALUE, offset, leader_epoch, 1, commit_timestamp_ms, 0)
     if expire_timestamp_ms is not None:
         # Only version 1 can hold the expiry; it has no place for the leader epoch.
         times = INT64.pack(commit_timestamp_ms) + INT64.pack(expire_timestamp_ms)
         return INT16.pack(1) + INT64.pack(offset) + plain_string(metadata) + times
-    rest = compact_string(metadata) + INT64.pack(commit_timestamp_ms) + NO_TAGS
+    tags = TAGS_OF_TOPIC + topic_id if topic_id else NO_TAGS
+    rest = compact_string(metadata) + INT64.pack(commit_timestamp_ms) + tags
     return INT16.pack(NEWEST_VALUE) + INT64.pack(offset) + INT32.pack(leader_epoch) + rest
 
 
@@ -220,9 +240,17 @@ def read_offset_value(data: bytes) -> StoredOffset:
     metadata = value.string()
     commit_timestamp_ms = value.int64()
     expire_timestamp_ms = value.int64() if version == 1 else -1
-    close_value(value)
+    topic_id = read_topic_id(value) if value.compact else NO_TOPIC_ID
+    value.end()
     expiry = None if expire_timestamp_ms == -1 else expire_timestamp_ms
-    return StoredOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expiry)
+    return StoredOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expiry, topic_id)
+
+
+def read_topic_id(value: FieldReader) -> bytes:
+    topic_id = value.tags().get(TOPIC_ID_TAG, NO_TOPIC_ID)
+    if len(topic_id) not in (0, TOPIC_ID_BYTES):
+        raise MalformedRecord(f"a topic id of {len(topic_id)} bytes; expected {TOPIC_ID_BYTES}")
+    return topic_id if any(topic_id) else NO_TOPIC_ID  # Kafka's Uuid.ZERO_UUID is none
 
 
 def read_group_value(group_id: str, data: bytes) -> GroupStored:

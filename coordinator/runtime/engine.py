@@ -38,6 +38,7 @@ from coordinator.runtime.codec import encode
 from coordinator.runtime.codec_own import room_probe
 from coordinator.runtime.loader import LoadReport, replay
 from coordinator.runtime.metrics import Metrics
+from coordinator.runtime.orphans import made_anew, orphans_dropped
 from coordinator.runtime.ports import GroupLog, LogFailed
 from coordinator.runtime.refusals import is_request, refusal, while_loading
 from coordinator.runtime.slot import Core, Held, Notices, Replies, ShardStatus, Slot
@@ -316,6 +317,8 @@ class Engine:
     def submit_all(self, event: Event) -> None:
         """Queue an event for every shard. A shard that is not active hears of the topics when it is loaded."""
         if isinstance(event, TopicsChanged):
+            anew = () if self._topics is None else made_anew(self._topics.ids, event.ids)
+            event = TopicsChanged(event.partitions, (*event.deleted, *anew), event.ids)
             self._topics = TopicsChanged(event.partitions, ids=event.ids)
         for slot in self._slots:
             if slot.status is ShardStatus.ACTIVE or not isinstance(event, TopicsChanged):
@@ -398,7 +401,11 @@ class Engine:
         self._on_status(slot.index, slot.status, summary(slot.report))
         if self._topics is not None:
             self._step(slot, self._topics, now_ms)
+        told = len(slot.records)
         self._step(slot, Loaded(), now_ms)
+        if dropped := orphans_dropped(slot.records[told:]):
+            slot.report.orphans = dropped
+            self._on_status(slot.index, slot.status, dropped)
         self._append_written(now_ms)
         if slot.index in self._starved:
             self._probe(slot, now_ms)

@@ -60,6 +60,8 @@ class LoadReport:
     skipped: Counter[str] = field(default_factory=Counter)
     moved: list[OwnRecord] = field(default_factory=list)
     """Hard facts that an older version kept in the ledger: to be written where they belong now."""
+    orphans: str = ""
+    """What is told of positions that were dropped, for their topic is another now."""
     complaints: list[str] = field(default_factory=list)
     """One sentence for each of the first MAX_COMPLAINTS malformed records: topic, partition, offset, reason."""
 

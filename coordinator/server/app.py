@@ -261,7 +261,8 @@ class Node:
     def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
         """A shard that failed, or that serves although some of its records could not be read, is worth a warning."""
         damaged = status is ShardStatus.ACTIVE and self.engine.report(shard).malformed > 0
-        tell = log.warning if damaged or status is ShardStatus.FAILED else log.debug
+        worth_it = log.info if why and why == self.engine.report(shard).orphans else log.debug
+        tell = log.warning if damaged or status is ShardStatus.FAILED else worth_it
         tell("shard", number=shard, status=status.value, why=why)
         shard_changed(self.telling.conditions, shard, status, why)
         if status is ShardStatus.ACTIVE and self._zookeeper is not None:

@@ -73,11 +73,14 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
     def do_topics(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         options = pairs(words)
         deleted = tuple(options.pop("deleted", "").split(",")) if "deleted" in options else ()
-        for anew in [topic for topic in options.pop("anew", "").split(",") if topic]:
-            self.lives[anew] = self.lives.get(anew, 0) + 1
+        self.born_again(options)
         counts = {topic: int(count) for topic, count in options.items()}
         changed = events.TopicsChanged(counts, deleted, self.topic_ids(list(counts)))
         yield from self.obeyed(self.step(changed)) or ["ok"]
+
+    def born_again(self, options: dict[str, str]) -> None:
+        for topic in [topic for topic in options.pop("anew", "").split(",") if topic]:
+            self.lives[topic] = self.lives.get(topic, 0) + 1
 
     def do_advance(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """Let time pass: 500ms, 7d. What comes due fires; a retention check that finds nothing is silent."""
@@ -106,13 +109,18 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
         assert self.timers == self.shard.state.deadlines
 
     def do_reload(self, words: list[str], _lines: list[str]) -> Iterator[str]:
-        """The process dies and the log is replayed: what was parked gets no answer. `reload t=2` finds that catalog."""
+        """The process dies and the log is replayed: what was parked gets no answer.
+
+        `reload t=2` finds that catalog; with `anew=t` the topic was deleted and created again meanwhile.
+        """
         self.shard = self.replayed()
         self.timers.clear()
         self.requests.clear()
         self.streams.clear()
         if words:
-            counts = {topic: int(count) for topic, count in pairs(words).items()}
+            options = pairs(words)
+            self.born_again(options)
+            counts = {topic: int(count) for topic, count in options.items()}
             yield from self.step(events.TopicsChanged(counts, ids=self.topic_ids(list(counts))))
         yield from self.step(events.Loaded()) or ["ok"]
 

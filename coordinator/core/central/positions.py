@@ -7,7 +7,7 @@ from coordinator.core.consumer.positions import expired
 from coordinator.core.events import OffsetCommit
 from coordinator.core.records import DelayForgotten, OffsetDeleted, OffsetStored, RebalanceForgotten
 from coordinator.core.state import Step
-from coordinator.core.types import StoredOffset
+from coordinator.core.types import NO_TOPIC_ID, StoredOffset
 from coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -19,7 +19,8 @@ def keep(group: CentralGroup, member: CentralMember, offsets: Offsets, step: Ste
         before = stored.get((topic, partition))
         if partition not in share.get(topic, ()) or (before is not None and before.offset == position.offset):
             continue
-        value = StoredOffset(position.offset, position.leader_epoch, position.metadata, step.now_ms)
+        of_topic = step.state.topic_ids.get(topic, NO_TOPIC_ID)
+        value = StoredOffset(position.offset, position.leader_epoch, position.metadata, step.now_ms, None, of_topic)
         step.keep(OffsetStored(group.id, topic, partition, value))
 
 

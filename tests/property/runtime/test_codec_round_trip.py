@@ -35,16 +35,18 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TIMEOUT = st.integers(0, 2**31 - 1)
 BLOB = st.binary(max_size=40)
+TOPIC_ID = st.binary(min_size=16, max_size=16)
 
 
 @st.composite
 def stored_offsets(draw: st.DrawFn) -> StoredOffset:
     expire_ms = draw(st.none() | st.integers(0, 2**63 - 1))
-    leader_epoch = draw(INT32) if expire_ms is None else -1  # version 1 has no room for both
-    return StoredOffset(draw(INT64), leader_epoch, draw(TEXT), draw(INT64), expire_ms)
+    # Version 1, with its expiry, has no room for the others.
+    leader_epoch = draw(INT32) if expire_ms is None else -1
+    topic_id = draw(st.just(b"") | TOPIC_ID.filter(any)) if expire_ms is None else b""
+    return StoredOffset(draw(INT64), leader_epoch, draw(TEXT), draw(INT64), expire_ms, topic_id)
 
 
-TOPIC_ID = st.binary(min_size=16, max_size=16)
 PARTITION = st.integers(0, 2**31 - 1)
 SHARES = st.dictionaries(TOPIC_ID, st.frozensets(PARTITION, max_size=4), max_size=3)
 EPOCHS = st.dictionaries(TOPIC_ID, st.dictionaries(PARTITION, INT32, max_size=4), max_size=3)

@@ -40,8 +40,10 @@ def stored(key: str, value: str | None) -> KeyValue:
     return KeyValue(bytes.fromhex(key), None if value is None else bytes.fromhex(value))
 
 
-def offset(leader_epoch: int = -1, expire: int | None = None, metadata: str = "m") -> OffsetStored:
-    return OffsetStored("g", "t", 3, StoredOffset(42, leader_epoch, metadata, 100, expire))
+def offset(
+    leader_epoch: int = -1, expire: int | None = None, metadata: str = "m", topic_id: bytes = b""
+) -> OffsetStored:
+    return OffsetStored("g", "t", 3, StoredOffset(42, leader_epoch, metadata, 100, expire, topic_id))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,18 @@ def offset(leader_epoch: int = -1, expire: int | None = None, metadata: str = "m
         ),
         pytest.param(
             offset(metadata=""), OFFSET_KEY, f"0004 {AT_42} ffffffff 01 {T100} 00", id="offset v4 without a note"
+        ),
+        pytest.param(
+            offset(metadata="", topic_id=b"\xab" * 16),
+            OFFSET_KEY,
+            f"0004 {AT_42} ffffffff 01 {T100} 01 00 10 {'ab' * 16}",
+            id="offset v4 of a topic, without a note",
+        ),
+        pytest.param(
+            offset(topic_id=b"\xab" * 16),
+            OFFSET_KEY,
+            f"0004 {AT_42} ffffffff {COMPACT_NOTE} {T100} 01 00 10 {'ab' * 16}",
+            id="offset v4 of a topic",
         ),
         pytest.param(
             offset(expire=200), OFFSET_KEY, f"0001 {AT_42} {NOTE} {T100} {T200}", id="offset v1 with an expiry"
@@ -99,8 +113,13 @@ def test_a_group_instance_id_is_kept() -> None:
         pytest.param(f"0003 {AT_42} 00000007 {NOTE} {T100}", offset(leader_epoch=7), id="v3"),
         pytest.param(
             f"0004 {AT_42} 00000007 {COMPACT_NOTE} {T100} 01 00 10 {'ab' * 16}",
-            offset(leader_epoch=7),
+            offset(leader_epoch=7, topic_id=b"\xab" * 16),
             id="v4, topic id",
+        ),
+        pytest.param(
+            f"0004 {AT_42} 00000007 {COMPACT_NOTE} {T100} 02 00 10 {'00' * 16} 07 01 ff",
+            offset(leader_epoch=7),
+            id="v4, the topic id that is none, and a field nobody knows",
         ),
     ],
 )

@@ -4,9 +4,11 @@ import pytest
 
 from coordinator.core import events
 from coordinator.core.events import Heartbeat, Loaded, TopicsChanged, Unload
+from coordinator.core.records import OffsetsStored
 from coordinator.core.refusals import REPLY_TYPES
-from coordinator.core.types import Limits
+from coordinator.core.types import Limits, StoredOffset
 from coordinator.errors import ErrorCode
+from coordinator.runtime.codec import encode
 from coordinator.runtime.engine import Engine
 from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.slot import ShardStatus
@@ -133,3 +135,17 @@ def test_an_unloaded_shard_that_cannot_be_read_when_it_is_wanted_again_is_tried_
     assert engine.status(0) is ShardStatus.FAILED
     engine.turn(3)
     assert engine.status(0) is ShardStatus.ACTIVE
+
+
+def test_what_a_load_drops_of_topics_that_are_gone_is_said() -> None:
+    said: list[str] = []
+    log = MemoryGroupLog(1)
+    position = StoredOffset(5, -1, "", 0, None, b"1" * 16)
+    places = {(f"t{number}", partition): position for number in range(7) for partition in range(number + 1)}
+    log.append(0, encode([OffsetsStored("g", places)]).groups, [], 0)
+    engine = Engine(log, 1, Limits(), on_status=lambda _shard, _status, why: said.append(why))
+    engine.submit_all(TopicsChanged({"t0": 1, "t6": 7}, ids={"t0": b"1" * 16, "t6": b"2" * 16}))
+    engine.load(0)
+    words = "positions were dropped, whose topics are gone or were made anew since they were committed: "
+    assert said[1:] == [words + "t6 (7), t5 (6), t4 (5), t3 (4), t2 (3) and of 1 more"]
+    assert engine.report(0).orphans == said[1]

@@ -39,13 +39,13 @@ def open_all(
 
     def one(tp: TopicPartition, of_topic: TopicSettings, topic_id: str) -> Log | StorageError:
         directory = directory_of(data_dir, tp)
-        if not files.is_dir(directory):
-            return _gone(directory, tp)
         try:
             return open_log(
                 files, directory, tp, of_topic, opened, clean=clean,
                 recovery_point=points.get(tp, 0), start_offset=starts.get(tp, 0), topic_id=topic_id, sync=False,
             )  # fmt: skip
+        except (FileNotFoundError, NotADirectoryError):
+            return _gone(directory, tp)
         except StorageError as error:
             logger.error("%s", error)
             return error

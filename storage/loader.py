@@ -18,7 +18,7 @@ from storage.log_state import LogState, Recovered
 from storage.open_segments import OpenSegments
 from storage.producer_loading import load_producers
 from storage.reshape import refill
-from storage.scan import BatchFault, walk_headers
+from storage.scan import BatchFault, Order, walk_headers
 from storage.segment import Segment
 from storage.summaries import EPOCHS, SUMMARIES, Summary, load_epochs, load_summaries, save_summaries
 from storage.swap import SWAP, finish_swaps
@@ -79,20 +79,25 @@ def open_log(
     StorageError when the directory says that it is another topic's than `topic_id`. What it found is durable on return;
     without `sync`, once the caller has seen to `Files.sync_all`.
     """
-    check_owner(files, directory, topic_id)
-    names = tidy(files, directory)
+    found = files.names(directory)
+    check_owner(files, directory, found, topic_id)
+    names = tidy(files, directory, found)
     state = load_state(
         files, directory, names, settings, opened,
         clean=clean, recovery_point=recovery_point, start_offset=start_offset, sync=sync,
     )  # fmt: skip
+    if not sync:
+        # Of many logs few are used soon: who uses one opens its file then.
+        for segment in state.segments:
+            segment.close()
     return Log(files, directory, partition, settings, opened, state, topic_id)
 
 
-def check_owner(files: Files, directory: str, topic_id: str) -> None:
+def check_owner(files: Files, directory: str, names: Sequence[str], topic_id: str) -> None:
     """Never serve one topic's records as those of another that has its name."""
-    path = f"{directory}/{METADATA}"
-    if not topic_id or not files.exists(path):
+    if not topic_id or METADATA not in names:
         return
+    path = f"{directory}/{METADATA}"
     lines = read_file(files, path).decode(errors="replace").splitlines()
     found = next((line.partition(":")[2].strip() for line in lines if line.startswith("topic_id:")), None)
     if found != topic_id:
@@ -102,9 +107,8 @@ def check_owner(files: Files, directory: str, topic_id: str) -> None:
         )
 
 
-def tidy(files: Files, directory: str) -> list[str]:
+def tidy(files: Files, directory: str, names: Sequence[str]) -> Sequence[str]:
     """Finish or undo what a crash cut short: removals, compactions, replaced files. The names that are left."""
-    names = files.names(directory)
     if any(SWAP in name for name in names):
         swapped = finish_swaps(files, directory)
         known = load_summaries(files, directory)
@@ -153,16 +157,16 @@ def load_state(
         segment.gaps = settings.compacted
         _load_sealed(segment, following, summaries)
     durable = max(recovery_point, active.base_offset)
-    _load_active(active, summaries, recovered, clean=clean, durable=durable)
+    last_epoch = _load_active(active, summaries, recovered, clean=clean, durable=durable)
     if sync and recovered.unflushed:
         active.file().sync()
     if start_offset > active.next_offset and not recovered.damage:
-        segments = [_start_over(segments, start_offset)]
+        segments, last_epoch = [_start_over(segments, start_offset)], -1
         summaries.clear()
     state = LogState(segments, summaries, max(start_offset, segments[0].base_offset), recovered=recovered)
     state.producers = load_producers(segments)
     epochs = load_epochs(files, directory) if EPOCHS in names else LeaderEpochs()
-    state.epochs = _checked_epochs(epochs, segments, state.start_offset)
+    state.epochs = _checked_epochs(epochs, segments, state.start_offset, last_epoch)
     _remove_snapshots_past(files, directory, names, segments[-1].next_offset)
     return state
 
@@ -206,7 +210,8 @@ def _load_sealed(segment: Segment, following: Segment, summaries: dict[int, Summ
 
 def _load_active(
     active: Segment, summaries: dict[int, Summary], recovered: Recovered, *, clean: bool, durable: int
-) -> None:
+) -> int:
+    """The leader epoch of its last batch; -1 where that was not looked at, or it has none."""
     file = active.file()
     size = file.size()
     known = summaries.pop(active.base_offset, None)
@@ -215,15 +220,16 @@ def _load_active(
         summaries[active.base_offset] = known
         active.believe(known)
         active.index()
-        return
-    fault = refill(active, size)
+        return -1
+    order = Order(active.base_offset, active.base_offset, active.gaps)
+    fault = refill(active, size, order)
     recovered.end_offset = active.next_offset
     if active.next_offset < durable:
         why = fault.why if fault else "the file ends early"
         at = fault.position if fault else size
         recovered.damage = LogDamaged(active.path(), at, size - at, active.next_offset, durable, why)
         logger.error("%s", recovered.damage)
-        return
+        return order.leader_epoch
     if fault:
         recovered.truncated_bytes, recovered.why = size - fault.position, fault.why
         logger.warning(
@@ -231,6 +237,7 @@ def _load_active(
         )
         file.truncate(fault.position)
     recovered.unflushed = size > 0
+    return order.leader_epoch
 
 
 def _remove_snapshots_past(files: Files, directory: str, names: Sequence[str], end_offset: int) -> None:
@@ -242,9 +249,10 @@ def _remove_snapshots_past(files: Files, directory: str, names: Sequence[str], e
 # -- leader epochs ------------------------------------------------------------------------------------------
 
 
-def _checked_epochs(epochs: LeaderEpochs | None, segments: list[Segment], start_offset: int) -> LeaderEpochs:
-    """What was written down of the epochs, unless the log itself says otherwise."""
-    last = _last_epoch(segments)
+def _checked_epochs(epochs: LeaderEpochs | None, segments: list[Segment], start_offset: int, last: int) -> LeaderEpochs:
+    """What was written down of the epochs, unless the log itself says otherwise; `last` is -1 where it is unknown."""
+    if last < 0:
+        last = _last_epoch(segments)
     if epochs is not None and not epochs.entries and last == 0:
         epochs = LeaderEpochs([(0, start_offset)])
     if epochs is None or epochs.latest != last:

@@ -138,10 +138,13 @@ def write_failed(log: "Log", active: Segment, error: OSError) -> StorageError:
     return refusal
 
 
-def refill(segment: Segment, size: int) -> BatchFault | None:
-    """Note every intact batch of the segment; the fault that ended the walk, if one did."""
+def refill(segment: Segment, size: int, order: Order | None = None) -> BatchFault | None:
+    """Note every intact batch of the segment; the fault that ended the walk, if one did.
+
+    Who brings the `order` finds in it what the last batch left there.
+    """
     segment.restart()
-    order = Order(segment.base_offset, segment.base_offset, segment.gaps)
+    order = order or Order(segment.base_offset, segment.base_offset, segment.gaps)
     try:
         for head in walk_checked(segment.file(), 0, size, order):
             segment.note(head.last_offset, head.max_timestamp, head.size)

@@ -123,6 +123,25 @@ def test_making_and_opening_many_partitions_flushes_once() -> None:
     assert opening["names"] <= HUNDREDS + 5
 
 
+def test_opening_many_partitions_reads_two_files_of_each_and_keeps_none_open() -> None:
+    files = MemoryFiles()
+    broker = open_broker(files)
+    broker.create_topic("many", HUNDREDS)
+    for each in range(HUNDREDS):
+        broker.append("many", each, batch(b"kept"), T0)
+    broker.flush()
+    files.kill()
+    again: list[Broker] = []
+    opening = counted(files, lambda: again.append(open_broker(files)))
+    # Whose log it is, and the log; once read for all that is asked of it.
+    assert opening["open"] <= 2 * HUNDREDS + 10
+    assert opening["read"] <= 2 * HUNDREDS + 10
+    assert opening["open"] - opening["close"] < 10
+    again[0].append("many", 7, batch(b"more"), T0)
+    again[0].flush()
+    assert values(read_all(again[0].log("many", 7))) == [b"kept", b"more"]
+
+
 def test_a_power_cut_after_opening_takes_nothing_that_the_dead_process_left() -> None:
     files = MemoryFiles()
     broker = open_broker(files)

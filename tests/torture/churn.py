@@ -19,11 +19,15 @@ from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from storage.rpc.v1 import broker_service_pb2 as log_pb
 from storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.support.kafka_client import KafkaClient
+from tests.support.kafka_node import create_topic, join
 
 SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))
 SHARE = encode_assignment({"t": [0]})
 MANY = 150_000
 """More entries than any list of a request may have."""
+
+LEAVING = -1
+"""The epoch by which a member of KIP-848 says good-bye."""
 
 PATIENCE_S = 30.0
 LATE = "ran out of time"
@@ -35,8 +39,7 @@ class Churn:
 
     def __init__(self, grpc_address: str, kafka_address: str) -> None:
         self.done: Counter[str] = Counter()
-        host, _, port = kafka_address.rpartition(":")
-        self._kafka = host, int(port)
+        self.doors = [address_of(grpc_address), address_of(kafka_address)]
         self._grpc = grpc_address
         self._numbers = itertools.count()
 
@@ -65,7 +68,12 @@ class Churn:
         return f"{what}-{next(self._numbers)}"
 
     def kafka(self) -> KafkaClient:
-        return KafkaClient(*self._kafka, client_id=self.fresh("client"))
+        return KafkaClient(*self.doors[1], client_id=self.fresh("client"))
+
+
+def address_of(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 Kind = Callable[[Churn, grpc.aio.Channel], Awaitable[None]]
@@ -184,13 +192,89 @@ async def kafkas_members_vanish(churn: Churn, channel: grpc.aio.Channel) -> None
     await stub.DeleteGroups(pb.DeleteGroupsRequest(groups_names=[group]))
 
 
+async def consumer_groups_live_and_go(churn: Churn, channel: grpc.aio.Channel) -> None:
+    """A member that is planned for (KIP-848) comes through one door and leaves by the other."""
+    stub, group, member = GroupCoordinatorStub(channel), churn.fresh("planned"), churn.fresh("member")
+    names = pb.SubscribedTopicNames(names=["t"])
+    told = await stub.ConsumerGroupHeartbeat(
+        pb.ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=names,
+            topic_partitions=pb.ConsumerAssignment(),
+        )
+    )
+    assert not told.error_code, told
+    async with churn.kafka() as client:
+        for epoch in (told.member_epoch, LEAVING):
+            said = {"group_id": group, "member_id": member, "member_epoch": epoch}
+            answer = await client.ask("ConsumerGroupHeartbeat", 1, **said)
+            assert not answer.error_code, answer
+    gone = await stub.DeleteGroups(pb.DeleteGroupsRequest(groups_names=[group]))
+    assert not gone.results[0].error_code, gone
+
+
+async def kafkas_groups_live_and_go(churn: Churn, channel: grpc.aio.Channel) -> None:
+    """As `groups_live_and_go`, by Kafka's door."""
+    group = churn.fresh("kafka-group")
+    async with churn.kafka() as client:
+        told = await join(client, group_id=group, session_timeout_ms=10_000)
+        assert not told.error_code, told
+        who = {"group_id": group, "generation_id": told.generation_id, "member_id": told.member_id}
+        share = struct("SyncGroupRequest.assignments")(member_id=told.member_id, assignment=SHARE)
+        assert not (await client.ask("SyncGroup", 3, assignments=[share], **who)).error_code
+        assert not (await client.ask("Heartbeat", 3, **who)).error_code
+        row = struct("OffsetCommitRequest.topics.partitions")(partition_index=0, committed_offset=1)
+        topic = struct("OffsetCommitRequest.topics")(name="t", partitions=[row])
+        await client.ask(
+            "OffsetCommit",
+            7,
+            group_id=group,
+            member_id=told.member_id,
+            generation_id_or_member_epoch=told.generation_id,
+            topics=[topic],
+        )
+        assert not (await client.ask("LeaveGroup", 2, group_id=group, member_id=told.member_id)).error_code
+        (gone,) = (await client.ask("DeleteGroups", 1, groups_names=[group])).results
+        assert not gone.error_code, gone
+
+
+async def kafkas_topics_come_and_go(churn: Churn, channel: grpc.aio.Channel) -> None:
+    topic = churn.fresh("kafka-topic")
+    async with churn.kafka() as client:
+        await create_topic(client, topic, 2)
+        (gone,) = (await client.ask("DeleteTopics", 5, topic_names=[topic], timeout_ms=10_000)).responses
+        assert not gone.error_code, gone
+
+
+async def connections_break(churn: Churn, channel: grpc.aio.Channel) -> None:
+    """To each door: one that says nothing, one that breaks in the middle of a word, one that speaks no protocol."""
+    for door in churn.doors:
+        for said in (b"", b"\0\0\1", b"PRI * HTTP/2.0", b"GET / HTTP/1.1\r\n\r\n"):
+            _, writer = await asyncio.open_connection(*door)
+            writer.write(said)
+            with suppress(ConnectionError):
+                await writer.drain()
+            writer.transport.abort()
+
+
 KINDS: tuple[Kind, ...] = (
     groups_live_and_go,
+    kafkas_groups_live_and_go,
+    consumer_groups_live_and_go,
     topics_come_and_go,
+    kafkas_topics_come_and_go,
+    connections_break,
     calls_are_cancelled,
     requests_are_refused,
     kafkas_requests_are_refused,
     kafkas_members_vanish,
 )
-PAUSES_S = {"requests_are_refused": 0.5, "kafkas_requests_are_refused": 0.5, "topics_come_and_go": 0.1}
+PAUSES_S = {
+    "requests_are_refused": 0.5,
+    "kafkas_requests_are_refused": 0.5,
+    "topics_come_and_go": 0.1,
+    "kafkas_topics_come_and_go": 0.1,
+}
 """What is heavy comes less often, so that there is room for the others."""

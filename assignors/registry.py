@@ -95,6 +95,15 @@ def resolve_all(words: str | Iterable[str]) -> list[Assignor]:
     return list(found.values())
 
 
+def own_name(word: str) -> str:
+    """The name of the built-in assignor that `word` means, whichever of its names it is; any other word as it is.
+
+    Nothing is looked up or imported: clients may send any word.
+    """
+    name = _canonical(word.strip())
+    return name if name in BUILT_IN else word
+
+
 def _canonical(word: str) -> str:
     low = word.lower()
     for package in _PACKAGES:

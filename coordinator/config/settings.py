@@ -12,6 +12,7 @@ from coordinator.config.grpc import GrpcSettings
 from coordinator.config.kafka import KafkaSettings
 from coordinator.config.node import NodeSettings
 from coordinator.config.offsets import OffsetsSettings
+from coordinator.config.values import offered
 from coordinator.config.waiting import WaitingSettings
 from coordinator.config.zookeeper import ZookeeperSettings
 from storage.config import LogSettings
@@ -38,6 +39,11 @@ class Settings(
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @model_validator(mode="after")
+    def has_one_assignor_for_each_name(self) -> Self:
+        offered((*self.consumer_assignors, *self.remote_assignors))
+        return self
 
     @model_validator(mode="after")
     def has_room_for_batches(self) -> Self:

@@ -1,8 +1,10 @@
 """Bounds and kinds of value that several rooms share."""
 
+from collections.abc import Iterable
 from typing import NewType
 
-from assignors.registry import resolve_all
+from assignors.registry import BUILT_IN, resolve
+from assignors.shield import is_ours
 
 MAX_INT = 2**31 - 1
 DAY_MS = 86_400_000
@@ -12,9 +14,23 @@ AssignorNames = NewType("AssignorNames", str)
 
 
 def known_assignors(names: AssignorNames) -> AssignorNames:
-    """The names again. Raises ValueError when one is no assignor."""
-    resolve_all(names)
+    """The names again. Raises ValueError when one is no assignor, or two are of one name."""
+    if not words_of(names):
+        raise ValueError("name an assignor or more")
+    offered(words_of(names))
     return names
+
+
+def offered(words: Iterable[str]) -> dict[str, str]:
+    """By the name of each assignor the word that finds it. Raises ValueError."""
+    found: dict[str, str] = {}
+    for word in words:
+        assignor = resolve(word)
+        if assignor.name in BUILT_IN and not is_ours(assignor):
+            raise ValueError(f"{word!r} calls itself {assignor.name!r}, which is built in; give its class another name")
+        if found.setdefault(assignor.name, word) != word and not is_ours(assignor):
+            raise ValueError(f"{word!r} and {found[assignor.name]!r} call themselves {assignor.name!r}; rename one")
+    return found
 
 
 def words_of(names: AssignorNames) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 from assignors.api import Assignment, Assignor, AssignorError, Snapshot
 from assignors.api import Member as AssignorMember
-from assignors.registry import BUILT_IN, resolve
+from assignors.registry import BUILT_IN, own_name, resolve
 from assignors.run import run
 from assignors.user_data import member_from_subscription, parse_assignment, parse_subscription
-from coordinator.core.types import Partitions
+from coordinator.core.types import Limits, Partitions
 
 CONSUMER = "consumer"
 
@@ -40,17 +40,17 @@ Planner: TypeAlias = Callable[[PlanRequest], Plan | None]
 answer. Raises AssignorError when the assignor fails at once. Pure."""
 
 
-def canonical_name(word: str) -> str:
-    """The name behind an alias or a Java class; a word that names a class of its own (module:Class) stays as it is.
+def canonical_name(word: str, limits: Limits) -> str:
+    """The name behind an alias, a Java class or the class of a plugin that this node offers; else the word itself.
 
-    Nothing is imported for a word with a colon: clients may send any.
+    Nothing is imported: clients may send any.
     """
-    if ":" in word:
-        return word
-    try:
-        return resolve(word).name
-    except AssignorError:
-        return word
+    return next((name for name, plugin in limits.plugins if word == plugin), "") or own_name(word)
+
+
+def loadable(name: str, limits: Limits) -> str:
+    """The word by which it is found anywhere, in a replay as well: a plugin may be known by its class only."""
+    return dict(limits.plugins).get(name, name)
 
 
 AT_ONCE_MEMBERS = 200

@@ -101,6 +101,8 @@ class Limits:
     consumer_max_group_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """The first one is for groups whose members do not ask for any."""
+    plugins: tuple[tuple[str, str], ...] = ()
+    """Of assignors that are offered by the place of their class: their own name, and that place (module:Class)."""
     consumer_migration_policy: str = "bidirectional"
     """Also: upgrade, downgrade, disabled."""
     consumer_assignment_interval_ms: int = 1_000

@@ -1,11 +1,13 @@
 """What the rules need of the settings. The core never sees the settings themselves."""
 
+from assignors.registry import BUILT_IN
 from coordinator.config import Settings
-from coordinator.core.plan import canonical_name
+from coordinator.config.values import offered
 from coordinator.core.types import Limits
 
 
 def limits_of(settings: Settings) -> Limits:
+    consumer, remote = offered(settings.consumer_assignors), offered(settings.remote_assignors)
     return Limits(
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
@@ -16,14 +18,15 @@ def limits_of(settings: Settings) -> Limits:
         max_offset_metadata=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
         offsets_retention_check_ms=settings.offsets_retention_check_interval_ms,
-        remote_assignors=settings.remote_assignors,
+        remote_assignors=tuple(remote),
         ledger_max_entries=settings.group_ledger_max_entries,
         ledger_max_bytes=settings.group_ledger_max_bytes,
         ledger_max_snapshot_bytes=settings.group_ledger_max_snapshot_bytes,
         consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
         consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
         consumer_max_group_size=settings.group_consumer_max_size,
-        consumer_assignors=tuple(canonical_name(word) for word in settings.consumer_assignors),
+        consumer_assignors=tuple(consumer),
+        plugins=tuple((name, word) for name, word in {**consumer, **remote}.items() if name not in BUILT_IN),
         consumer_migration_policy=settings.group_consumer_migration_policy,
         consumer_assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
         consumer_regex_refresh_ms=settings.group_consumer_regex_refresh_interval_ms,

@@ -352,6 +352,7 @@ class Node:
             conditions=self.telling.conditions,
             isolation=self._isolated_simulations,
             assignor_deadline_ms=self._settings.group_assignor_deadline_ms,
+            plugins=dict(limits_of(self._settings).plugins),
             observed=self._zookeeper.groups if self._zookeeper is not None else None,
             central=self._central,
         )

@@ -44,8 +44,8 @@ class GroupCoordinator:
 
     `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs, `endpoint` is what FindCoordinator
     answers, `partitions` gives the catalog's partition counts, `log_span` where a partition's log begins and ends,
-    `conditions` what is wrong with the node, `observed` the groups of a ZooKeeper, if there is one, `central` who
-    is elected there for central groups.
+    `conditions` what is wrong with the node, `plugins` the classes of assignors that it offers by their names,
+    `observed` the groups of a ZooKeeper, if there is one, `central` who is elected there for central groups.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class GroupCoordinator:
         conditions: Conditions,
         isolation: Isolation,
         assignor_deadline_ms: int,
+        plugins: Mapping[str, str],
         observed: ObservedGroups | None = None,
         central: CentralElection | None = None,
     ) -> None:
@@ -84,6 +85,7 @@ class GroupCoordinator:
             decide=lambda assignor, snapshot, withhold: isolation.run(
                 assignor, snapshot, assignor_deadline_ms, withhold=withhold, remedy="raise group.assignor.deadline.ms"
             ),
+            plugins=plugins,
             elsewhere=None if observed is None else observed.positions,
         )
 

@@ -32,7 +32,8 @@ Positions = Callable[[str], Awaitable[Mapping[tuple[str, int], int]]]
 class Simulator:
     """`shard_of` routes a group, `partitions` gives the catalog's counts, `spans` the log ends of partitions.
 
-    `elsewhere` gives the positions that a group keeps in ZooKeeper.
+    `plugins` has the classes of offered assignors by their names; `elsewhere` gives the positions that a group keeps in
+    ZooKeeper.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Simulator:
         partitions: Callable[[], Mapping[str, int]],
         spans: Callable[[Sequence[tuple[str, int]]], Spans],
         decide: Decide,
+        plugins: Mapping[str, str],
         elsewhere: Positions | None = None,
     ) -> None:
         self._driver = driver
@@ -50,6 +52,7 @@ class Simulator:
         self._partitions = partitions
         self._spans = spans
         self._decide = decide
+        self._plugins = plugins
         self._elsewhere = elsewhere
         self._running = 0
 
@@ -113,7 +116,7 @@ class Simulator:
             raise Overloaded(f"{MAX_AT_ONCE} simulations run already; try again shortly")
         self._running += 1
         try:
-            forecast = await aside(lambda: forecast_of(snapshot, word, change, self._decide), self._done)
+            forecast = await aside(lambda: forecast_of(snapshot, word, change, self._decide, self._plugins), self._done)
         except TimeoutError:
             late = f"{word!r} was not done after {DEADLINE_S:.0f} s"
             return pb.SimulatedAssignment(assignor=word, error_message=late)
@@ -125,11 +128,12 @@ class Simulator:
         self._running -= 1
 
 
-def forecast_of(snapshot: Snapshot, word: str, change: Change, decide: Decide) -> str:
+def forecast_of(snapshot: Snapshot, word: str, change: Change, decide: Decide, plugins: Mapping[str, str]) -> str:
     """By a name this node knows. A path into a module would let a stranger import code here."""
-    if ":" in word:
-        raise ValueError(f"{word!r} names code by its path; a node takes only installed ones: {', '.join(known())}")
-    return json.dumps(what_if(snapshot, resolve(word), change, decide).to_dict())
+    if ":" in word and word not in plugins.values():
+        names = ", ".join(dict.fromkeys([*known(), *plugins]))
+        raise ValueError(f"{word!r} names code by its path; a node takes only installed ones: {names}")
+    return json.dumps(what_if(snapshot, resolve(plugins.get(word, word)), change, decide).to_dict())
 
 
 async def aside(work: Callable[[], str], done: Callable[[], None]) -> str:

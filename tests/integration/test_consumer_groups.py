@@ -117,6 +117,48 @@ def test_a_broken_plugin_is_named_and_the_group_keeps_what_it_has(run: Run, tmp_
     run(story)
 
 
+DEALS = "tests.support.plugins:Deals"
+
+
+@pytest.mark.parametrize("word", [None, "deals", DEALS])
+def test_a_plugin_of_a_class_is_offered_under_its_own_name(run: Run, tmp_path: Path, word: str | None) -> None:
+    """It is called so wherever it is told of; only a snapshot names its class, so that it can be replayed anywhere."""
+
+    async def story() -> None:
+        async with serving(tmp_path, group_consumer_assignors=DEALS, **QUICK) as node, connected(node) as channel:
+            await create_topic(channel, "orders", 2)
+            stub = GroupCoordinatorStub(channel)
+            watch = stub.WatchGroup(pb.WatchGroupRequest(group_id="g"))
+            request = entering("a", "orders")
+            if word is not None:
+                request.server_assignor = word
+            joined = await stub.ConsumerGroupHeartbeat(request)
+            assert not joined.error_code, joined
+            async for notice in watch:
+                if notice.HasField("rebalance"):
+                    break
+            told = await stub.ConsumerGroupHeartbeat(beat("a", joined.member_epoch))
+            assert held(told) == {"orders": [0, 1]}
+            (group,) = (await stub.ConsumerGroupDescribe(pb.ConsumerGroupDescribeRequest(group_ids=["g"]))).groups
+            assert group.assignor_name == "deals"
+            explained = await stub.ExplainGroup(pb.ExplainGroupRequest(group_id="g", include_snapshots=True))
+            entry = explained.rebalances[0]
+            assert entry.protocol_name == "deals"
+            assert Snapshot.from_json(entry.snapshot_json).assignor == DEALS
+            asked = pb.SimulateAssignmentRequest(
+                group_id="g", assignors=["deals", DEALS, "tests.support.plugins:Forgets"]
+            )
+            deals, by_class, foreign = (await stub.SimulateAssignment(asked)).assignments
+            assert deals.forecast_json
+            assert by_class.forecast_json == deals.forecast_json
+            assert foreign.error_message.endswith("deals")
+            other = entering("b", "orders")
+            other.server_assignor = "range"
+            assert "known: deals " in (await stub.ConsumerGroupHeartbeat(other)).error_message
+
+    run(story)
+
+
 def test_an_id_of_the_wrong_length_is_malformed(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with serving(tmp_path) as node, connected(node) as channel:

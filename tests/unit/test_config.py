@@ -15,8 +15,10 @@ from coordinator.config import (
     parse_address,
     render_properties,
 )
+from coordinator.core.plan import canonical_name, loadable
 from coordinator.core.types import Limits
 from coordinator.runtime.limits import limits_of
+from tests.support.plugins import Deals
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -260,3 +262,43 @@ def test_kafka_is_not_served_unless_it_is_said_where() -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"127\.0\.0\.1:9290|brackets"):
         parse_address(text)
+
+
+DEALS, RAISES = "tests.support.plugins:Deals", "tests.support.plugins:Raises"
+
+
+def test_assignors_are_offered_by_their_names() -> None:
+    kept = {"group.consumer.assignors": f"RangeAssignor, {DEALS}", "group.remote.assignors": f"{RAISES},{DEALS}"}
+    limits = limits_of(load_settings(None, kept))
+    assert limits.consumer_assignors == ("range", "deals")
+    assert limits.remote_assignors == ("raises", "deals")
+    assert limits.plugins == (("deals", DEALS), ("raises", RAISES))
+    words = ["deals", DEALS, "raises", "uniform", "UniformAssignor", "assignors.lag:LagAssignor", "os:system", "nobody"]
+    names = ["deals", "deals", "raises", "uniform", "uniform", "assignors.lag:LagAssignor", "os:system", "nobody"]
+    assert [canonical_name(word, limits) for word in words] == names
+    assert [loadable(name, limits) for name in ("deals", "raises", "range")] == [DEALS, RAISES, "range"]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"group.consumer.assignors": "tests.unit.test_config:Ours"}, "calls itself 'range', which is built in"),
+        ({"group.remote.assignors": f"{DEALS},tests.unit.test_config:Other"}, "call themselves 'deals'; rename one"),
+        (
+            {"group.consumer.assignors": DEALS, "group.remote.assignors": "tests.unit.test_config:Other"},
+            "call themselves 'deals'; rename one",
+        ),
+        ({"group.consumer.assignors": ","}, "name an assignor or more"),
+    ],
+)
+def test_a_name_is_one_assignor_s(given: dict[str, str], why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        load_settings(None, given)
+
+
+class Other(Deals):
+    """Another plugin of a name that is taken."""
+
+
+class Ours(Deals):
+    name = "range"

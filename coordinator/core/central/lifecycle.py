@@ -6,6 +6,7 @@ from coordinator.core.central.records import CentralDeleted, CentralOwner
 from coordinator.core.effects import DeleteReply, LeaveReply, MemberReply
 from coordinator.core.events import DeleteGroup, LeaveGroup
 from coordinator.core.ledger import by_member
+from coordinator.core.plan import canonical_name
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, MemberIdentity, TimerKey
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -15,7 +16,7 @@ def load(step: Step) -> None:
     """The log has been replayed. Every owner may be fetching: it is waited for as if its stream had just closed."""
     for group in list(step.state.central_groups.values()):
         assert group.stored is not None
-        group.assignor = group.stored.assignor
+        group.assignor = canonical_name(group.stored.assignor, step.limits)
         for owner in group.stored.owners:
             member = group.members[owner.member_id] = expected(owner, group.generation, step.now_ms)
             member.gone = by_member(

@@ -5,6 +5,7 @@ member may still be fetching: while a lost member's lease runs, everybody keeps 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from assignors.api import AssignorError, Snapshot
@@ -15,7 +16,7 @@ from coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMe
 from coordinator.core.central.records import CentralOwner, CentralStored
 from coordinator.core.events import Planned
 from coordinator.core.ledger import Trigger, by_member
-from coordinator.core.plan import Plan, PlanRequest, wants_lags
+from coordinator.core.plan import Plan, PlanRequest, loadable, wants_lags
 from coordinator.core.state import Step
 from coordinator.core.types import Cause
 
@@ -75,11 +76,12 @@ def plan(group: CentralGroup, step: Step) -> None:
     progress = group.progress
     become(group, CentralState.ASSIGNING, step)
     progress.planning_since_ms = step.now_ms
-    request = PlanRequest(group.id, step.fresh_epoch(group.generation), group.assignor, snapshot_of(group, step))
+    snapshot = snapshot_of(group, step)
+    request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, snapshot)
     progress.request, progress.put_off = request, False
     try:
         # Only the edge knows where the logs end.
-        made = None if wants_lags(group.assignor) else step.state.planner(request)
+        made = None if wants_lags(request.assignor) else step.state.planner(request)
     except AssignorError as error:
         failed(group, str(error), step)
         return
@@ -101,7 +103,7 @@ def planned(event: Planned, step: Step) -> None:
         return  # asked for earlier, or by an earlier group of this id
     progress.put_off = False
     if event.snapshot is not None:
-        progress.request = PlanRequest(group.id, event.epoch, group.assignor, event.snapshot)
+        progress.request = replace(progress.request, snapshot=event.snapshot)
     if progress.dirty and (group.lost or not progress.second_look):
         look(group, step)
     elif event.plan is None:
@@ -289,7 +291,7 @@ def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
             )
             for member_id in sorted(group.members)
         ],
-        assignor=group.assignor,
+        assignor=loadable(group.assignor, step.limits),
         options=step.state.assignor_options(group.id),
     )
 

@@ -55,7 +55,7 @@ def well_formed(request: RegisterConsumer, limits: Limits) -> None:
 
 def assignor_allowed(request: RegisterConsumer, limits: Limits) -> None:
     """A client must not name code to be imported here."""
-    name = canonical_name(request.assignor)
+    name = canonical_name(request.assignor, limits)
     if name in BUILT_IN or name in limits.remote_assignors:
         return
     # Only now look for plugins: that reads what is installed.
@@ -92,7 +92,7 @@ def fits(group: CentralGroup, request: RegisterConsumer, limits: Limits) -> None
             "give each consumer an id of its own, or wait until that stream is given up",
         )
     others = len(group.members) - (member is not None)
-    if others and canonical_name(request.assignor) != group.assignor:
+    if others and canonical_name(request.assignor, limits) != group.assignor:
         raise CoordinatorError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"the members of group {group.id!r} assign by {group.assignor!r}, this one by {request.assignor!r}; "
@@ -129,7 +129,7 @@ def opened(request: RegisterConsumer, step: Step) -> CentralGroup:
     if (classic := step.state.groups.get(request.group_id)) is not None:
         generation = max(generation, classic.generation)
         step.keep(GroupDeleted(request.group_id))
-    step.keep(CentralStored(request.group_id, generation, canonical_name(request.assignor), step.now_ms))
+    step.keep(CentralStored(request.group_id, generation, canonical_name(request.assignor, step.limits), step.now_ms))
     return step.state.central_groups[request.group_id]
 
 
@@ -158,7 +158,7 @@ def come_back(group: CentralGroup, member: CentralMember, request: RegisterConsu
 
 def take_in(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
     """What the request says of the member is true from here on, and its stream is the one that counts."""
-    group.assignor = canonical_name(request.assignor)
+    group.assignor = canonical_name(request.assignor, step.limits)
     member.client_id, member.client_host = request.client_id, request.client_host
     member.session_timeout_ms = request.session_timeout_ms
     member.stream, member.gone = request.request_id, None

@@ -151,7 +151,7 @@ def join_with_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
 
 
 def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
-    changed = member.protocols != request.protocols or member.remote_assignor != remote.wanted(request)
+    changed = member.protocols != request.protocols or member.remote_assignor != remote.wanted(request, step.limits)
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             update_member(group, member, request, step)
@@ -217,7 +217,7 @@ def apply_request(member: Member, request: JoinGroup, step: Step) -> None:
     member.client_id = request.client_id
     member.client_host = request.client_host
     member.client_software = request.client_software
-    member.remote_assignor = remote.wanted(request)
+    member.remote_assignor = remote.wanted(request, step.limits)
     member.last_seen_ms = step.now_ms
 
 
@@ -238,7 +238,7 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
         protocols=request.protocols,
         is_new=True,
         join_request=request.request_id,
-        remote_assignor=remote.wanted(request),
+        remote_assignor=remote.wanted(request, step.limits),
         last_seen_ms=step.now_ms,
     )
     if not group.members:

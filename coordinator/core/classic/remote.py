@@ -21,7 +21,7 @@ from coordinator.core.classic.members import Member
 from coordinator.core.classic.shares import accept, disarm_when_complete
 from coordinator.core.events import JoinGroup, Planned
 from coordinator.core.ledger import Trigger
-from coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name
+from coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name, loadable
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, GroupState, Limits
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -56,20 +56,21 @@ def allowed(request: JoinGroup, limits: Limits) -> None:
             f"group.remote.assignor {word!r} cannot assign for protocol_type {request.protocol_type!r}; "
             f"it needs {CONSUMER!r}, whose subscriptions the coordinator can read",
         )
-    if wanted(request) in BUILT_IN or wanted(request) in limits.remote_assignors:
+    name = wanted(request, limits)
+    if name in BUILT_IN or name in limits.remote_assignors:
         return
     # Only now look for plugins: that reads what is installed.
     names = list(dict.fromkeys([*known(), *limits.remote_assignors]))
-    if wanted(request) not in names:
+    if name not in names:
         raise CoordinatorError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"{word!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}",
         )
 
 
-def wanted(request: JoinGroup) -> str:
+def wanted(request: JoinGroup, limits: Limits) -> str:
     """The assignor's own name, whichever of its names the client used; empty when it asks for none."""
-    return canonical_name(request.remote_assignor) if request.remote_assignor else ""
+    return canonical_name(request.remote_assignor, limits) if request.remote_assignor else ""
 
 
 def chosen(group: ClassicGroup) -> str:
@@ -80,7 +81,8 @@ def chosen(group: ClassicGroup) -> str:
 
 def ask(group: ClassicGroup, step: Step) -> None:
     """Have the plan of this generation made: at once where that is quick, else off the loop."""
-    request = PlanRequest(group.id, step.fresh_epoch(group.generation), group.remote, snapshot_of(group, step))
+    snapshot = snapshot_of(group, step)
+    request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, snapshot)
     group.plan_request = request
     if group.remote in WANT_LAGS:
         # Only the edge knows where the logs end.
@@ -156,7 +158,7 @@ def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
     partitions = step.state.partitions
     counts = {topic: partitions[topic] for topic in topics if topic in partitions}
     options = step.state.assignor_options(group.id)
-    return Snapshot(counts, members, assignor=group.remote, options=options)
+    return Snapshot(counts, members, assignor=loadable(group.remote, step.limits), options=options)
 
 
 def read_member(member: Member, protocol: str | None) -> AssignorMember:
@@ -173,6 +175,6 @@ def restored(group: ClassicGroup, step: Step) -> None:
     if last is None or last.snapshot_source != SOURCE or last.generation != group.generation:
         return
     snapshot = Snapshot.from_json(last.snapshot_json)
-    group.remote, group.planned_topics = snapshot.assignor, dict(snapshot.topics)
+    group.remote, group.planned_topics = canonical_name(snapshot.assignor, step.limits), dict(snapshot.topics)
     for member in group.members.values():
         member.remote_assignor = group.remote

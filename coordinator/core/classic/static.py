@@ -126,7 +126,7 @@ def update(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
     member.client_id = request.client_id
     member.client_host = request.client_host
     member.client_software = request.client_software
-    member.remote_assignor = remote.wanted(request)
+    member.remote_assignor = remote.wanted(request, step.limits)
     group.members.offer(member, request.protocols)
     group.members.park(member, request.request_id)
     member.is_new = False  # it has a session from the start: only a newcomer is given five minutes

@@ -52,7 +52,7 @@ def joins_well(request: ConsumerHeartbeat) -> None:
 
 
 def known_assignor(word: str, limits: Limits) -> None:
-    if canonical_name(word) not in limits.consumer_assignors:
+    if canonical_name(word, limits) not in limits.consumer_assignors:
         raise CoordinatorError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"server assignor {word!r} is not offered here; known: {', '.join(limits.consumer_assignors)} "

@@ -80,7 +80,7 @@ def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> l
     """Take in who the member is and what it wants. Returns what calls for a new epoch."""
     replaced = static.away(group, request)
     live = replaced or group.members.get(request.member_id)
-    record = as_told(live, request)
+    record = as_told(live, request, step.limits)
     if live is not None and replaced is None and live.stored(group.id) == record:
         regex.want_resolved(group, record.topic_regex, step)
         return []
@@ -103,7 +103,7 @@ def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> l
     return triggers
 
 
-def as_told(before: ConsumerMember | None, request: ConsumerHeartbeat) -> ConsumerMemberStored:
+def as_told(before: ConsumerMember | None, request: ConsumerHeartbeat, limits: Limits) -> ConsumerMemberStored:
     """The member as this request leaves it; what the request does not say stays as it was."""
     known = before or ConsumerMember(request.member_id)
     expression = known.topic_regex if request.topic_regex is None else request.topic_regex or None
@@ -121,7 +121,7 @@ def as_told(before: ConsumerMember | None, request: ConsumerHeartbeat) -> Consum
         rebalance_timeout_ms=(
             known.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
         ),
-        server_assignor=known.server_assignor if assignor is None else canonical_name(assignor),
+        server_assignor=known.server_assignor if assignor is None else canonical_name(assignor, limits),
     )
 
 

@@ -19,7 +19,7 @@ from coordinator.core.consumer.records import CurrentStored, Shares, TopicId
 from coordinator.core.entries import begun, keep_entry, settle, within_limit
 from coordinator.core.ledger import Change, Departure, RebalanceInProgress, Trigger, last_few
 from coordinator.core.moves import Before, Withheld, difference
-from coordinator.core.plan import CONSUMER, Plan
+from coordinator.core.plan import CONSUMER, Plan, canonical_name
 from coordinator.core.state import Step
 from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, Settlement
 
@@ -207,7 +207,7 @@ def write(
     change = Change(
         generation=rebalance.previous_generation + 1,
         protocol_type=CONSUMER,
-        protocol_name=snapshot.assignor if snapshot else "",
+        protocol_name=canonical_name(snapshot.assignor, step.limits) if snapshot else "",
         moves=moves,
         members=member_plans(group, step) if outcome is Outcome.COMPLETED else (),
         snapshot_json=snapshot_json,

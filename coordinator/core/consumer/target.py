@@ -10,7 +10,7 @@ from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
 from coordinator.core.events import Planned
 from coordinator.core.ledger import Trigger
-from coordinator.core.plan import Plan, PlanRequest
+from coordinator.core.plan import Plan, PlanRequest, canonical_name, loadable
 from coordinator.core.state import Step
 from coordinator.core.types import Cause
 
@@ -59,7 +59,8 @@ def assign(group: ConsumerGroup, step: Step) -> None:
     step.disarm(group.assign_timer)
     if progress.asked_for != group.epoch:
         progress.asked_for, progress.asked = group.epoch, step.fresh_epoch(group.epoch)
-    request = PlanRequest(group.id, progress.asked, preferred_assignor(group, step), snapshot_of(group, step))
+    snapshot = snapshot_of(group, step)
+    request = PlanRequest(group.id, progress.asked, snapshot.assignor, snapshot)
     try:
         plan = step.state.planner(request)
     except AssignorError as error:
@@ -128,7 +129,8 @@ def preferred_assignor(group: ConsumerGroup, step: Step) -> str:
     votes: dict[str, int] = {}
     for member in group.members.values():
         if member.server_assignor is not None:
-            votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
+            name = canonical_name(member.server_assignor, step.limits)
+            votes[name] = votes.get(name, 0) + 1
     return max(votes, key=lambda name: votes[name]) if votes else step.limits.consumer_assignors[0]
 
 
@@ -141,7 +143,7 @@ def snapshot_of(group: ConsumerGroup, step: Step) -> Snapshot:
     return Snapshot(
         topics=topics,
         members=[assignor_member(group, member, subscribed[member.id], step) for member in group.members.values()],
-        assignor=preferred_assignor(group, step),
+        assignor=loadable(preferred_assignor(group, step), step.limits),
         options=state.assignor_options(group.id),
     )
 

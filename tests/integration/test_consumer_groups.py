@@ -145,9 +145,8 @@ def test_a_plugin_of_a_class_is_offered_under_its_own_name(run: Run, tmp_path: P
             entry = explained.rebalances[0]
             assert entry.protocol_name == "deals"
             assert Snapshot.from_json(entry.snapshot_json).assignor == DEALS
-            asked = pb.SimulateAssignmentRequest(
-                group_id="g", assignors=["deals", DEALS, "tests.support.plugins:Forgets"]
-            )
+            words = ["deals", DEALS, "tests.support.plugins:Forgets"]
+            asked = pb.SimulateAssignmentRequest(snapshot_json=entry.snapshot_json, assignors=words)
             deals, by_class, foreign = (await stub.SimulateAssignment(asked)).assignments
             assert deals.forecast_json
             assert by_class.forecast_json == deals.forecast_json

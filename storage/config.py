@@ -18,6 +18,14 @@ from storage.wording import expected
 __all__ = ["MAX_INT", "MAX_LONG", "LogSettings", "TopicSettings", "node_setting", "sentence"]
 
 
+MAX_TOLD = 5
+"""Of so many bad settings one refusal tells."""
+
+
+MAX_SHOWN = 200
+"""Characters of a bad value that its refusal repeats."""
+
+
 class LogSettings(BaseModel):
     """What a node promises about its logs; every value is a default that a topic may override where Kafka lets it."""
 
@@ -254,12 +262,15 @@ class LogSettings(BaseModel):
             raise InvalidConfig(sentence(error, cls)) from None
 
     def for_topic(self, configs: Mapping[str, str]) -> "TopicSettings":
-        """The topic's settings: its own where given, else the node's. InvalidConfig names each bad entry."""
+        """The topic's settings: its own where given, else the node's. InvalidConfig names the first bad entries."""
         values: dict[str, object] = {
             name: getattr(self, node_name) for name, node_name in _FROM_NODE.items() if name not in configs
         }
+        unknown = [name for name in configs if name not in _OF_TOPIC]
+        # Before each of them is looked at: a request may name 100,000.
+        known = configs if len(unknown) <= MAX_TOLD else {name: configs[name] for name in unknown[: MAX_TOLD + 1]}
         try:
-            return TopicSettings.model_validate(values | dict(configs))
+            return TopicSettings.model_validate(values | dict(known))
         except ValidationError as error:
             raise InvalidConfig(sentence(error, TopicSettings)) from None
 
@@ -289,6 +300,9 @@ _FROM_NODE = {
 }
 
 
+_OF_TOPIC = frozenset(field.alias or name for name, field in TopicSettings.model_fields.items())
+
+
 def node_setting(config: str) -> str | None:
     """The field of `LogSettings` that a topic config overrides, if it does.
 
@@ -298,16 +312,25 @@ def node_setting(config: str) -> str | None:
     return _FROM_NODE.get(config)
 
 
+def cut_short(text: str) -> str:
+    """What a refusal repeats of a value.
+
+    >>> cut_short("a" * 201)[-4:]
+    'a...'
+    """
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """What is wrong with each setting, as one sentence each."""
+    """What is wrong with the first few settings, as one sentence each."""
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     parts = []
-    for fault in error.errors():
-        name = ".".join(str(part) for part in fault["loc"])
+    for fault in error.errors()[:MAX_TOLD]:
+        name = cut_short(".".join(str(part) for part in fault["loc"]))
         if fault["type"] == "extra_forbidden":
             near = get_close_matches(name, fields, n=1, cutoff=0.6)
             remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(fields))}."
             parts.append(f"'{name}' is no setting of a log; {remedy}")
         else:
-            parts.append(f"'{name}' is {fault['input']!r}; expected {expected(fields[name])}.")
-    return " ".join(parts)
+            parts.append(f"'{name}' is {cut_short(repr(fault['input']))}; expected {expected(fields[name])}.")
+    return " ".join(parts) + (" There are more." if error.error_count() > MAX_TOLD else "")

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from storage.broker import Broker
 from storage.errors import StorageError, UnknownTopicOrPartition
@@ -13,6 +13,10 @@ from storage.types import Topic
 
 Result = TypeVar("Result")
 Wanted = TypeVar("Wanted")
+
+
+Changes: TypeAlias = Mapping[str, str | None] | Callable[[], Mapping[str, str | None]]
+"""Settings and their new values (see `Topics.plan_change`), or what makes them of those that are there by then."""
 
 
 class NewTopic(NamedTuple):
@@ -46,7 +50,7 @@ class TopicRequests:
         """Raise these topics' partition counts; see `Topics.add_partitions`."""
         return await self._whole(self._make(self._more, wanted))
 
-    async def change(self, wanted: Sequence[tuple[str, Mapping[str, str | None]]]) -> list[Topic | StorageError]:
+    async def change(self, wanted: Sequence[tuple[str, Changes]]) -> list[Topic | StorageError]:
         """Give these topics other settings; see `Topics.plan_change`."""
         return await self._whole(self._change(wanted))
 
@@ -91,11 +95,12 @@ class TopicRequests:
                 self._broker.tell_topics()
         return [next(made) if isinstance(each, Plan) else each for each in looked_at]
 
-    async def _change(self, wanted: Sequence[tuple[str, Mapping[str, str | None]]]) -> list[Topic | StorageError]:
-        def planned(each: tuple[str, Mapping[str, str | None]]) -> Change | StorageError:
+    async def _change(self, wanted: Sequence[tuple[str, Changes]]) -> list[Topic | StorageError]:
+        def planned(each: tuple[str, Changes]) -> Change | StorageError:
+            name, changes = each
             try:
                 self._still_open()
-                return self._broker.plan_change(*each)
+                return self._broker.plan_change(name, changes() if callable(changes) else changes)
             except StorageError as refusal:
                 return refusal
 

@@ -30,6 +30,9 @@ MANY: Final = frozenset(
 FEW: Final = frozenset({"protocols", "assignors", "states_filter", "types_filter", "set", "unset"})
 """Lists of up to MAX_FEW."""
 
+MAX_SETTING_CHARS: Final = 64 << 10
+"""Longest text of one setting of a group."""
+
 LARGE_BYTES: Final = 1 << 16
 """A request below this size cannot list enough to harm anybody, and is counted once it is read."""
 

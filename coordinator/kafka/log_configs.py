@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics and of the node, where each value comes from, and what it means."""
+"""Settings of topics and of the node as rows: where each value comes from, and what it means."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final, get_origin
@@ -7,16 +7,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from coordinator.kafka.codec import struct
-from coordinator.kafka.dispatch import KafkaCall
-from storage.broker import Broker
-from storage.catalog import check_name
 from storage.config import LogSettings, TopicSettings, node_setting
-from storage.errors import InvalidRequest, StorageError
-from storage.in_turns import in_turns
 from storage.wording import as_text, bound, without_none
-
-TOPIC: Final = 2
-BROKER: Final = 4
 
 # Where a value comes from.
 SET_FOR_TOPIC: Final = 1
@@ -24,54 +16,16 @@ SET_FOR_NODE: Final = 4
 DEFAULT: Final = 5
 
 # What kind of value it is.
-BOOLEAN, STRING, INT, LONG, DOUBLE = 1, 2, 3, 5, 6
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 _MAX_INT = 2**31 - 1
 
-
-class ConfigHandlers:
-    """Handlers that show settings; nothing is changed here."""
-
-    def __init__(self, broker: Broker, node_id: int) -> None:
-        self._broker = broker
-        self._node_id = node_id
-
-    async def describe_configs(self, request: Any, call: KafkaCall) -> Any:
-        once = {(each.resource_type, each.resource_name): each for each in request.resources}.values()
-        results = await in_turns(lambda each: self._result(each, request), once)
-        return struct("DescribeConfigsResponse")(results=results)
-
-    def _result(self, resource: Any, request: Any) -> Any:
-        made = struct("DescribeConfigsResponse.results")
-        about = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
-        try:
-            configs = self._configs(resource, request)
-        except StorageError as error:
-            return made(error_code=error.code, error_message=str(error), configs=[], **about)
-        return made(error_message=None, configs=configs, **about)
-
-    def _configs(self, resource: Any, request: Any) -> list[Any]:
-        path, wanted = "DescribeConfigsResponse.results.configs", resource.configuration_keys
-        node = self._broker.settings
-        name = resource.resource_name
-        if resource.resource_type == TOPIC:
-            check_name(name, {})
-            settings: BaseModel = self._broker.topic_settings(name)
-            given: Mapping[str, str] = self._broker.topic(name).configs
-        elif resource.resource_type == BROKER:
-            if name not in ("", str(self._node_id)):
-                raise InvalidRequest(f"There is no node '{name}'; expected '{self._node_id}'.")
-            settings, given = node, {}
-        else:
-            raise InvalidRequest(
-                f"Resource type {resource.resource_type} has no settings here; "
-                f"expected {TOPIC} (topic) or {BROKER} (node)."
-            )
-        entries = described(path, settings, node, given, wanted)
-        for entry in entries:
-            entry.synonyms = synonyms(entry, settings, node) if request.include_synonyms else []
-            if not request.include_documentation:
-                entry.documentation = None
-        return entries
+LISTS: Final = frozenset(
+    {
+        *("cleanup.policy", "log.cleanup.policy"),
+        *("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"),
+    }
+)
+"""Settings whose value is words with commas between them."""
 
 
 def described(
@@ -97,7 +51,7 @@ def described(
             "read_only": settings is node,
             "config_source": source(alias, name, field, node, given),
             "is_sensitive": False,
-            "config_type": kind(field),
+            "config_type": LIST if alias in LISTS else kind(field),
             "documentation": field.description,
         }
         entries.append(made(**{key: value for key, value in about.items() if key in made.__slots__}))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from coordinator.kafka.log_configs import ConfigHandlers
 from coordinator.kafka.log_metadata import Endpoint, MetadataHandlers
 from coordinator.kafka.log_offsets import OffsetHandlers
 from coordinator.kafka.log_records import RecordHandlers
@@ -12,7 +11,7 @@ from storage.requests import LogRequests
 
 
 class LogHandlers:
-    """Produce, Fetch, ListOffsets, Metadata, topics, settings and producer ids over one node's log.
+    """Produce, Fetch, ListOffsets, Metadata, topics and producer ids over one node's log.
 
     `requests` are shared with the node's other door, so that each wakes the other's fetches. `endpoint` is asked each
     time: the port is known only once the node listens. `elsewhere` says which topics other nodes have.
@@ -36,4 +35,3 @@ class LogHandlers:
         topics = TopicHandlers(requests, node_id)
         self.create_topics, self.delete_topics = topics.create_topics, topics.delete_topics
         self.create_partitions, self.delete_records = topics.create_partitions, topics.delete_records
-        self.describe_configs = ConfigHandlers(requests.broker, node_id).describe_configs

@@ -5,8 +5,11 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from coordinator.config import Address, Settings
+from coordinator.kafka.asking import Groups
+from coordinator.kafka.config_handlers import ConfigHandlers
 from coordinator.kafka.connection import ConnectionLimits
 from coordinator.kafka.dispatch import Dispatch
+from coordinator.kafka.group_configs import GroupConfigs
 from coordinator.kafka.group_handlers import GroupHandlers
 from coordinator.kafka.listener import KafkaListener, ListenerLimits
 from coordinator.kafka.log_handlers import LogHandlers
@@ -81,7 +84,8 @@ class KafkaDoor:
             auto_create=settings.auto_create_topics_enable,
             elsewhere=elsewhere,
         )
-        await self._listener.start(Dispatch((groups, records)))
+        configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
+        await self._listener.start(Dispatch((groups, records, configs)))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from assignors.api import JsonValue
 from coordinator.core import events
 from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId
+from coordinator.edge.limits import MAX_SETTING_CHARS
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.server import shape
 from coordinator.server.shape import MalformedRequest
@@ -16,7 +17,6 @@ from coordinator.server.shape import MalformedRequest
 AS_SESSION_TIMEOUT = -1
 
 MAX_SETTINGS = 100
-MAX_SETTING_CHARACTERS = 64 << 10
 """Of one request to alter a group's settings."""
 
 NO_GENERATION = -1
@@ -112,8 +112,8 @@ def alter_settings(
 
 
 def json_value(name: str, text: str) -> JsonValue:
-    if len(text) > MAX_SETTING_CHARACTERS:
-        raise MalformedRequest(f"{name} has {len(text)} characters; at most {MAX_SETTING_CHARACTERS} are taken")
+    if len(text) > MAX_SETTING_CHARS:
+        raise MalformedRequest(f"{name} has {len(text)} characters; at most {MAX_SETTING_CHARS} are taken")
     try:
         found: JsonValue = json.loads(text)
     except (ValueError, RecursionError) as error:

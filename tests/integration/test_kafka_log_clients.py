@@ -14,9 +14,20 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
+from kafka.admin import ConfigResource as PythonResource
+from kafka.admin import ConfigResourceType as PythonResourceType
 from kafka.admin import NewTopic as PythonTopic
 
 from coordinator import client
@@ -283,6 +294,48 @@ def test_kafka_pythons_admin_makes_shows_and_deletes_topics(node: NodeProcess, t
     assert admin.describe_cluster()["controller_id"] == 1
     admin.delete_topics([topic])
     assert topic not in admin.list_topics()
+    admin.close()
+
+
+def test_confluents_admin_changes_settings(node: NodeProcess, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": node.kafka_address})
+    results(admin.create_topics([NewTopic(topic, 1, 1)]))
+
+    def changed(kind: ResourceType, name: str, *steps: tuple[str, AlterConfigOpType, str | None]) -> Any:
+        entries = [ConfigEntry(key, value, incremental_operation=how) for key, how, value in steps]
+        (outcome,) = results(
+            admin.incremental_alter_configs([ConfigResource(kind, name, incremental_configs=entries)])
+        ).values()
+        return outcome
+
+    def shown() -> dict[str, str]:
+        (found,) = results(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])).values()
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {name: entry.value for name, entry in found.items() if entry.source == own}
+
+    put, drop, append = AlterConfigOpType.SET, AlterConfigOpType.DELETE, AlterConfigOpType.APPEND
+    here = ResourceType.TOPIC, topic
+    assert changed(*here, ("retention.ms", put, "5000"), ("cleanup.policy", append, "compact")) is None
+    assert shown() == {"retention.ms": "5000", "cleanup.policy": "compact,delete"}
+    assert changed(*here, ("retention.ms", drop, "")) is None
+    assert changed(*here, ("retention.ms", put, "soon")) == "INVALID_CONFIG"
+    assert changed(ResourceType.TOPIC, f"{topic}-gone", ("retention.ms", put, "5")) == "UNKNOWN_TOPIC_OR_PART"
+    assert changed(ResourceType.BROKER, "1", ("log.retention.ms", put, "5")) == "INVALID_REQUEST"
+    assert shown() == {"cleanup.policy": "compact,delete"}
+
+
+def test_kafka_pythons_admin_replaces_settings(node: NodeProcess, topic: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=node.kafka_address)
+    admin.create_topics([PythonTopic(topic, 1, 1, topic_configs={"retention.ms": "5000"})])
+    wanted = PythonResource(PythonResourceType.TOPIC, topic, configs={"max.message.bytes": "9999"})
+    # By AlterConfigs this client names what is set already, by the incremental request only what changes.
+    for incremental in (False, True):
+        admin.alter_configs([wanted], incremental=incremental)
+        (found,) = admin.describe_configs([PythonResource(PythonResourceType.TOPIC, topic)])["topic"].values()
+        assert {name: row["value"] for name, row in found.items()} == {
+            "max.message.bytes": "9999",
+            "retention.ms": "5000",
+        }
     admin.close()
 
 

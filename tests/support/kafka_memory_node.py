@@ -7,7 +7,10 @@ from typing import Self
 from coordinator.config import Settings, load_settings
 from coordinator.core.events import TopicsChanged
 from coordinator.core.shard import Shard
+from coordinator.kafka.asking import Groups
+from coordinator.kafka.config_handlers import ConfigHandlers
 from coordinator.kafka.dispatch import Dispatch
+from coordinator.kafka.group_configs import GroupConfigs
 from coordinator.kafka.group_handlers import GroupHandlers
 from coordinator.kafka.log_handlers import LogHandlers
 from coordinator.kafka.log_metadata import Endpoint
@@ -66,7 +69,9 @@ class MemoryNode:
             partitions=lambda: partition_counts(self.broker),
             log_span=lambda *place: (self.broker.start_offset(*place), self.broker.high_watermark(*place)),
         )
-        self.dispatch = Dispatch((groups, LogHandlers(self.requests, lambda: endpoint, node_id=1, auto_create=True)))
+        records = LogHandlers(self.requests, lambda: endpoint, node_id=1, auto_create=True)
+        configs = ConfigHandlers(self.requests, 1, GroupConfigs(Groups(self.driver, SHARDS)))
+        self.dispatch = Dispatch((groups, records, configs))
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -240,6 +240,41 @@ DescribeConfigsResponse 1-4 flexible 4+
             config_type: int8 3+
             documentation: string? 3+
 
+AlterConfigsRequest 0-2 flexible 2+
+    resources: []
+        resource_type: int8
+        resource_name: string
+        configs: []
+            name: string
+            value: string?
+    validate_only: bool
+
+AlterConfigsResponse 0-2 flexible 2+
+    throttle_time_ms: int32
+    responses: []
+        error_code: int16
+        error_message: string?
+        resource_type: int8
+        resource_name: string
+
+IncrementalAlterConfigsRequest 0-1 flexible 1+
+    resources: []
+        resource_type: int8
+        resource_name: string
+        configs: []
+            name: string
+            config_operation: int8
+            value: string?
+    validate_only: bool
+
+IncrementalAlterConfigsResponse 0-1 flexible 1+
+    throttle_time_ms: int32
+    responses: []
+        error_code: int16
+        error_message: string?
+        resource_type: int8
+        resource_name: string
+
 InitProducerIdRequest 0-4 flexible 2+
     transactional_id: string?
     transaction_timeout_ms: int32

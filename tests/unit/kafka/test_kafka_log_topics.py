@@ -355,7 +355,7 @@ def test_settings_say_where_they_come_from(version: int) -> None:
         ]
         if version >= 3:
             kinds = {name: entry.config_type for name, entry in entries.items()}
-            wanted = {"segment.bytes": 3, "retention.ms": 5, "min.cleanable.dirty.ratio": 6, "cleanup.policy": 2}
+            wanted = {"segment.bytes": 3, "retention.ms": 5, "min.cleanable.dirty.ratio": 6, "cleanup.policy": 7}
             assert {name: kinds[name] for name in wanted} == wanted
             assert "segment file" in entries["segment.bytes"].documentation
 

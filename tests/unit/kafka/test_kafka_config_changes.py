@@ -1,0 +1,219 @@
+"""AlterConfigs and IncrementalAlterConfigs by Kafka's door; the codes are those that a Kafka 4.1.1 answered."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from coordinator.core import group_settings
+from coordinator.kafka.group_configs import KNOWN
+from storage.in_turns import TURN
+from tests.fakes.memory_files import MemoryFiles
+from tests.support.kafka_door import NODE_ID, Door, made, play
+from tests.support.turns import turns_of_others
+from tests.unit.storage.logs import open_broker
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+Step = tuple[str, int, str | None]
+
+
+async def changed(door: Door, kind: int, name: str, *steps: Step, version: int = 1, **more: Any) -> tuple[int, str]:
+    """The code and the words for one resource, by IncrementalAlterConfigs."""
+    path = "IncrementalAlterConfigsRequest.resources"
+    configs = [made(f"{path}.configs", name=key, config_operation=how, value=value) for key, how, value in steps]
+    asked = made(path, resource_type=kind, resource_name=name, configs=configs)
+    (row,) = (await door.ask("IncrementalAlterConfigs", version, resources=[asked], **more)).responses
+    assert (row.resource_type, row.resource_name) == (kind, name)
+    return row.error_code, row.error_message or ""
+
+
+async def replaced(door: Door, kind: int, name: str, version: int = 2, **configs: str | None) -> tuple[int, str]:
+    """The same by AlterConfigs."""
+    path = "AlterConfigsRequest.resources"
+    rows = [made(f"{path}.configs", name=key.replace("__", "."), value=value) for key, value in configs.items()]
+    asked = made(path, resource_type=kind, resource_name=name, configs=rows)
+    (row,) = (await door.ask("AlterConfigs", version, resources=[asked])).responses
+    return row.error_code, row.error_message or ""
+
+
+async def shown(door: Door, kind: int, name: str, source: int) -> dict[str, str]:
+    """The settings that DescribeConfigs shows with this source."""
+    asked = made("DescribeConfigsRequest.resources", resource_type=kind, resource_name=name, configuration_keys=None)
+    (told,) = (await door.ask("DescribeConfigs", 4, resources=[asked])).results
+    assert told.error_code == 0
+    return {row.name: row.value for row in told.configs if row.config_source == source}
+
+
+async def of_topic(door: Door) -> dict[str, str]:
+    return await shown(door, TOPIC, "t", 1)
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_steps_set_unset_append_and_take_away(version: int) -> None:
+    disk = MemoryFiles()
+
+    async def story(door: Door) -> None:
+        async def step(key: str, how: int, value: str | None) -> dict[str, str]:
+            assert await changed(door, TOPIC, "t", (key, how, value), version=version) == (0, "")
+            return await of_topic(door)
+
+        assert await step("retention.ms", SET, "86400001") == {"retention.ms": "86400001"}
+        assert door.broker.log("t", 2).settings.retention_ms == 86400001
+        assert await step("retention.ms", DELETE, "anything") == {}
+        assert await step("no.such", DELETE, None) == {}
+        # The default is delete, to which something is appended.
+        assert await step("cleanup.policy", APPEND, "compact") == {"cleanup.policy": "compact,delete"}
+        assert await step("cleanup.policy", APPEND, "delete,compact") == {"cleanup.policy": "compact,delete"}
+        assert await step("cleanup.policy", SUBTRACT, "delete") == {"cleanup.policy": "compact"}
+        assert await step("cleanup.policy", SUBTRACT, "delete") == {"cleanup.policy": "compact"}
+
+    play(story, disk)
+    again = open_broker(disk)
+    assert again.topic("t").configs == {"cleanup.policy": "compact"}, "it outlives the node"
+    again.close()
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_what_alter_configs_does_not_name_is_unset(version: int) -> None:
+    async def story(door: Door) -> None:
+        assert await replaced(door, TOPIC, "t", version, retention__ms="5", max__message__bytes="9999") == (0, "")
+        assert await of_topic(door) == {"retention.ms": "5", "max.message.bytes": "9999"}
+        assert await replaced(door, TOPIC, "t", version, retention__ms="6") == (0, "")
+        assert await of_topic(door) == {"retention.ms": "6"}
+        assert (await replaced(door, TOPIC, "t", version, retention__ms=None))[0] == 42
+        assert (await replaced(door, TOPIC, "t", version, no__such="1"))[0] == 40
+        assert await of_topic(door) == {"retention.ms": "6"}
+        assert await replaced(door, TOPIC, "t", version) == (0, "")
+        assert await of_topic(door) == {}
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "steps", "code", "says"),
+    [
+        (TOPIC, "t", [("retention.ms", SET, "abc")], 40, "'retention.ms' is 'abc'; expected a whole number"),
+        (TOPIC, "t", [("retention.ms", SET, "-5")], 40, "at least -1|from -1"),
+        (TOPIC, "t", [("retention.ms", SET, "")], 40, "'retention.ms' is ''"),
+        (TOPIC, "t", [("retention.m", SET, "1")], 40, "did you mean 'retention.ms'"),
+        (TOPIC, "t", [("retention.ms", SET, None)], 42, "has no value"),
+        (TOPIC, "t", [("cleanup.policy", APPEND, None)], 42, "has no value"),
+        (TOPIC, "t", [("cleanup.policy", APPEND, "nope")], 40, "'cleanup.policy' is"),
+        (TOPIC, "t", [("retention.ms", APPEND, "5")], 40, "Can't APPEND to key retention.ms"),
+        (TOPIC, "t", [("no.such", SUBTRACT, "5")], 40, "Can't SUBTRACT to key no.such"),
+        (TOPIC, "t", [("retention.ms", 4, "5")], 42, "operation 4"),
+        (TOPIC, "t", [("retention.ms", SET, "5"), ("retention.ms", DELETE, None)], 42, "named twice"),
+        (TOPIC, "u", [("retention.ms", SET, "5")], 3, "'u'"),
+        (TOPIC, "", [("retention.ms", SET, "5")], 42, "no name"),
+        (TOPIC, "a b", [("retention.ms", SET, "5")], 17, "a b"),
+        (TOPIC, "__consumer_offsets", [("retention.ms", SET, "5")], 17, "internal"),
+        (GROUP, "", [("assignor.options", SET, "{}")], 42, "no name"),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")], 40, "no setting of a group"),
+        (GROUP, "g", [("assignor.options", SET, "{")], 40, "not JSON"),
+        (GROUP, "g", [("assignor.options", SET, " " * 70_000)], 40, "70000 characters"),
+        (GROUP, "g", [("assignor.options", APPEND, "{}")], 40, "Can't APPEND"),
+        (BROKER, str(NODE_ID), [("log.retention.ms", SET, "5")], 42, "when it starts"),
+        (BROKER, "99", [("log.retention.ms", SET, "5")], 42, "no node '99'"),
+        (8, str(NODE_ID), [("a.b", SET, "INFO")], 42, "Resource type 8"),
+        (16, "m", [("interval.ms", SET, "5000")], 42, "Resource type 16"),
+        (0, "x", [], 42, "Resource type 0"),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_a_refused_change_changes_nothing(
+    kind: int, name: str, steps: list[Step], code: int, says: str, validate_only: bool
+) -> None:
+    async def story(door: Door) -> None:
+        got, words = await changed(door, kind, name, *steps, validate_only=validate_only)
+        assert got == code
+        assert any(each in words for each in says.split("|")), words
+        assert await of_topic(door) == {}
+        assert await shown(door, GROUP, "g", 8) == {}
+
+    play(story)
+
+
+def test_a_trial_changes_nothing() -> None:
+    async def story(door: Door) -> None:
+        options = ("assignor.options", SET, '{"max.partitions.per.member": 1}')
+        assert await changed(door, TOPIC, "t", ("retention.ms", SET, "5"), validate_only=True) == (0, "")
+        assert await changed(door, GROUP, "g", options, validate_only=True) == (0, "")
+        assert (await of_topic(door), await shown(door, GROUP, "g", 8)) == ({}, {})
+
+    play(story)
+
+
+def test_settings_of_a_group() -> None:
+    text = '{"max.partitions.per.member": 1}'
+
+    async def story(door: Door) -> None:
+        assert await shown(door, GROUP, "g", 5) == {"assignor.options": "{}"}
+        assert await changed(door, GROUP, "g", ("assignor.options", SET, text)) == (0, "")
+        found = await shown(door, GROUP, "g", 8)
+        assert json.loads(found["assignor.options"]) == json.loads(text)
+        assert door.driver.shard.state.settings["g"].version == 1
+        assert await changed(door, GROUP, "g") == (0, "")
+        assert await changed(door, GROUP, "g", ("no.such", DELETE, None)) == (0, "")
+        assert await replaced(door, GROUP, "h") == (0, "")
+        assert await replaced(door, GROUP, "g") == (0, "")
+        assert await shown(door, GROUP, "g", 8) == {}
+
+    play(story)
+
+
+def test_every_setting_of_a_group_is_known_at_this_door() -> None:
+    assert set(KNOWN) == set(group_settings.CHECKS)
+
+
+@pytest.mark.parametrize(("kind", "key", "value"), [(TOPIC, "retention.ms", "5"), (GROUP, "assignor.options", "{}")])
+def test_each_resource_stands_for_itself(kind: int, key: str, value: str) -> None:
+    """One that is named twice is refused twice; Kafka's AlterConfigs never answers that."""
+
+    async def story(door: Door) -> None:
+        for api in ("AlterConfigs", "IncrementalAlterConfigs"):
+            path = f"{api}Request.resources"
+            row = made(f"{path}.configs", name=key, value=value)
+            names = ["t", "gone", "gone"]
+            asked = [made(path, resource_type=kind, resource_name=name, configs=[row]) for name in names]
+            answer = await door.ask(api, 1, resources=asked)
+            alone = 0 if kind == TOPIC else 40  # No options are no value.
+            assert [row.error_code for row in answer.responses] == [alone, 42, 42]
+            assert [row.resource_name for row in answer.responses] == names
+
+    play(story)
+
+
+def test_two_who_append_at_once_both_have_their_way() -> None:
+    async def story(door: Door) -> None:
+
+        key = "leader.replication.throttled.replicas"
+        await asyncio.gather(*(changed(door, TOPIC, "t", (key, APPEND, f"{n}:{NODE_ID}")) for n in range(5)))
+        assert (await of_topic(door))[key] == ",".join(f"{n}:{NODE_ID}" for n in range(5))
+
+    play(story)
+
+
+def test_a_long_request_leaves_turns_to_others() -> None:
+    async def story(door: Door) -> None:
+        path = "IncrementalAlterConfigsRequest.resources"
+        many = [made(path, resource_type=TOPIC, resource_name=f"x{n}", configs=[]) for n in range(5 * TURN)]
+        assert await turns_of_others(door.ask("IncrementalAlterConfigs", 1, resources=many)) >= 5
+
+    play(story)
+
+
+def test_of_many_bad_settings_a_few_are_told() -> None:
+    """A refusal of 100,000 names took fifteen seconds of the loop and 84 MB."""
+
+    async def story(door: Door) -> None:
+        steps = [(f"no.such.{n}", SET, "x" * 300) for n in range(10_000)]
+        code, words = await changed(door, TOPIC, "t", *steps)
+        assert (code, words.count("is no setting")) == (40, 5)
+        assert words.endswith("There are more.")
+        code, words = await changed(door, TOPIC, "t", ("retention.ms", SET, "9" * 30_000))
+        assert code == 40
+        assert len(words) < 500
+
+    play(story)

@@ -1,9 +1,7 @@
 """Keeps a group's entries in the ledger, whatever its kind: a rebalance begins, is decided, and settles."""
 
 from coordinator.core.bounds import cut_entry, cut_settlement
-from coordinator.core.central.group import CentralGroup
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.consumer.group import ConsumerGroup
+from coordinator.core.group import Group
 from coordinator.core.ledger import RebalanceInProgress, Trigger, settled
 from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
 from coordinator.core.state import Step
@@ -26,7 +24,7 @@ def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
         step.keep(RebalanceForgotten(group_id, number))
 
 
-def settle(group: ClassicGroup | ConsumerGroup | CentralGroup, settlement: Settlement, step: Step) -> None:
+def settle(group: Group, settlement: Settlement, step: Step) -> None:
     """Complete an entry, if it is still kept."""
     ledger = step.state.ledgers.get(group.id)
     entry = ledger.entries.get(settlement.number) if ledger else None

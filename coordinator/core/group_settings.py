@@ -11,15 +11,11 @@ from dataclasses import replace
 from assignors.api import AssignorError, JsonValue, Snapshot
 from assignors.api import Member as AssignorMember
 from assignors.registry import BUILT_IN, resolve
-from coordinator.core.central import rebalance as central_rebalance
-from coordinator.core.central.group import CentralGroup
-from coordinator.core.classic import remote_again
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.consumer import target
-from coordinator.core.consumer.group import ConsumerGroup
 from coordinator.core.effects import SettingsReply
 from coordinator.core.entries import keep_entry, next_number
 from coordinator.core.events import AlterSettings, DescribeSettings
+from coordinator.core.group import Group
+from coordinator.core.kinds import KINDS
 from coordinator.core.ledger import Trigger
 from coordinator.core.plan import decided
 from coordinator.core.records import SettingsStored, SettingsUnset
@@ -36,8 +32,7 @@ MAX_BARE_GROUPS = 10_000
 MAX_TOLD = 500
 """Characters of a value that the ledger's sentence repeats."""
 
-Check = Callable[[str, JsonValue, ShardState], None]
-Group = ClassicGroup | ConsumerGroup | CentralGroup
+Check = Callable[[str, JsonValue, Step], None]
 
 TRIAL = Snapshot({"t": 2}, [AssignorMember("a", ("t",)), AssignorMember("b", ("t",))])
 
@@ -63,7 +58,7 @@ def alter_settings(request: AlterSettings, step: Step) -> None:
     if size > MAX_BYTES:
         raise invalid(f"the settings of group {request.group_id!r} would take {size} bytes; at most {MAX_BYTES} may")
     for name, value in request.set.items():
-        CHECKS[name](request.group_id, value, step.state)
+        CHECKS[name](request.group_id, value, step)
     after = SettingsStored(request.group_id, (before.version if before else 0) + 1, values)
     if values == (before.values if before else {}):
         step.reply(request.request_id, reply_of(before))
@@ -103,9 +98,9 @@ def check_request(request: AlterSettings, before: SettingsStored | None) -> None
 
 
 def room_for_one_more(group_id: str, state: ShardState) -> None:
-    if len(state.settings) < MAX_BARE_GROUPS or group_of(group_id, state) is not None:
+    if len(state.settings) < MAX_BARE_GROUPS or state.logged(group_id) is not None:
         return
-    bare = sum(group_of(other, state) is None for other in state.settings)
+    bare = sum(state.logged(other) is None for other in state.settings)
     if bare >= MAX_BARE_GROUPS:
         raise CoordinatorError(
             ErrorCode.POLICY_VIOLATION,
@@ -113,13 +108,13 @@ def room_for_one_more(group_id: str, state: ShardState) -> None:
         )
 
 
-def check_options(group_id: str, value: JsonValue, state: ShardState) -> None:
+def check_options(group_id: str, value: JsonValue, step: Step) -> None:
     """Options that the group's assignor takes. Without a group, each has to be an option of some assignor."""
     if not isinstance(value, Mapping) or not value:
         raise invalid(f"{ASSIGNOR_OPTIONS} is {json.dumps(value)}; expected a JSON object with an option or more")
-    word = assignor_of(group_id, state)
-    classic = state.groups.get(group_id)
-    if classic is not None and classic.members and not word:
+    group = step.state.logged(group_id)
+    word = KINDS[type(group)].assignor(group, step)
+    if KINDS[type(group)].plans_itself(group):
         raise invalid(
             f"group {group_id!r} is planned by its own members, whose leader has options of its own "
             "(partition.assignment.options); for plans of the coordinator all of them need group.protocol=consumer, or "
@@ -131,7 +126,7 @@ def check_options(group_id: str, value: JsonValue, state: ShardState) -> None:
             decided(resolve(word), replace(TRIAL, options=value))
         except AssignorError as error:
             raise invalid(f"{ASSIGNOR_OPTIONS}: {error}") from None
-    elif not word and all(name in BUILT_IN for name in runnable(state.limits)):
+    elif not word and all(name in BUILT_IN for name in runnable(step.limits)):
         may_have("", list(BUILT_IN), value)
 
 
@@ -153,51 +148,23 @@ def runnable(limits: Limits) -> tuple[str, ...]:
     return (*limits.consumer_assignors, *limits.remote_assignors)
 
 
-def group_of(group_id: str, state: ShardState) -> Group | None:
-    return (
-        state.consumer_groups.get(group_id) or state.central_groups.get(group_id) or state.groups.get(group_id) or None
-    )
-
-
-def assignor_of(group_id: str, state: ShardState) -> str:
-    """Who plans for the group on this side; nobody knows before it has members, or where its members plan."""
-    match group_of(group_id, state):
-        case ConsumerGroup() as group if group.members:
-            return target.preferred_assignor(group, Step(state, 0))
-        case CentralGroup() as group if group.members:
-            return group.assignor
-        case ClassicGroup() as group if group.members:
-            return group.remote
-        case _:
-            return ""
-
-
 def changed(request: AlterSettings, before: SettingsStored | None, after: SettingsStored, step: Step) -> None:
     """The ledger's entry, and a new plan where the coordinator makes it."""
     old = before.values if before else {}
     names = [name for name in (*request.set, *request.unset) if old.get(name) != after.values.get(name)]
     told = "; ".join(f"{name}: {shown(old.get(name))} -> {shown(after.values.get(name))}" for name in names)
     detail = f"{request.operator} changed the group's settings: {told}"
-    group = group_of(request.group_id, step.state)
+    group = step.state.logged(request.group_id)
     keep_entry(request.group_id, entry_of(group, request, detail, step), step)
-    match group:
-        case ConsumerGroup() if group.members:
-            target.bump(group, Trigger(Cause.OPERATOR, detail, request.operator), step)
-            target.assign(group, step)
-        case CentralGroup() if group.members:
-            central_rebalance.call_for(group, Trigger(Cause.OPERATOR, detail, request.operator), step)
-        case ClassicGroup() if group.members:
-            remote_again.settings_changed(group, Trigger(Cause.OPERATOR, detail, request.operator), step)
+    KINDS[type(group)].settings_changed(group, Trigger(Cause.OPERATOR, detail, request.operator), step)
 
 
 def entry_of(group: Group | None, request: AlterSettings, detail: str, step: Step) -> RebalanceEntry:
     """An entry beside those of rebalances: nothing was planned, nobody moved."""
-    generation = 0 if group is None else group.epoch if isinstance(group, ConsumerGroup) else group.generation
-    progress = group if isinstance(group, ClassicGroup) or group is None else group.progress
-    under_way = progress.rebalance if progress is not None else None
+    generation, under_way = (0, 0) if group is None else (group.generation, group.under_way)
     return RebalanceEntry(
         # A rebalance that is under way has its number already, and is written when it ends.
-        number=max(next_number(request.group_id, step), 0 if under_way is None else under_way.number + 1),
+        number=max(next_number(request.group_id, step), under_way + 1),
         previous_generation=generation,
         generation=generation,
         protocol_type="",

@@ -1,14 +1,10 @@
-"""Who handles an event: the table, and for a group of which kind, and what happens when its kind changes."""
+"""Who handles an event: the table. What is meant for a group goes to its kind, which answers in its own way."""
 
 from collections.abc import Callable
 from typing import Any
 
 from coordinator.core import describe, group_settings, offsets, push, stall
-from coordinator.core.central import lifecycle as central
-from coordinator.core.central import liveness as central_liveness
-from coordinator.core.central import rebalance as central_rebalance
-from coordinator.core.central import registration, telling
-from coordinator.core.central import topics as central_topics
+from coordinator.core.central import liveness, telling
 from coordinator.core.central.events import (
     AwaitOrders,
     Deregister,
@@ -18,16 +14,9 @@ from coordinator.core.central.events import (
     RegisterConsumer,
     StreamClosed,
 )
-from coordinator.core.central.group import CentralGroup
-from coordinator.core.classic import join, leave, lifecycle, liveness, rebalance, remote, remote_again, sync
+from coordinator.core.classic import join
 from coordinator.core.classic.checks import group_id_given
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.consumer import classic_members, cleanup, leaving, regex, target, views
-from coordinator.core.consumer import heartbeat as consumer_heartbeat
-from coordinator.core.consumer import lifecycle as consumer_lifecycle
-from coordinator.core.consumer.cleanup import forget_group
-from coordinator.core.consumer.group import FIRST_EPOCH
-from coordinator.core.consumer.records import GroupEpochStored, TargetEpochStored
+from coordinator.core.conversions import converted
 from coordinator.core.events import (
     AlterSettings,
     ConsumerHeartbeat,
@@ -56,99 +45,49 @@ from coordinator.core.events import (
     TopicsChanged,
     Unload,
 )
-from coordinator.core.observed import views as observed_views
+from coordinator.core.kinds import KINDS
 from coordinator.core.observed import watching
 from coordinator.core.observed.events import GroupObserved, GroupUnseen
-from coordinator.core.records import GroupStored
 from coordinator.core.state import Step
-from coordinator.core.types import TimerKey
-from coordinator.errors import CoordinatorError, ErrorCode
-
-
-def known_group(group_id: str, step: Step) -> ClassicGroup:
-    group_id_given(group_id)
-    group = step.state.groups.get(group_id)
-    if group_id in step.state.central_groups:
-        raise CoordinatorError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id!r} is a central group, whose members speak by their streams"
-        )
-    if group is None:
-        raise CoordinatorError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}; join with an empty member id"
-        )
-    return group
 
 
 def on_join(event: JoinGroup, step: Step) -> None:
     join.acceptable(event, step.limits)
-    if (central_group := step.state.central_groups.get(event.group_id)) is not None:
-        join_after_central(central_group, event, step)
-        return
-    group = step.state.consumer_groups.get(event.group_id)
-    if group is None:
-        join.join_group(event, step)
-        return
-    if group.members:
-        classic_members.join_group(group, event, step)
-    else:
-        # Nobody is left who would mind: the next generation continues where the epochs ended.
-        join.may_open(ClassicGroup(group.id), event)
-        forget_group(group, step)
-        step.keep(GroupStored(group.id, "", group.epoch, None, None, step.now_ms, ()))
-        step.state.groups[group.id].generation = group.epoch
-        join.join_group(event, step)
-
-
-def join_after_central(group: CentralGroup, event: JoinGroup, step: Step) -> None:
-    """A central group that everybody has left becomes a classic one; its generations go on."""
-    join.may_open(ClassicGroup(group.id), event)
-    generation = central.make_room(group, "classic", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, step)
-    step.keep(GroupStored(group.id, "", generation, None, None, step.now_ms, ()))
-    step.state.groups[group.id].generation = generation
-    join.join_group(event, step)
+    group = converted(event, step)
+    KINDS[type(group)].join(group, event, step)
 
 
 def on_consumer_heartbeat(event: ConsumerHeartbeat, step: Step) -> None:
-    if (central_group := step.state.central_groups.get(event.group_id)) is not None:
-        consumer_heartbeat.may_open(event, step.limits)
-        generation = central.make_room(central_group, "consumer", ErrorCode.GROUP_ID_NOT_FOUND, step)
-        epoch = max(generation, FIRST_EPOCH)
-        step.keep(GroupEpochStored(event.group_id, epoch))
-        step.keep(TargetEpochStored(event.group_id, epoch, 0))
-    consumer_heartbeat.consumer_heartbeat(event, step)
+    group = converted(event, step)
+    KINDS[type(group)].consumer_heartbeat(group, event, step)
 
 
-def on_leave(event: LeaveGroup, step: Step) -> None:
-    if observed_views.prevailing(event.group_id, step.state):
-        raise CoordinatorError(
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            f"the members of {event.group_id!r} meet in ZooKeeper and cannot be removed from here; stop them, or "
-            "delete their znodes in /consumers/[group]/ids",
-        )
-    if central_group := step.state.central_groups.get(event.group_id):
-        central.leave_group(central_group, event, step)
-    elif group := step.state.consumer_groups.get(event.group_id):
-        leaving.leave_group(group, event, step)
-    else:
-        leave.leave_group(event, step)
+def on_register(event: RegisterConsumer, step: Step) -> None:
+    group = converted(event, step)
+    KINDS[type(group)].register(group, event, step)
 
 
-def on_delete(event: DeleteGroup, step: Step) -> None:
-    if observed_group := observed_views.prevailing(event.group_id, step.state):
-        observed_views.delete_group(observed_group, event, step)
-    elif central_group := step.state.central_groups.get(event.group_id):
-        central.delete_group(central_group, event, step)
-    elif group := step.state.consumer_groups.get(event.group_id):
-        cleanup.delete_group(group, event, step)
-    else:
-        lifecycle.delete_group(event, step)
+def on_sync(event: SyncGroup, step: Step) -> None:
+    group_id_given(event.group_id)
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].sync(group, event, step)
 
 
 def on_heartbeat(event: Heartbeat, step: Step) -> None:
-    if group := step.state.consumer_groups.get(event.group_id):
-        classic_members.heartbeat(group, event, step)
-        return
-    liveness.heartbeat(known_group(event.group_id, step), event, step)
+    group_id_given(event.group_id)
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].heartbeat(group, event, step)
+
+
+def on_leave(event: LeaveGroup, step: Step) -> None:
+    group_id_given(event.group_id)
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].leave(group, event, step)
+
+
+def on_delete(event: DeleteGroup, step: Step) -> None:
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].delete(group, event, step)
 
 
 def hear(event: Heartbeat | ConsumerHeartbeat, step: Step) -> None:
@@ -163,25 +102,14 @@ def on_session_heartbeat(event: SessionHeartbeat, step: Step) -> None:
     push.session_heartbeat(event, hear, step)
 
 
-def on_sync(event: SyncGroup, step: Step) -> None:
-    if group := step.state.consumer_groups.get(event.group_id):
-        classic_members.sync_group(group, event, step)
-        return
-    sync.sync_group(known_group(event.group_id, step), event, step)
-
-
 def on_forget(event: Forget, step: Step) -> None:
     """Its client is gone. The member lives on until its session ends: one that had joined still counts as joined."""
     member_id = step.state.parked.pop(event.request_id, None)
     if member_id is None:
         return
     push.forget(event.group_id, member_id, event.request_id, step)
-    central.forget(event.group_id, member_id, event.request_id, step)
     group = step.state.groups.get(event.group_id)
-    member = group.members.get(member_id) if group is not None else None
-    if group is not None and member is not None and member.sync_request == event.request_id:
-        member.sync_request = None
-        liveness.watch_again(group, member, step)
+    KINDS[type(group)].forget(group, member_id, event.request_id, step)
 
 
 def on_timer(event: TimerFired, step: Step) -> None:
@@ -191,35 +119,8 @@ def on_timer(event: TimerFired, step: Step) -> None:
     if event.key == ("retention",):
         offsets.expire(step)
         return
-    observed_group = step.state.observed.get(event.key[1])
-    if observed_group is not None and event.key == observed_group.timer:
-        watching.quiet(observed_group, step)
-        return
-    central_group = step.state.central_groups.get(event.key[1])
-    if central_group is not None:
-        central.timer_fired(central_group, event.key, step)
-        return
-    consumer_group = step.state.consumer_groups.get(event.key[1])
-    if consumer_group is not None:
-        consumer_lifecycle.timer_fired(consumer_group, event.key, step)
-        return
     group = step.state.groups.get(event.key[1])
-    if group is not None:
-        group_timer(group, event.key, step)
-
-
-def group_timer(group: ClassicGroup, key: TimerKey, step: Step) -> None:
-    match key:
-        case ("join", _):
-            rebalance.join_timer_fired(group, step)
-        case ("assign", _):
-            remote_again.retry(group, step)
-        case ("sync", _):
-            sync.sync_timer_fired(group, step)
-        case ("session", _, member_id):
-            liveness.session_expired(group, member_id, step)
-        case _:
-            raise AssertionError(f"no timer is called {key}")
+    KINDS[type(group)].timer(group, event.key, step)
 
 
 def on_topics(event: TopicsChanged, step: Step) -> None:
@@ -232,41 +133,37 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
     state.catalog_known = True
     if event.deleted:
         offsets.forget_topics(event.deleted, step)
-    target.topics_changed(step)
-    remote_again.topics_changed(step)
-    central_topics.changed(step)
+    for group in list(state.groups.values()):
+        KINDS[type(group)].topics_changed(group, step)
 
 
 def on_planned(event: Planned, step: Step) -> None:
-    if event.group_id in step.state.central_groups:
-        central_rebalance.planned(event, step)
-    elif event.group_id in step.state.consumer_groups:
-        target.planned(event, step)
-    else:
-        remote.planned(event, step)
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].planned(group, event, step)
 
 
 def on_regex(event: RegexResolved, step: Step) -> None:
-    if event.group_id in step.state.central_groups:
-        central_topics.resolved(event, step)
-    else:
-        regex.resolved(event, step)
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].resolved(group, event, step)
 
 
 def on_loaded(event: Loaded, step: Step) -> None:
     step.state.loaded_at_ms = step.now_ms
-    lifecycle.load(step)
-    consumer_lifecycle.load(step)
-    central.load(step)
+    for group in list(step.state.groups.values()):
+        KINDS[type(group)].load(group, step)
+    step.arm(("retention",), step.limits.offsets_retention_check_ms)
     # A topic may have been deleted while nobody listened, and made anew since.
     if step.state.catalog_known:
         offsets.forget_orphans(step)
 
 
 def on_unload(event: Unload, step: Step) -> None:
-    lifecycle.unload(step)
+    """The shard goes away: whoever is parked is answered, and no timer is set any more. Nothing hard changes."""
+    for group in list(step.state.groups.values()):
+        KINDS[type(group)].unload(group, step)
+    for key in list(step.state.deadlines):
+        step.disarm(key)
     push.unload(step)
-    central.unload(step)
 
 
 HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
@@ -287,14 +184,14 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,
     ConsumerHeartbeat: on_consumer_heartbeat,
-    DescribeConsumerGroup: views.describe_consumer_group,
-    RegisterConsumer: registration.register_consumer,
+    DescribeConsumerGroup: describe.describe_consumer_group,
+    RegisterConsumer: on_register,
     AwaitOrders: telling.await_orders,
-    PingAnswered: central_liveness.ping_answered,
-    FetcherStopped: central_liveness.fetcher_stopped,
-    FetcherStarted: central_liveness.fetcher_started,
-    Deregister: central_liveness.deregister,
-    StreamClosed: central_liveness.stream_closed,
+    PingAnswered: liveness.ping_answered,
+    FetcherStopped: liveness.fetcher_stopped,
+    FetcherStarted: liveness.fetcher_started,
+    Deregister: liveness.deregister,
+    StreamClosed: liveness.stream_closed,
     GroupObserved: watching.observe,
     GroupUnseen: watching.unseen,
     Planned: on_planned,

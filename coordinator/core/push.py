@@ -8,10 +8,10 @@ pushed member hears what a polled one hears, only sooner, and one that has not a
 from collections.abc import Callable
 from typing import TypeAlias
 
-from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState
-from coordinator.core.consumer.heartbeat import renew_session
 from coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, PushReply
 from coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
+from coordinator.core.kind import Outlook
+from coordinator.core.kinds import KINDS
 from coordinator.core.records import (
     OffsetDeleted,
     OffsetsStored,
@@ -57,7 +57,8 @@ def session_heartbeat(event: SessionHeartbeat, hear: Hear, step: Step) -> None:
     listener = listeners.get(inner.member_id)
     if event.listening is not None and (listener is None or listener.request_id != event.listening):
         step.reply(event.request_id, PushReply(crossed=True))
-        lives(inner, step)
+        group = step.state.groups.get(inner.group_id)
+        KINDS[type(group)].lives(group, inner, step)
         return
     if listener is not None:
         step.reply(listener.request_id, PushReply())
@@ -72,16 +73,6 @@ def session_heartbeat(event: SessionHeartbeat, hear: Hear, step: Step) -> None:
     for request_id, reply in told.out.replies:
         if request_id == inner.request_id and isinstance(reply, ConsumerHeartbeatReply):
             step.reply(event.request_id, PushReply(reply.code, reply.message, reply))
-
-
-def lives(sent: ConsumerHeartbeat, step: Step) -> None:
-    """Whoever sent this under an epoch of his, or the one before, is there."""
-    group = step.state.consumer_groups.get(sent.group_id)
-    member = group.members.get(sent.member_id) if group is not None else None
-    if group is None or member is None or sent.member_epoch not in (member.epoch, member.previous_epoch):
-        return
-    if group.session_timer(member.id) in step.state.deadlines:  # a static member that is away has none
-        renew_session(group, member, step)
 
 
 def stream_lost(event: StreamLost, step: Step) -> None:
@@ -125,13 +116,14 @@ def consider(listener: Listen, hear: Hear, step: Step) -> None:
     """Ask on the member's behalf; say what is new."""
     if step.state.listeners.get(listener.group_id, {}).get(listener.member_id) is not listener:
         return  # it has been told meanwhile
-    if listener.consumer and (member := consumer_of(listener, step)) is not None:
-        if member.epoch != listener.generation:
+    group = step.state.groups.get(listener.group_id)
+    match KINDS[type(group)].outlook(group, listener):
+        case Outlook.NOTHING_NEW:
+            return
+        case Outlook.MOVED_ON:
             # It has heard of the new epoch by a call of its own; from there it has to listen anew.
             drop(listener, step)
             step.reply(listener.request_id, PushReply())
-            return
-        if nothing_to_hear(member, step.state.consumer_groups[listener.group_id]):
             return
     asked = Step(step.state, step.now_ms, on_behalf=True)
     try:
@@ -145,18 +137,6 @@ def consider(listener: Listen, hear: Hear, step: Step) -> None:
         if request_id == listener.request_id and (word := news(listener, reply)) is not None:
             drop(listener, step)
             step.reply(listener.request_id, word)
-
-
-def consumer_of(listener: Listen, step: Step) -> ConsumerMember | None:
-    group = step.state.consumer_groups.get(listener.group_id)
-    return group.members.get(listener.member_id) if group is not None else None
-
-
-def nothing_to_hear(member: ConsumerMember, group: ConsumerGroup) -> bool:
-    """Most members, most of the time: where they have to be, or yet to let go of what they know they must."""
-    if member.state is MemberState.UNREVOKED:
-        return True
-    return member.state is MemberState.STABLE and member.epoch == group.target_epoch == group.epoch
 
 
 def question(listener: Listen) -> Heartbeat | ConsumerHeartbeat:

@@ -8,6 +8,7 @@ from coordinator.core.consumer.group import ConsumerGroup
 from coordinator.core.effects import Effects
 from coordinator.core.events import Event
 from coordinator.core.handlers import HANDLERS, hear
+from coordinator.core.kinds import FACTS
 from coordinator.core.ledger import Ledger
 from coordinator.core.quiet import quiet
 from coordinator.core.records import Record
@@ -31,19 +32,20 @@ class Shard:
 
     def __init__(self, limits: Limits, index: int) -> None:
         self.index = index
-        self.state = ShardState(limits)
+        self.state = ShardState(limits, FACTS)
 
     @property
     def groups(self) -> dict[str, ClassicGroup]:
-        return self.state.groups
+        """The classic ones, by id."""
+        return {group.id: group for group in self.state.all_of(ClassicGroup)}
 
     @property
     def consumer_groups(self) -> dict[str, ConsumerGroup]:
-        return self.state.consumer_groups
+        return {group.id: group for group in self.state.all_of(ConsumerGroup)}
 
     @property
     def central_groups(self) -> dict[str, CentralGroup]:
-        return self.state.central_groups
+        return {group.id: group for group in self.state.all_of(CentralGroup)}
 
     @property
     def ledgers(self) -> dict[str, Ledger]:
@@ -59,7 +61,7 @@ class Shard:
         The short way for the most frequent request; `step` decides the same. None: nothing was done, `step` it.
         """
         group = self.state.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             return None
         return liveness.steady(group, member_id, generation, self.state, now_ms)
 

@@ -6,6 +6,7 @@ sending, and nobody listens. Deadlines measure what was heard, so they stand sti
 
 from coordinator.core.classic import delay
 from coordinator.core.events import StoodStill
+from coordinator.core.kinds import KINDS
 from coordinator.core.records import StallForgotten, StallNoted
 from coordinator.core.state import Step
 from coordinator.core.types import Stall
@@ -25,9 +26,8 @@ def stood_still(event: StoodStill, step: Step) -> None:
     deadlines = step.state.deadlines
     for key in deadlines:
         deadlines[key] += event.moved_ms
-    for group in step.state.central_groups.values():
-        for member in group.members.values():
-            member.heard_ms = min(step.now_ms, member.heard_ms + event.moved_ms)
+    for group in list(step.state.groups.values()):
+        KINDS[type(group)].stood_still(group, event, step)
     delay.move(event, step)
     if event.stalled_ms >= WORTH_A_NOTE_MS and any(key[0] in SIGNS_OF_LIFE for key in deadlines):
         note(event.stalled_ms, step)

@@ -4,58 +4,39 @@
 persisted with the step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from assignors.api import JsonValue
-from coordinator.core.central.group import CentralGroup
-from coordinator.core.central.records import CentralDeleted, CentralRecord, CentralStored
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.consumer.apply import apply_to
-from coordinator.core.consumer.group import ConsumerGroup
-from coordinator.core.consumer.records import TOMBSTONES, TopicId
+from coordinator.core.consumer.records import TopicId
 from coordinator.core.effects import Effects, GroupChanged, Reply
 from coordinator.core.events import Listen
+from coordinator.core.group import Group
 from coordinator.core.ledger import Ledger
 from coordinator.core.observed.group import ObservedGroup
 from coordinator.core.plan import Planner, plan_at_once
-from coordinator.core.records import (
-    DelayForgotten,
-    DelayStored,
-    GroupDeleted,
-    GroupStored,
-    OffsetDeleted,
-    OffsetsStored,
-    OffsetStored,
-    RebalanceDecided,
-    RebalanceForgotten,
-    RebalanceSettled,
-    Record,
-    SettingsStored,
-    SettingsUnset,
-    StallForgotten,
-    StallNoted,
-)
+from coordinator.core.records import Record, SettingsStored
 from coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
+
+G = TypeVar("G", bound=Group)
 
 ASSIGNOR_OPTIONS = "assignor.options"
 
 
 @dataclass(slots=True)
 class ShardState:
-    """The groups of one offsets partition. A group id is in one of the three kinds only.
+    """The groups of one offsets partition, whatever their kind: one of each id. `facts` says what makes a record true.
 
     `offsets` belong to the group id, so they stay when a group changes its kind. `partitions` are the catalog's counts
     by topic, `topic_ids` and `topic_names` its ids, `topics_version` the tick at which topics were last created.
     """
 
     limits: Limits
+    facts: Mapping[type[Any], Callable[["ShardState", Any], None]]
     planner: Planner = plan_at_once
-    groups: dict[str, ClassicGroup] = field(default_factory=dict)
-    consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
-    central_groups: dict[str, CentralGroup] = field(default_factory=dict)
-    observed: dict[str, ObservedGroup] = field(default_factory=dict)
-    """Groups that ZooKeeper holds; the log may have a group of the same id, which is on its way between the two."""
+    groups: dict[str, Group] = field(default_factory=dict)
+    """A group that ZooKeeper holds stands in front of the one of that id that the log has: it is on its way."""
     offsets: dict[str, dict[tuple[str, int], StoredOffset]] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     settings: dict[str, SettingsStored] = field(default_factory=dict)
@@ -78,6 +59,69 @@ class ShardState:
     """group -> member -> its session stream's question"""
     parked: dict[RequestId, str] = field(default_factory=dict)
     """Who waits: request -> member, of SyncGroup requests and what streams ask. A forgotten JoinGroup still counts."""
+
+    def logged(self, group_id: str) -> Group | None:
+        """What the log has under this id."""
+        group = self.groups.get(group_id)
+        return None if group is None else group.logged
+
+    def find(self, kind: type[G], group_id: str) -> G | None:
+        """The log's group of this id, if it is of this kind."""
+        group = self.logged(group_id)
+        return group if isinstance(group, kind) else None
+
+    def get(self, kind: type[G], group_id: str) -> G:
+        """The log's group of this id, which is known to be of this kind."""
+        group = self.logged(group_id)
+        assert isinstance(group, kind), f"group {group_id!r} is no {kind.__name__}"
+        return group
+
+    def all_of(self, kind: type[G]) -> Iterator[G]:
+        """The groups of this kind, in order of arrival. Take a list of them before any changes its kind or goes."""
+        for group in self.groups.values():
+            for each in (group,) if group.logged is group else (group, group.logged):
+                if isinstance(each, kind):
+                    yield each
+
+    def observed(self, group_id: str) -> ObservedGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ObservedGroup) else None
+
+    def observe(self, group: ObservedGroup) -> None:
+        """ZooKeeper holds this group: it comes in front of the log's."""
+        group.logged = self.groups.get(group.id)
+        self.groups[group.id] = group
+
+    def overlook(self, group_id: str) -> ObservedGroup | None:
+        """ZooKeeper does not hold it any more: what the log has is left."""
+        group = self.observed(group_id)
+        if group is not None:
+            del self.groups[group_id]
+            if group.logged is not None:
+                self.groups[group_id] = group.logged
+        return group
+
+    def put(self, group: G) -> G:
+        """The log has this group from here on, in place of what it had."""
+        front = self.observed(group.id)
+        if front is not None:
+            front.logged = group
+        else:
+            # One that changes its kind comes last, as if it had just arrived.
+            self.groups.pop(group.id, None)
+            self.groups[group.id] = group
+        return group
+
+    def drop(self, kind: type[Group], group_id: str) -> bool:
+        """The log does not have it any more. False: there is none of that kind."""
+        if not isinstance(self.logged(group_id), kind):
+            return False
+        front = self.observed(group_id)
+        if front is not None:
+            front.logged = None
+        else:
+            del self.groups[group_id]
+        return True
 
     def assignor_options(self, group_id: str) -> Mapping[str, JsonValue]:
         """What an operator tells the group's assignor beside the group."""
@@ -135,127 +179,11 @@ class Step:
         if self.state.deadlines.pop(key, None) is not None:
             self.out.cancel_timer(key)
 
-    def announce(self, group: ClassicGroup | ConsumerGroup | CentralGroup, entry: RebalanceEntry | None = None) -> None:
+    def announce(self, group: Group, entry: RebalanceEntry | None = None) -> None:
         """Tell the group's watchers."""
-        generation = group.epoch if isinstance(group, ConsumerGroup) else group.generation
-        self.out.notices.append(GroupChanged(group.id, group.state.value, generation, entry))
+        self.out.notices.append(GroupChanged(group.id, group.state.value, group.generation, entry))
 
 
 def apply(state: ShardState, record: Record) -> None:
     """Make a fact true. Tombstones for unknown things are harmless (compaction leaves them behind)."""
-    match record:
-        case OffsetStored():
-            offsets_of(state, record.group_id)[record.topic, record.partition] = record.value
-            own_offsets(state, record.group_id)
-        case OffsetsStored():
-            offsets_of(state, record.group_id).update(record.offsets)
-            own_offsets(state, record.group_id)
-        case GroupStored():
-            state.consumer_groups.pop(record.group_id, None)
-            group_of(state, record.group_id).stored = record
-        case GroupDeleted():
-            state.groups.pop(record.group_id, None)
-            if not state.offsets.get(record.group_id):
-                state.offsets.pop(record.group_id, None)
-        case OffsetDeleted():
-            forget_offset(state, record)
-        case RebalanceDecided():
-            ledger = state.ledgers.setdefault(record.group_id, Ledger())
-            ledger.entries[record.entry.number] = record.entry
-            ledger.settlements.pop(record.entry.number, None)
-        case RebalanceSettled():
-            ledger = state.ledgers.setdefault(record.group_id, Ledger())
-            ledger.settlements[record.settlement.number] = record.settlement
-        case RebalanceForgotten():
-            forget_entry(state, record)
-        case DelayStored() | DelayForgotten():
-            apply_delay(state, record)
-        case SettingsStored() | SettingsUnset():
-            apply_settings(state, record)
-        case StallNoted() | StallForgotten():
-            apply_stall(state, record)
-        case CentralStored() | CentralDeleted():
-            apply_central(state, record)
-        case _:
-            if not isinstance(record, TOMBSTONES):
-                # The group is of this kind from here on: a simple group that only had offsets makes room.
-                state.groups.pop(record.group_id, None)
-            apply_to(state.consumer_groups, record)
-
-
-def apply_stall(state: ShardState, record: StallNoted | StallForgotten) -> None:
-    if isinstance(record, StallNoted):
-        state.stalls[record.stall.number] = record.stall
-    else:
-        state.stalls.pop(record.number, None)
-
-
-def apply_settings(state: ShardState, record: SettingsStored | SettingsUnset) -> None:
-    if isinstance(record, SettingsStored):
-        state.settings[record.group_id] = record
-    else:
-        state.settings.pop(record.group_id, None)
-
-
-def apply_central(state: ShardState, record: CentralRecord) -> None:
-    if isinstance(record, CentralStored):
-        # The group is of this kind from here on, whatever an older record made of it.
-        state.groups.pop(record.group_id, None)
-        state.consumer_groups.pop(record.group_id, None)
-        state.central_groups.setdefault(record.group_id, CentralGroup(record.group_id)).own(record)
-    elif state.central_groups.pop(record.group_id, None) is not None and state.offsets.get(record.group_id):
-        group_of(state, record.group_id)
-
-
-def group_of(state: ShardState, group_id: str) -> ClassicGroup:
-    """The classic group, made when missing. An offset alone makes a simple group."""
-    group = state.groups.get(group_id)
-    if group is None:
-        group = state.groups[group_id] = ClassicGroup(group_id, offsets=offsets_of(state, group_id))
-    return group
-
-
-def offsets_of(state: ShardState, group_id: str) -> dict[tuple[str, int], StoredOffset]:
-    return state.offsets.setdefault(group_id, {})
-
-
-def own_offsets(state: ShardState, group_id: str) -> None:
-    """Offsets belong to a group, of whatever kind."""
-    if group_id not in state.consumer_groups and group_id not in state.central_groups:
-        group_of(state, group_id)
-
-
-def forget_offset(state: ShardState, record: OffsetDeleted) -> None:
-    offsets = state.offsets.get(record.group_id)
-    if offsets is None:
-        return
-    offsets.pop((record.topic, record.partition), None)
-    if not offsets and record.group_id not in state.groups:
-        del state.offsets[record.group_id]
-
-
-def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
-    ledger = state.ledgers.get(record.group_id)
-    if ledger is None:
-        return
-    ledger.entries.pop(record.number, None)
-    ledger.settlements.pop(record.number, None)
-    drop_if_empty(state, record.group_id, ledger)
-
-
-def apply_delay(state: ShardState, record: DelayStored | DelayForgotten) -> None:
-    if isinstance(record, DelayStored):
-        state.ledgers.setdefault(record.group_id, Ledger()).delay = record
-    else:
-        forget_delay(state, record.group_id)
-
-
-def forget_delay(state: ShardState, group_id: str) -> None:
-    if kept := state.ledgers.get(group_id):
-        kept.delay = None
-        drop_if_empty(state, group_id, kept)
-
-
-def drop_if_empty(state: ShardState, group_id: str, ledger: Ledger) -> None:
-    if not ledger.entries and not ledger.settlements and ledger.delay is None:
-        del state.ledgers[group_id]
+    state.facts[type(record)](state, record)

@@ -48,7 +48,8 @@ class ObservedStage:
             "was-there" in rest,
         )
         yield from self.step(seen)
-        observed = self.shard.state.observed[group]
+        observed = self.shard.state.observed(group)
+        assert observed is not None
         late = f", waiting for {','.join(observed.late)}" if observed.late else ""
         yield f"{observed.state.value}{late}"
 

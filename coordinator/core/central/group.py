@@ -164,6 +164,14 @@ class CentralGroup:
         return self.stored.generation if self.stored is not None else 0
 
     @property
+    def under_way(self) -> int:
+        return self.progress.rebalance.number if self.progress.rebalance is not None else 0
+
+    @property
+    def logged(self) -> "CentralGroup":
+        return self
+
+    @property
     def lost(self) -> list[CentralMember]:
         return [member for member in self.members.values() if member.lost]
 

@@ -1,31 +1,31 @@
-"""Central groups come to life from the log, their timers fire, and they go: deleted, or turned into another kind."""
+"""Central groups come to life from the log, their timers fire, and they are deleted."""
 
 from coordinator.core.central import liveness, positions, rebalance, telling
-from coordinator.core.central.group import CentralGroup, CentralMember, CentralState
-from coordinator.core.central.records import CentralDeleted, CentralOwner
+from coordinator.core.central.group import CentralGroup, CentralMember
+from coordinator.core.central.records import CentralOwner
 from coordinator.core.effects import DeleteReply, LeaveReply, MemberReply
-from coordinator.core.events import DeleteGroup, LeaveGroup
-from coordinator.core.ledger import by_member
+from coordinator.core.events import DeleteGroup, LeaveGroup, StoodStill
+from coordinator.core.forgetting import nobody_in
+from coordinator.core.ledger import Trigger, by_member
 from coordinator.core.plan import canonical_name
 from coordinator.core.state import Step
-from coordinator.core.types import Cause, MemberIdentity, TimerKey
-from coordinator.errors import CoordinatorError, ErrorCode
+from coordinator.core.types import Cause, MemberIdentity, RequestId, TimerKey
+from coordinator.errors import ErrorCode
 
 
-def load(step: Step) -> None:
+def load(group: CentralGroup, step: Step) -> None:
     """The log has been replayed. Every owner may be fetching: it is waited for as if its stream had just closed."""
-    for group in list(step.state.central_groups.values()):
-        assert group.stored is not None
-        group.assignor = canonical_name(group.stored.assignor, step.limits)
-        for owner in group.stored.owners:
-            member = group.members[owner.member_id] = expected(owner, group.generation, step.now_ms)
-            member.gone = by_member(
-                Cause.COORDINATOR_FAILOVER, member, "did not come back after the coordinator was loaded"
-            )
-            step.arm(group.lease_timer(member.id), member.lease_end_ms - step.now_ms)
-        if group.members:
-            group.progress.dirty = True
-            rebalance.go_on(group, step)
+    assert group.stored is not None
+    group.assignor = canonical_name(group.stored.assignor, step.limits)
+    for owner in group.stored.owners:
+        member = group.members[owner.member_id] = expected(owner, group.generation, step.now_ms)
+        member.gone = by_member(
+            Cause.COORDINATOR_FAILOVER, member, "did not come back after the coordinator was loaded"
+        )
+        step.arm(group.lease_timer(member.id), member.lease_end_ms - step.now_ms)
+    if group.members:
+        group.progress.dirty = True
+        rebalance.go_on(group, step)
 
 
 def expected(owner: CentralOwner, generation: int, now_ms: int) -> CentralMember:
@@ -56,18 +56,22 @@ def timer_fired(group: CentralGroup, key: TimerKey, step: Step) -> None:
             raise AssertionError(f"no timer is called {key}")
 
 
-def forget(group_id: str, member_id: str, request_id: int, step: Step) -> None:
+def forget(group: CentralGroup, member_id: str, request_id: RequestId, step: Step) -> None:
     """The stream that waited for orders is gone."""
-    group = step.state.central_groups.get(group_id)
-    member = group.members.get(member_id) if group is not None else None
+    member = group.members.get(member_id)
     if member is not None and member.waiting == request_id:
         member.waiting = None
 
 
-def unload(step: Step) -> None:
-    for group in step.state.central_groups.values():
-        for member in group.members.values():
-            telling.let_go(member, step, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR.meaning)
+def unload(group: CentralGroup, step: Step) -> None:
+    for member in group.members.values():
+        telling.let_go(member, step, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR.meaning)
+
+
+def stood_still(group: CentralGroup, event: StoodStill, step: Step) -> None:
+    """Leases are counted from when a member was last heard: they run as much later."""
+    for member in group.members.values():
+        member.heard_ms = min(step.now_ms, member.heard_ms + event.moved_ms)
 
 
 def leave_group(group: CentralGroup, request: LeaveGroup, step: Step) -> None:
@@ -99,24 +103,11 @@ def evict(group: CentralGroup, member: CentralMember, operator: str, step: Step)
 
 def delete_group(group: CentralGroup, request: DeleteGroup, step: Step) -> None:
     """Forget an empty group with its offsets and its ledger."""
-    if group.members:
-        raise CoordinatorError(
-            ErrorCode.NON_EMPTY_GROUP,
-            f"group {group.id!r} is {group.state.value} with {len(group.members)} members; stop them first",
-        )
+    nobody_in(group)
     positions.delete_records(group, step)
     step.reply(request.request_id, DeleteReply())
 
 
-def make_room(group: CentralGroup, kind: str, refuse_with: ErrorCode, step: Step) -> int:
-    """The group becomes one of another kind, if nobody is in it; returns its generation."""
+def settings_changed(group: CentralGroup, trigger: Trigger, step: Step) -> None:
     if group.members:
-        raise CoordinatorError(
-            refuse_with,
-            f"group {group.id!r} is a central group with {len(group.members)} members and cannot be a {kind} group; "
-            "stop them first, or use another group.id",
-        )
-    assert group.state is CentralState.EMPTY
-    generation = group.generation
-    step.keep(CentralDeleted(group.id))
-    return generation
+        rebalance.call_for(group, trigger, step)

@@ -72,7 +72,7 @@ def ping_timer_fired(group: CentralGroup, member: CentralMember, step: Step) -> 
 
 
 def stream_closed(event: StreamClosed, step: Step) -> None:
-    group = step.state.central_groups.get(event.group_id)
+    group = step.state.find(CentralGroup, event.group_id)
     member = group.members.get(event.member_id) if group is not None else None
     if group is None or member is None or member.stream != event.stream:
         return

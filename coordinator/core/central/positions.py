@@ -3,9 +3,10 @@
 from coordinator.core.central.events import Offsets
 from coordinator.core.central.group import CentralGroup, CentralMember
 from coordinator.core.central.records import CentralDeleted
-from coordinator.core.consumer.positions import expired
 from coordinator.core.events import OffsetCommit
-from coordinator.core.records import DelayForgotten, OffsetDeleted, OffsetStored, RebalanceForgotten
+from coordinator.core.forgetting import forget_belongings, forget_unread
+from coordinator.core.kind import Refused
+from coordinator.core.records import OffsetStored
 from coordinator.core.state import Step
 from coordinator.core.types import NO_TOPIC_ID, StoredOffset
 from coordinator.errors import CoordinatorError, ErrorCode
@@ -24,10 +25,10 @@ def keep(group: CentralGroup, member: CentralMember, offsets: Offsets, step: Ste
         step.keep(OffsetStored(group.id, topic, partition, value))
 
 
-def may_commit(group: CentralGroup, request: OffsetCommit) -> None:
+def may_commit(group: CentralGroup, request: OffsetCommit, step: Step) -> Refused:
     """A commit by OffsetCommit: by a member under the generation that holds, or by anybody while nobody is there."""
     if request.generation < 0 and not group.members:
-        return
+        return {}
     if request.member_id not in group.members:
         what = f"no member {request.member_id!r}" if request.member_id else "members: only they may commit now"
         raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id!r} has {what}")
@@ -36,26 +37,17 @@ def may_commit(group: CentralGroup, request: OffsetCommit) -> None:
             ErrorCode.ILLEGAL_GENERATION,
             f"generation {request.generation} is not generation {group.generation} of group {group.id!r}",
         )
+    return {}
 
 
-def expire(step: Step) -> None:
-    """Drop what nobody reads and nobody has committed for the retention time, then groups that have nothing left."""
-    for group in list(step.state.central_groups.values()):
-        read = group.subscribed_topics() if group.members else frozenset()
-        stored = step.state.offsets.get(group.id, {})
-        for topic, partition in [tp for tp, value in stored.items() if tp[0] not in read and expired(value, step)]:
-            step.keep(OffsetDeleted(group.id, topic, partition))
-        if not group.members and not step.state.offsets.get(group.id):
-            delete_records(group, step)
+def expire(group: CentralGroup, step: Step) -> None:
+    """Drop what nobody reads and nobody has committed for the retention time, then the group if it has nothing left."""
+    forget_unread(group.id, group.subscribed_topics() if group.members else frozenset(), step)
+    if not group.members and not step.state.offsets.get(group.id):
+        delete_records(group, step)
 
 
 def delete_records(group: CentralGroup, step: Step) -> None:
     """Tombstones for an empty group and all that belongs to it, its ledger included."""
-    for topic, partition in list(step.state.offsets.get(group.id, ())):
-        step.keep(OffsetDeleted(group.id, topic, partition))
-    ledger = step.state.ledgers.get(group.id)
-    if ledger is not None and ledger.delay is not None:
-        step.keep(DelayForgotten(group.id))
-    for number in list(ledger.entries) if ledger else []:
-        step.keep(RebalanceForgotten(group.id, number))
+    forget_belongings(group.id, step)
     step.keep(CentralDeleted(group.id))

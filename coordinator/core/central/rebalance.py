@@ -92,12 +92,11 @@ def plan(group: CentralGroup, step: Step) -> None:
         adopt(group, made, step)
 
 
-def planned(event: Planned, step: Step) -> None:
+def planned(group: CentralGroup, event: Planned, step: Step) -> None:
     """A plan that was put off has come, or its assignor failed."""
-    group = step.state.central_groups.get(event.group_id)
-    if group is None or not group.progress.put_off:
-        return
     progress = group.progress
+    if not progress.put_off:
+        return
     assert progress.request is not None
     if event.epoch != progress.request.epoch:
         return  # asked for earlier, or by an earlier group of this id

@@ -5,33 +5,33 @@ from coordinator.core.central import history, positions, rebalance, telling, top
 from coordinator.core.central.events import RegisterConsumer
 from coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember
 from coordinator.core.central.records import CentralStored
-from coordinator.core.consumer.cleanup import forget_group
 from coordinator.core.consumer.regex import check_regex
 from coordinator.core.effects import CentralReply
 from coordinator.core.ledger import by_member
 from coordinator.core.plan import canonical_name
-from coordinator.core.records import GroupDeleted
 from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState, Limits
+from coordinator.core.types import Cause, Limits
 from coordinator.errors import CoordinatorError, ErrorCode
 
 
-def register_consumer(request: RegisterConsumer, step: Step) -> None:
+def register_consumer(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
     """Take the member in and look at what that changes. Refusals change nothing."""
     well_formed(request, step.limits)
-    may_be_central(request.group_id, step)
-    group = step.state.central_groups.get(request.group_id)
-    if group is not None:
-        fits(group, request, step.limits)
+    fits(group, request, step.limits)
+    member = group.members.get(request.member_id)
     if request.stream:
-        assert group is not None, "an open stream has a group"
         change_subscription(group, request, step)
-        return
-    group = group or opened(request, step)
-    if (member := group.members.get(request.member_id)) is not None:
+    elif member is not None:
         come_back(group, member, request, step)
     else:
         come(group, request, step)
+
+
+def open_group(request: RegisterConsumer, step: Step) -> None:
+    """The first member of a new group registers."""
+    may_open(request, step.limits)
+    opened(request, 0, step)
+    register_consumer(step.state.get(CentralGroup, request.group_id), request, step)
 
 
 def well_formed(request: RegisterConsumer, limits: Limits) -> None:
@@ -67,14 +67,18 @@ def assignor_allowed(request: RegisterConsumer, limits: Limits) -> None:
         )
 
 
-def may_be_central(group_id: str, step: Step) -> None:
-    """A group of another kind makes room only when nobody is in it."""
-    classic = step.state.groups.get(group_id)
-    consumer = step.state.consumer_groups.get(group_id)
-    if classic is not None and (classic.state is not GroupState.EMPTY or classic.pending_joins):
-        raise another_kind(group_id, "classic", len(classic.members))
-    if consumer is not None and consumer.members:
-        raise another_kind(group_id, "consumer", len(consumer.members))
+def may_open(request: RegisterConsumer, limits: Limits) -> None:
+    """Refuse what could not register with a group that nobody is in."""
+    well_formed(request, limits)
+    if request.stream:
+        raise unregistered(request)
+    if request.generation != NOT_FETCHING or request.owned:
+        raise not_yours(request, "the group is new here")
+
+
+def opened(request: RegisterConsumer, generation: int, step: Step) -> None:
+    """The group in its central form. Its generations go on where those of its former kind ended."""
+    step.keep(CentralStored(request.group_id, generation, canonical_name(request.assignor, step.limits), step.now_ms))
 
 
 def fits(group: CentralGroup, request: RegisterConsumer, limits: Limits) -> None:
@@ -82,9 +86,7 @@ def fits(group: CentralGroup, request: RegisterConsumer, limits: Limits) -> None
     member = group.members.get(request.member_id)
     if request.stream:
         if member is None or member.stream != request.stream:
-            raise CoordinatorError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"member {request.member_id!r} is not registered by this stream"
-            )
+            raise unregistered(request)
     elif member is not None and not member.lost:
         raise CoordinatorError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -116,21 +118,6 @@ def may_go_on(group: CentralGroup, member: CentralMember | None, request: Regist
     cells = {(topic, partition) for topic, partitions in share.items() for partition in partitions}
     if member is None or request.generation != group.generation or cells != set(request.owned):
         raise not_yours(request, f"the group is at generation {group.generation}")
-
-
-def opened(request: RegisterConsumer, step: Step) -> CentralGroup:
-    """The group in its central form. Its generations go on where those of its former kind ended."""
-    if request.generation != NOT_FETCHING or request.owned:
-        raise not_yours(request, "the group is new here")
-    generation = 0
-    if (consumer := step.state.consumer_groups.get(request.group_id)) is not None:
-        generation = consumer.epoch
-        forget_group(consumer, step)
-    if (classic := step.state.groups.get(request.group_id)) is not None:
-        generation = max(generation, classic.generation)
-        step.keep(GroupDeleted(request.group_id))
-    step.keep(CentralStored(request.group_id, generation, canonical_name(request.assignor, step.limits), step.now_ms))
-    return step.state.central_groups[request.group_id]
 
 
 def come(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
@@ -188,6 +175,12 @@ def change_subscription(group: CentralGroup, request: RegisterConsumer, step: St
     if (member.topics, member.regex) != before:
         changed = by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")
         rebalance.call_for(group, changed, step)
+
+
+def unregistered(request: RegisterConsumer) -> CoordinatorError:
+    return CoordinatorError(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"member {request.member_id!r} is not registered by this stream"
+    )
 
 
 def not_yours(request: RegisterConsumer, why: str) -> CoordinatorError:

@@ -20,7 +20,7 @@ def await_orders(request: AwaitOrders, step: Step) -> None:
 
 def speaker(group_id: str, member_id: str, stream: int, step: Step) -> tuple[CentralGroup, CentralMember]:
     """The member whose open stream this is; UNKNOWN_MEMBER_ID when the group goes on without it."""
-    group = step.state.central_groups.get(group_id)
+    group = step.state.find(CentralGroup, group_id)
     member = group.members.get(member_id) if group is not None else None
     if group is None or member is None or member.stream != stream:
         raise CoordinatorError(

@@ -19,12 +19,11 @@ def want_resolved(group: CentralGroup, regex: str, step: Step, *, again: bool = 
     step.out.regexes.append(ResolveRegex(group.id, regex, candidates(step), progress.resolving[regex]))
 
 
-def resolved(event: RegexResolved, step: Step) -> None:
+def resolved(group: CentralGroup, event: RegexResolved, step: Step) -> None:
     """A change is a change of every subscription that uses the expression."""
-    group = step.state.central_groups.get(event.group_id)
-    if group is None or group.progress.resolving.get(event.regex) != event.version:
-        return
     progress = group.progress
+    if progress.resolving.get(event.regex) != event.version:
+        return
     del progress.resolving[event.regex]
     if event.version < step.state.topics_version:
         want_resolved(group, event.regex, step, again=True)  # topics were created meanwhile
@@ -48,14 +47,13 @@ def forget_unused(group: CentralGroup, regex: str) -> None:
         group.progress.resolving.pop(regex, None)
 
 
-def changed(step: Step) -> None:
-    """Topics were created, grew or went: look at patterns again, and at groups that read what has changed."""
-    for group in list(step.state.central_groups.values()):
-        for regex in sorted({member.regex for member in group.members.values() if member.regex}):
-            want_resolved(group, regex, step, again=True)
-        if group.progress.counts is not None and group.progress.counts != counts_of(group, step):
-            trigger = Trigger(Cause.PARTITIONS_CHANGED, "the topics that the group reads have changed")
-            rebalance.call_for(group, trigger, step)
+def changed(group: CentralGroup, step: Step) -> None:
+    """Topics were created, grew or went: look at patterns again, and at what the group reads."""
+    for regex in sorted({member.regex for member in group.members.values() if member.regex}):
+        want_resolved(group, regex, step, again=True)
+    if group.progress.counts is not None and group.progress.counts != counts_of(group, step):
+        trigger = Trigger(Cause.PARTITIONS_CHANGED, "the topics that the group reads have changed")
+        rebalance.call_for(group, trigger, step)
 
 
 def counts_of(group: CentralGroup, step: Step) -> dict[str, int]:

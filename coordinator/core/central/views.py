@@ -2,14 +2,14 @@
 
 from assignors.user_data import Subscription, encode_assignment, encode_subscription
 from coordinator.core.central.group import CentralGroup, CentralMember, CentralState, Want
-from coordinator.core.effects import DescribedMember, DescribeReply
+from coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
 from coordinator.core.plan import CONSUMER
 from coordinator.core.state import Step
 
 CENTRAL = "central"
 
 
-def as_any_group(group: CentralGroup, step: Step) -> DescribeReply:
+def view(group: CentralGroup, group_id: str, step: Step) -> DescribeReply:
     """The group as DescribeGroups shows it, with the ownership that is stored."""
     waiting_for, until_ms = waiting(group, step)
     plan = group.owned
@@ -55,3 +55,7 @@ def waiting(group: CentralGroup, step: Step) -> tuple[tuple[str, ...], int]:
 
 def wants(member: CentralMember, wanted: Want) -> bool:
     return member.demand is not None and member.demand.want is wanted
+
+
+def listed(group: CentralGroup) -> tuple[ListedGroup, ...]:
+    return (ListedGroup(group.id, CONSUMER, group.state.value, CENTRAL),)

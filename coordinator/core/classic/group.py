@@ -75,6 +75,14 @@ class ClassicGroup:
         return self.state in states
 
     @property
+    def under_way(self) -> int:
+        return self.rebalance.number if self.rebalance is not None else 0
+
+    @property
+    def logged(self) -> "ClassicGroup":
+        return self
+
+    @property
     def can_rebalance(self) -> bool:
         return self.state in (GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 

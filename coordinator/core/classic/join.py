@@ -29,20 +29,16 @@ from coordinator.core.types import Cause, GroupState, Limits
 from coordinator.errors import CoordinatorError, ErrorCode
 
 
-def join_group(request: JoinGroup, step: Step) -> None:
-    """Take the member in, park it until the join phase is over, or say why not. The request is `acceptable`."""
-    group = step.state.groups.get(request.group_id)
-    if group is None:
-        group = new_group(request)
-        # What a refused request asked for is not kept: nobody would ever let go of it.
-        group.offsets = step.state.offsets.get(group.id, group.offsets)
-        join_checked(group, request, step)
-        step.state.offsets[group.id] = group.offsets
-        step.state.groups[group.id] = group
-        # The group must survive a failover even though nothing else of it is on record yet.
-        step.keep(GroupStored(group.id, "", 0, None, None, step.now_ms, ()))
-        return
-    join_checked(group, request, step)
+def open_group(request: JoinGroup, step: Step) -> None:
+    """The first member of a new group joins. The request is `acceptable`."""
+    group = new_group(request)
+    # What a refused request asked for is not kept: nobody would ever let go of it.
+    group.offsets = step.state.offsets.get(group.id, group.offsets)
+    join_group(group, request, step)
+    step.state.offsets[group.id] = group.offsets
+    step.state.put(group)
+    # The group must survive a failover even though nothing else of it is on record yet.
+    step.keep(GroupStored(group.id, "", 0, None, None, step.now_ms, ()))
 
 
 def acceptable(request: JoinGroup, limits: Limits) -> None:
@@ -84,7 +80,8 @@ def protocols_fit_the_log(request: JoinGroup, limits: Limits) -> None:
     fits_the_log(request.group_id, "a member's protocols", told, limits.max_group_bytes)
 
 
-def join_checked(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
+def join_group(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
+    """Take the member in, park it until the join phase is over, or say why not. The request is `acceptable`."""
     not_dead(group)
     try:
         room_for(group, request.member_id, step.limits.max_group_size)

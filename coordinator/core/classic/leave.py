@@ -3,7 +3,7 @@
 import dataclasses
 
 from coordinator.core.classic import history
-from coordinator.core.classic.checks import group_id_given, not_dead
+from coordinator.core.classic.checks import not_dead
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member
 from coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
@@ -15,15 +15,8 @@ from coordinator.core.types import Cause, MemberIdentity
 from coordinator.errors import CoordinatorError, ErrorCode
 
 
-def leave_group(request: LeaveGroup, step: Step) -> None:
+def leave_group(group: ClassicGroup, request: LeaveGroup, step: Step) -> None:
     """Take the listed members out; one rebalance follows for the whole batch."""
-    group_id_given(request.group_id)
-    group = step.state.groups.get(request.group_id)
-    if group is None:
-        why = f"there is no group {request.group_id!r}"
-        unknown = tuple(refused(who, ErrorCode.UNKNOWN_MEMBER_ID, why) for who in request.members)
-        step.reply(request.request_id, LeaveReply(members=unknown))
-        return
     not_dead(group)
     leavers = everyone(group) if request.everyone else request.members
     triggers: list[Trigger] = []

@@ -1,29 +1,28 @@
-"""Groups come from the log and go back to it: load, unload, delete."""
+"""Groups come from the log and go back to it, and their timers fire: load, unload, delete."""
 
-from coordinator.core.classic import history, remote, remote_again
+from coordinator.core.classic import history, liveness, remote, remote_again
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.members import Member, Members
-from coordinator.core.classic.rebalance import prepare_rebalance, subscribed_topics
+from coordinator.core.classic.positions import delete_records
+from coordinator.core.classic.rebalance import join_timer_fired, prepare_rebalance, subscribed_topics
+from coordinator.core.classic.sync import sync_timer_fired
 from coordinator.core.effects import DeleteReply, refused_join, refused_sync
 from coordinator.core.events import DeleteGroup
 from coordinator.core.ledger import Trigger
-from coordinator.core.offsets import delete_group_records, forget_ledger
 from coordinator.core.records import GroupStored, MemberRecord
 from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState, Protocol
+from coordinator.core.types import Cause, GroupState, Protocol, TimerKey
 from coordinator.errors import CoordinatorError, ErrorCode
 
 
-def load(step: Step) -> None:
-    """The log has been replayed: bring every group to life. Nobody could be heard meanwhile: sessions start afresh."""
-    for group in list(step.state.groups.values()):
-        if group.stored is not None:
-            restore(group, group.stored, step)
-        if len(group.members) > step.limits.max_group_size:
-            prepare_rebalance(group, over_size(group, step.limits.max_group_size), step)
-        else:
-            remote_again.loaded(group, step)
-    step.arm(("retention",), step.limits.offsets_retention_check_ms)
+def load(group: ClassicGroup, step: Step) -> None:
+    """The log has been replayed: bring the group to life. Nobody could be heard meanwhile: sessions start afresh."""
+    if group.stored is not None:
+        restore(group, group.stored, step)
+    if len(group.members) > step.limits.max_group_size:
+        prepare_rebalance(group, over_size(group, step.limits.max_group_size), step)
+    else:
+        remote_again.loaded(group, step)
 
 
 def restore(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
@@ -70,12 +69,22 @@ def over_size(group: ClassicGroup, limit: int) -> Trigger:
     )
 
 
-def unload(step: Step) -> None:
-    """The shard goes away: answer whoever is parked, set no more timers. Nothing hard changes."""
-    for group in step.state.groups.values():
-        dissolve(group, ErrorCode.NOT_COORDINATOR, step)
-    for key in list(step.state.deadlines):
-        step.disarm(key)
+def unload(group: ClassicGroup, step: Step) -> None:
+    dissolve(group, ErrorCode.NOT_COORDINATOR, step)
+
+
+def timer_fired(group: ClassicGroup, key: TimerKey, step: Step) -> None:
+    match key:
+        case ("join", _):
+            join_timer_fired(group, step)
+        case ("assign", _):
+            remote_again.retry(group, step)
+        case ("sync", _):
+            sync_timer_fired(group, step)
+        case ("session", _, member_id):
+            liveness.session_expired(group, member_id, step)
+        case _:
+            raise AssertionError(f"no timer is called {key}")
 
 
 def dissolve(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
@@ -91,20 +100,14 @@ def dissolve(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
         group.become(GroupState.DEAD, step.now_ms)
 
 
-def delete_group(request: DeleteGroup, step: Step) -> None:
+def delete_group(group: ClassicGroup, request: DeleteGroup, step: Step) -> None:
     """Forget an empty group with its offsets and its ledger."""
-    group = step.state.groups.get(request.group_id)
-    if group is None and request.group_id in step.state.ledgers:
-        # It has gone from ZooKeeper by itself; what is told of it is left.
-        forget_ledger(request.group_id, step)
-        step.reply(request.request_id, DeleteReply())
-        return
-    if group is None or group.state is GroupState.DEAD:
+    if group.state is GroupState.DEAD:
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
     if group.state is not GroupState.EMPTY:
         raise CoordinatorError(
             ErrorCode.NON_EMPTY_GROUP,
             f"group {group.id!r} is {group.state.value} with {len(group.members)} members; stop them first",
         )
-    delete_group_records(group, step)
+    delete_records(group, step)
     step.reply(request.request_id, DeleteReply())

@@ -10,7 +10,7 @@ from coordinator.core.effects import HeartbeatReply
 from coordinator.core.events import Heartbeat
 from coordinator.core.ledger import Departure, by_member
 from coordinator.core.state import ShardState, Step
-from coordinator.core.types import Cause, GroupState, TimerKey
+from coordinator.core.types import Cause, GroupState, RequestId, TimerKey
 from coordinator.errors import CoordinatorError, ErrorCode
 
 ALIVE = HeartbeatReply()
@@ -59,11 +59,11 @@ def steady(group: ClassicGroup, member_id: str, generation: int, state: ShardSta
         return None
     if generation != group.generation or generation != member.generation:
         return None
-    key = group.session_timer(member_id)
-    if key not in state.deadlines:
+    key, deadlines = group.session_timer(member_id), state.deadlines
+    if key not in deadlines:
         return None
     member.last_seen_ms = now_ms
-    at_ms = state.deadlines[key] = now_ms + member.session_timeout_ms
+    at_ms = deadlines[key] = now_ms + member.session_timeout_ms
     return key, at_ms
 
 
@@ -71,6 +71,14 @@ def renew_session(group: ClassicGroup, member: Member, step: Step) -> None:
     if not step.on_behalf:
         member.last_seen_ms = step.now_ms
     step.arm(group.session_timer(member.id), member.session_timeout_ms)
+
+
+def forget(group: ClassicGroup, member_id: str, request: RequestId, step: Step) -> None:
+    """Whoever waited for its share is gone. The member lives on until its session ends."""
+    member = group.members.get(member_id)
+    if member is not None and member.sync_request == request:
+        member.sync_request = None
+        watch_again(group, member, step)
 
 
 def watch_again(group: ClassicGroup, member: Member, step: Step) -> None:

@@ -99,11 +99,10 @@ def ask(group: ClassicGroup, step: Step) -> None:
         take(group, request.snapshot, plan, step)
 
 
-def planned(event: Planned, step: Step) -> None:
+def planned(group: ClassicGroup, event: Planned, step: Step) -> None:
     """A plan that was put off is there, or its assignor failed. One that was asked for earlier is void."""
-    group = step.state.groups.get(event.group_id)
-    request = group.plan_request if group else None
-    if group is None or request is None or event.epoch != request.epoch:
+    request = group.plan_request
+    if request is None or event.epoch != request.epoch:
         return
     seen = event.snapshot or request.snapshot
     if event.plan is None:

@@ -1,12 +1,12 @@
 """Makes facts of KIP-848 groups true, live and in replay. Tombstones for unknown things are harmless."""
 
-from typing import assert_never
+from collections.abc import Mapping
+from typing import Any, TypeAlias, assert_never, get_args
 
 from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, MemberState
 from coordinator.core.consumer.records import (
     ConsumerMemberDeleted,
     ConsumerMemberStored,
-    ConsumerRecord,
     CurrentDeleted,
     CurrentStored,
     GroupEpochDeleted,
@@ -18,24 +18,31 @@ from coordinator.core.consumer.records import (
     TargetEpochStored,
     TargetStored,
 )
+from coordinator.core.kind import Keeper
+from coordinator.core.state import ShardState
+
+Stored: TypeAlias = (
+    ConsumerMemberStored | GroupEpochStored | TargetEpochStored | TargetStored | CurrentStored | RegexStored
+)
+Gone: TypeAlias = ConsumerMemberDeleted | TargetEpochDeleted | TargetDeleted | CurrentDeleted | RegexDeleted
 
 
-def apply_to(groups: dict[str, ConsumerGroup], record: ConsumerRecord) -> None:
-    """Change the group the record speaks of, making it when needed."""
-    match record:
-        case GroupEpochDeleted():
-            groups.pop(record.group_id, None)
-        case ConsumerMemberDeleted() | TargetEpochDeleted() | TargetDeleted() | CurrentDeleted() | RegexDeleted():
-            if group := groups.get(record.group_id):
-                forget(group, record)
-        case _:
-            keep(groups.setdefault(record.group_id, ConsumerGroup(record.group_id)), record)
+def keep_fact(state: ShardState, record: Stored) -> None:
+    """Change the group the record speaks of, making it when needed: it is of this kind from here on."""
+    group = state.find(ConsumerGroup, record.group_id)
+    keep(group or state.put(ConsumerGroup(record.group_id)), record)
 
 
-def keep(
-    group: ConsumerGroup,
-    record: ConsumerMemberStored | GroupEpochStored | TargetEpochStored | TargetStored | CurrentStored | RegexStored,
-) -> None:
+def forget_fact(state: ShardState, record: Gone) -> None:
+    if group := state.find(ConsumerGroup, record.group_id):
+        forget(group, record)
+
+
+def forget_group(state: ShardState, record: GroupEpochDeleted) -> None:
+    state.drop(ConsumerGroup, record.group_id)
+
+
+def keep(group: ConsumerGroup, record: Stored) -> None:
     match record:
         case GroupEpochStored():
             group.epoch, group.metadata_hash = record.epoch, record.metadata_hash
@@ -53,10 +60,7 @@ def keep(
             assert_never(record)
 
 
-def forget(
-    group: ConsumerGroup,
-    record: ConsumerMemberDeleted | TargetEpochDeleted | TargetDeleted | CurrentDeleted | RegexDeleted,
-) -> None:
+def forget(group: ConsumerGroup, record: Gone) -> None:
     match record:
         case ConsumerMemberDeleted():
             group.uncount(record.member_id)
@@ -120,3 +124,10 @@ def clear(group: ConsumerGroup, member_id: str) -> None:
     member.state = MemberState.STABLE
     member.assigned, member.revoking = {}, {}
     group.count(member)
+
+
+FACTS: Mapping[type[Any], Keeper] = {
+    **dict.fromkeys(get_args(Stored), keep_fact),
+    **dict.fromkeys(get_args(Gone), forget_fact),
+    GroupEpochDeleted: forget_group,
+}

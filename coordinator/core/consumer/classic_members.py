@@ -7,8 +7,9 @@ free the same way.
 import dataclasses
 
 from assignors.user_data import NEWEST, Subscription, encode_assignment, parse_subscription
-from coordinator.core.consumer import downgrade, history, removal, static, target
+from coordinator.core.consumer import history, removal, static, target
 from coordinator.core.consumer.checks import known_member, known_state
+from coordinator.core.consumer.downgrade import DOWNGRADE, Leaving
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
 from coordinator.core.consumer.heartbeat import reconcile, subscription_triggers
 from coordinator.core.consumer.reconcile import available
@@ -44,11 +45,9 @@ def join_group(group: ConsumerGroup, request: JoinGroup, step: Step) -> None:
             member_id=member.id,
         ),
     )
-    if downgrade.is_due(group, step):
-        settled = group.at_rest
-        what = "was the last to speak the consumer protocol, and came back with the classic one"
-        trigger = None if settled else by_member(Cause.STATIC_MEMBER_REPLACED, member, what)
-        downgrade.downgrade(group, trigger, step)
+    what = "was the last to speak the consumer protocol, and came back with the classic one"
+    trigger = None if group.at_rest else by_member(Cause.STATIC_MEMBER_REPLACED, member, what)
+    DOWNGRADE.made(group, Leaving(trigger), step)
 
 
 def suitable(group: ConsumerGroup, request: JoinGroup, step: Step) -> Subscription:

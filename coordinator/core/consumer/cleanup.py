@@ -11,29 +11,20 @@ from coordinator.core.consumer.records import (
 )
 from coordinator.core.effects import DeleteReply
 from coordinator.core.events import DeleteGroup
-from coordinator.core.records import OffsetDeleted, RebalanceForgotten
+from coordinator.core.forgetting import forget_belongings, nobody_in
 from coordinator.core.state import Step
-from coordinator.errors import CoordinatorError, ErrorCode
 
 
 def delete_group(group: ConsumerGroup, request: DeleteGroup, step: Step) -> None:
     """Forget an empty group with its offsets and its ledger."""
-    if group.members:
-        raise CoordinatorError(
-            ErrorCode.NON_EMPTY_GROUP,
-            f"group {group.id!r} is {group.state.value} with {len(group.members)} members; stop them first",
-        )
+    nobody_in(group)
     delete_records(group, step)
     step.reply(request.request_id, DeleteReply())
 
 
 def delete_records(group: ConsumerGroup, step: Step) -> None:
     """Tombstones for an empty group and all that belongs to it, its ledger included."""
-    for topic, partition in list(step.state.offsets.get(group.id, ())):
-        step.keep(OffsetDeleted(group.id, topic, partition))
-    ledger = step.state.ledgers.get(group.id)
-    for number in list(ledger.entries) if ledger else []:
-        step.keep(RebalanceForgotten(group.id, number))
+    forget_belongings(group.id, step)
     forget_group(group, step)
 
 

@@ -1,14 +1,17 @@
 """A KIP-848 group becomes classic again when its last member of that protocol is gone."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from assignors.user_data import encode_assignment
+from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.lifecycle import restore
 from coordinator.core.classic.rebalance import prepare_rebalance
 from coordinator.core.consumer import history
 from coordinator.core.consumer.cleanup import forget_group
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.core.consumer.records import ClassicSide
+from coordinator.core.conversion import Conversion
 from coordinator.core.ledger import Departure, Trigger
 from coordinator.core.plan import CONSUMER
 from coordinator.core.records import GroupStored, MemberRecord
@@ -17,56 +20,68 @@ from coordinator.core.state import Step
 DOWNGRADES = ("downgrade", "bidirectional")
 
 
-def is_due(group: ConsumerGroup, step: Step, without: Collection[str] = ()) -> bool:
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What may leave only members of the classic protocol behind: some go, or one came back speaking it."""
+
+    trigger: Trigger | None
+    leavers: Sequence[tuple[ConsumerMember, Departure]] = ()
+
+
+def staying(group: ConsumerGroup, leaving: Leaving) -> list[ConsumerMember]:
+    gone = {member.id for member, _ in leaving.leavers}
+    return [member for member in group.members.values() if member.id not in gone]
+
+
+def is_due(group: ConsumerGroup, leaving: Leaving, step: Step) -> bool:
     """Only members of the classic protocol are left once those have gone, and the group may be one."""
-    allowed = step.limits.consumer_migration_policy in DOWNGRADES
-    staying = [member for member in group.members.values() if member.id not in without]
-    only_classic = bool(staying) and all(member.classic is not None for member in staying)
-    return allowed and only_classic and len(staying) <= step.limits.max_group_size
+    if step.limits.consumer_migration_policy not in DOWNGRADES:
+        return False
+    left = staying(group, leaving)
+    return 0 < len(left) <= step.limits.max_group_size and all(member.classic is not None for member in left)
 
 
-def downgrade(
-    group: ConsumerGroup, trigger: Trigger | None, step: Step, leavers: Sequence[tuple[ConsumerMember, Departure]] = ()
-) -> None:
-    """Everyone but the leavers keeps what it was to have; then `trigger`, if there is one, calls them to a rebalance.
+def downgrade(group: ConsumerGroup, leaving: Leaving, stored: GroupStored, step: Step) -> None:
+    """Everyone but the leavers keeps what it was to have; then the trigger, if there is one, calls for a rebalance.
 
     The group epoch is the generation and is not raised: whoever is up to date hears REBALANCE_IN_PROGRESS, and may
     commit what it has done, until it joins again. So may whoever is still on its way to that epoch, under its own.
     There is no trigger when a static member only came back with the other protocol and everyone has its target already.
     """
     history.handed_back(group, step)
-    gone = {member.id: departure for member, departure in leavers}
-    staying = [member for member in group.members.values() if member.id not in gone]
-    stored = as_classic(group, staying, step)
-    adrift = history.adrift(group, staying, step)
-    trailing = {member.id: member.epoch for member in staying if 0 < member.epoch < group.epoch}
+    gone = {member.id: departure for member, departure in leaving.leavers}
+    left = staying(group, leaving)
+    adrift = history.adrift(group, left, step)
+    trailing = {member.id: member.epoch for member in left if 0 < member.epoch < group.epoch}
     seen_ms = dict(group.progress.last_seen_ms)
     forget_group(group, step)
     step.keep(stored)
-    classic = step.state.groups[group.id]
+    classic = step.state.get(ClassicGroup, group.id)
     restore(classic, stored, step)
     classic.restored = False
     classic.carried, classic.departures, classic.trailing = adrift, gone, trailing
-    for side in staying:
+    for side in left:
         member = classic.members[side.id]
         classic.members.offer(member, side_of(side).protocols)
         member.last_seen_ms = seen_ms.get(side.id, step.now_ms)
-    if trigger is not None:
-        prepare_rebalance(classic, trigger, step)
+    if leaving.trigger is not None:
+        prepare_rebalance(classic, leaving.trigger, step)
         assert classic.rebalance is not None
         classic.rebalance.also.append("only members of the classic protocol are left: the group speaks it again")
 
 
-def as_classic(group: ConsumerGroup, staying: Sequence[ConsumerMember], step: Step) -> GroupStored:
-    protocol = common_protocol([side_of(member) for member in staying])
+def as_classic(group: ConsumerGroup, leaving: Leaving, step: Step) -> GroupStored:
+    """The group as it will be on record."""
+    left = staying(group, leaving)
+    protocol = common_protocol([side_of(member) for member in left])
     return GroupStored(
         group_id=group.id,
         protocol_type=CONSUMER,
         generation=group.epoch,
         protocol=protocol,
-        leader=staying[0].id,
+        leader=left[0].id,
         state_timestamp_ms=step.now_ms,
-        members=tuple(member_record(group, member, protocol, step) for member in staying),
+        members=tuple(member_record(group, member, protocol, step) for member in left),
     )
 
 
@@ -93,3 +108,6 @@ def member_record(group: ConsumerGroup, member: ConsumerMember, protocol: str, s
         subscription=next(each.metadata for each in side.protocols if each.name == protocol),
         assignment=encode_assignment(history.by_name(group.target_of(member), step)),
     )
+
+
+DOWNGRADE = Conversion(ConsumerGroup, ClassicGroup, Leaving, is_due, as_classic, downgrade)

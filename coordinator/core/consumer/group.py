@@ -146,6 +146,19 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING if self.unsettled or self.away else ConsumerGroupState.STABLE
 
     @property
+    def generation(self) -> int:
+        """The group's epoch, as those who know of no other kind of group call it."""
+        return self.epoch
+
+    @property
+    def under_way(self) -> int:
+        return self.progress.rebalance.number if self.progress.rebalance is not None else 0
+
+    @property
+    def logged(self) -> "ConsumerGroup":
+        return self
+
+    @property
     def at_rest(self) -> bool:
         """Nothing is on its way to anyone; so it is in a group that waits for a static member, which is not stable."""
         return bool(self.members) and self.epoch <= self.target_epoch and not self.unsettled

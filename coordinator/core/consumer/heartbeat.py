@@ -16,29 +16,19 @@ from coordinator.core.types import Cause, Limits
 from coordinator.errors import CoordinatorError, ErrorCode
 
 
-def consumer_heartbeat(request: ConsumerHeartbeat, step: Step) -> None:
+def consumer_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
     """Keep the member alive, take in what it says, and tell it what it may work on."""
     well_formed(request, step.limits)
-    group = group_meant(request, step)
     if leaves(request):
         removal.leave(group, known_member(group, request.member_id, request.group_instance_id), request, step)
         return
     stay(group, request, step)
 
 
-def group_meant(request: ConsumerHeartbeat, step: Step) -> ConsumerGroup:
-    """The group, a new one for whoever joins first. Groups of the other kind are not for this call."""
-    group = step.state.consumer_groups.get(request.group_id)
-    if group is not None:
-        return group
-    classic = step.state.groups.get(request.group_id)
-    if classic is not None and request.member_epoch == JOINING:
-        return upgrade.upgraded(classic, request, step)
-    if request.member_epoch != JOINING:
-        raise CoordinatorError(
-            ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}; join with epoch 0"
-        )
-    return ConsumerGroup(request.group_id)
+def open_group(request: ConsumerHeartbeat, step: Step) -> None:
+    """The first member of a new group joins."""
+    may_open(request, step.limits)
+    stay(ConsumerGroup(request.group_id), request, step)
 
 
 def may_open(request: ConsumerHeartbeat, limits: Limits) -> None:
@@ -60,7 +50,8 @@ def stay(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
         same_epoch(member, request)
         known_state(member, request.owned)
     triggers = introduce(group, request, step)
-    group = step.state.consumer_groups[request.group_id]
+    if joining:
+        group = step.state.get(ConsumerGroup, request.group_id)  # its first member has made it
     if joining and not triggers and upgrade.left_topics_out(group, step):
         triggers = [
             Trigger(Cause.PARTITIONS_CHANGED, "the last plan of the classic group does not reach all partitions")
@@ -90,7 +81,7 @@ def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> l
         static.replace(group, replaced, record, step)
     else:
         step.keep(record)
-    group = step.state.consumer_groups[record.group_id]
+    group = step.state.get(ConsumerGroup, record.group_id)
     member = group.members[record.member_id]
     member.client_software = request.client_software or member.client_software
     triggers = subscription_triggers(group, member, before, replaced is not None)
@@ -154,6 +145,15 @@ def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None
         step.disarm(group.rebalance_timer(member.id))
     elif was != (member.state, member.revoking):
         step.arm(group.rebalance_timer(member.id), member.rebalance_timeout_ms)
+
+
+def lives(group: ConsumerGroup, sent: ConsumerHeartbeat, step: Step) -> None:
+    """Whoever sent this under an epoch of his, or the one before, is there."""
+    member = group.members.get(sent.member_id)
+    if member is None or sent.member_epoch not in (member.epoch, member.previous_epoch):
+        return
+    if group.session_timer(member.id) in step.state.deadlines:  # a static member that is away has none
+        renew_session(group, member, step)
 
 
 def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:

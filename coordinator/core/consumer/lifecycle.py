@@ -6,16 +6,15 @@ from coordinator.core.state import Step
 from coordinator.core.types import TimerKey
 
 
-def load(step: Step) -> None:
+def load(group: ConsumerGroup, step: Step) -> None:
     """The log has been replayed: watch every member afresh, and go on where a target was still to be made."""
-    for group in list(step.state.consumer_groups.values()):
-        history.restored(group, step)
-        for member in group.members.values():
-            group.progress.last_seen_ms[member.id] = step.now_ms
-            step.arm(group.session_timer(member.id), removal.session_timeout_ms(member, step))
-            if member.state is MemberState.UNREVOKED and member.classic is None:
-                step.arm(group.rebalance_timer(member.id), member.rebalance_timeout_ms)
-        target.assign(group, step)
+    history.restored(group, step)
+    for member in group.members.values():
+        group.progress.last_seen_ms[member.id] = step.now_ms
+        step.arm(group.session_timer(member.id), removal.session_timeout_ms(member, step))
+        if member.state is MemberState.UNREVOKED and member.classic is None:
+            step.arm(group.rebalance_timer(member.id), member.rebalance_timeout_ms)
+    target.assign(group, step)
 
 
 def timer_fired(group: ConsumerGroup, key: TimerKey, step: Step) -> None:

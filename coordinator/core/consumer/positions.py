@@ -4,13 +4,13 @@ from coordinator.core.consumer.cleanup import delete_records
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.core.consumer.records import TopicId
 from coordinator.core.events import OffsetCommit, OffsetFetch
-from coordinator.core.records import OffsetDeleted
+from coordinator.core.forgetting import forget_unread
+from coordinator.core.kind import Positions, Refused
 from coordinator.core.state import Step
-from coordinator.core.types import StoredOffset
 from coordinator.errors import CoordinatorError, ErrorCode
 
 
-def may_commit(group: ConsumerGroup, request: OffsetCommit, step: Step) -> dict[tuple[str, int], ErrorCode]:
+def may_commit(group: ConsumerGroup, request: OffsetCommit, step: Step) -> Refused:
     """Partitions for which the epoch is too old. One that the member has had since then may still be committed."""
     epoch = request.generation
     if epoch < 0 and not group.members:
@@ -64,27 +64,17 @@ def stale(member: ConsumerMember, epoch: int) -> CoordinatorError:
     )
 
 
-def may_fetch(group: ConsumerGroup, request: OffsetFetch) -> None:
+def fetched(group: ConsumerGroup, request: OffsetFetch, step: Step) -> Positions:
     """A member that says who it is must say so rightly; everybody else may read."""
-    if not request.member_id and request.member_epoch < 0:
-        return
-    member = committer(group, request.member_id or "")
-    if member.epoch != request.member_epoch:
-        raise stale(member, request.member_epoch)
+    if request.member_id or request.member_epoch >= 0:
+        member = committer(group, request.member_id or "")
+        if member.epoch != request.member_epoch:
+            raise stale(member, request.member_epoch)
+    return step.state.offsets.get(group.id, {})
 
 
-def expire(step: Step) -> None:
-    """Drop what nobody reads and nobody has committed for the retention time, then groups that have nothing left."""
-    for group in list(step.state.consumer_groups.values()):
-        read = group.subscribed_topics()
-        stored = step.state.offsets.get(group.id, {})
-        for topic, partition in [tp for tp, value in stored.items() if tp[0] not in read and expired(value, step)]:
-            step.keep(OffsetDeleted(group.id, topic, partition))
-        if not group.members and not step.state.offsets.get(group.id):
-            delete_records(group, step)
-
-
-def expired(value: StoredOffset, step: Step) -> bool:
-    if value.expire_timestamp_ms is not None:
-        return step.now_ms >= value.expire_timestamp_ms
-    return step.now_ms - step.past(value.commit_timestamp_ms) >= step.limits.offsets_retention_ms
+def expire(group: ConsumerGroup, step: Step) -> None:
+    """Drop what nobody reads and nobody has committed for the retention time, then the group if it has nothing left."""
+    forget_unread(group.id, group.subscribed_topics(), step)
+    if not group.members and not step.state.offsets.get(group.id):
+        delete_records(group, step)

@@ -143,12 +143,3 @@ ConsumerRecord: TypeAlias = (
     | RegexStored
     | RegexDeleted
 )
-
-TOMBSTONES = (
-    ConsumerMemberDeleted,
-    GroupEpochDeleted,
-    TargetEpochDeleted,
-    TargetDeleted,
-    CurrentDeleted,
-    RegexDeleted,
-)

@@ -67,10 +67,9 @@ def is_due(group: ConsumerGroup, known: RegexStored, step: Step) -> bool:
     return step.now_ms - known.timestamp_ms > step.limits.consumer_regex_refresh_ms
 
 
-def resolved(event: RegexResolved, step: Step) -> None:
+def resolved(group: ConsumerGroup, event: RegexResolved, step: Step) -> None:
     """Keep what the expression stands for; a change is a change of every subscription that uses it."""
-    group = step.state.consumer_groups.get(event.group_id)
-    if group is None or group.progress.resolving.get(event.regex) != event.version:
+    if group.progress.resolving.get(event.regex) != event.version:
         return  # an earlier group of this id, or an earlier wish, asked for it
     del group.progress.resolving[event.regex]
     users = group.regex_users(event.regex)
@@ -86,8 +85,7 @@ def resolved(event: RegexResolved, step: Step) -> None:
         Cause.SUBSCRIPTION_CHANGED,
         f"the regular expression {event.regex!r} of {len(users)} members now stands for {what}",
     )
-    target.bump(group, trigger, step)
-    target.assign(group, step)
+    target.call_for(group, trigger, step)
 
 
 def forget_unused(group: ConsumerGroup, regex: str | None, step: Step) -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from coordinator.core.consumer import downgrade, history, regex, static, target
+from coordinator.core.consumer import history, regex, static, target
 from coordinator.core.consumer.cleanup import forget_member
+from coordinator.core.consumer.downgrade import DOWNGRADE, Leaving
 from coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
 from coordinator.core.consumer.records import TargetEpochStored
 from coordinator.core.effects import ConsumerHeartbeatReply
@@ -69,8 +70,7 @@ def remove(
     group: ConsumerGroup, leavers: Sequence[tuple[ConsumerMember, Departure]], trigger: Trigger, step: Step
 ) -> None:
     """Take the members out; one new epoch for all of them, or a generation where only classic members are left."""
-    if downgrade.is_due(group, step, without=[member.id for member, _ in leavers]):
-        downgrade.downgrade(group, trigger, step, leavers)
+    if DOWNGRADE.made(group, Leaving(trigger, leavers), step):
         return
     history.begin(group, trigger, step)
     for member, departure in leavers:

@@ -39,12 +39,16 @@ def metadata_hash(group: ConsumerGroup, step: Step) -> int:
     return crc32(b"".join(topic_id + count.to_bytes(4) for topic_id, count in rows))
 
 
-def topics_changed(step: Step) -> None:
-    """Groups whose topics grew, went or were made anew need another target."""
-    for group in list(step.state.consumer_groups.values()):
-        if group.members and metadata_hash(group, step) != group.metadata_hash:
-            bump(group, Trigger(Cause.PARTITIONS_CHANGED, "the topics that the group reads have changed"), step)
-            assign(group, step)
+def topics_changed(group: ConsumerGroup, step: Step) -> None:
+    """A group whose topics grew, went or were made anew needs another target."""
+    if group.members and metadata_hash(group, step) != group.metadata_hash:
+        call_for(group, Trigger(Cause.PARTITIONS_CHANGED, "the topics that the group reads have changed"), step)
+
+
+def call_for(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
+    """Something changed what the target depends on: a new epoch, and a new target as soon as it is due."""
+    bump(group, trigger, step)
+    assign(group, step)
 
 
 def assign(group: ConsumerGroup, step: Step) -> None:
@@ -78,12 +82,11 @@ def next_due_ms(group: ConsumerGroup, step: Step) -> int:
     return step.past(group.target_timestamp_ms) + interval_ms if group.target_timestamp_ms and interval_ms else 0
 
 
-def planned(event: Planned, step: Step) -> None:
+def planned(group: ConsumerGroup, event: Planned, step: Step) -> None:
     """A target that was computed off the loop has come; one for an older epoch is of no use any more."""
-    group = step.state.consumer_groups.get(event.group_id)
-    if group is None or not group.progress.planning or group.progress.asked != event.epoch:
-        return
     progress = group.progress
+    if not progress.planning or progress.asked != event.epoch:
+        return
     progress.planning = False
     renamed, progress.renamed = progress.renamed, {}
     if progress.asked_for != group.epoch:

@@ -1,6 +1,7 @@
 """A classic group becomes a KIP-848 group when the first member of that protocol joins."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assignors.user_data import Subscription, parse_subscription
@@ -10,7 +11,8 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.lifecycle import dissolve
 from coordinator.core.classic.members import Member
 from coordinator.core.consumer import target
-from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, MemberState, cells
+from coordinator.core.consumer.checks import well_formed
+from coordinator.core.consumer.group import FIRST_EPOCH, JOINING, ConsumerGroup, MemberState, cells
 from coordinator.core.consumer.records import (
     ClassicSide,
     ConsumerMemberStored,
@@ -22,6 +24,7 @@ from coordinator.core.consumer.records import (
     TargetStored,
     TopicId,
 )
+from coordinator.core.conversion import Conversion
 from coordinator.core.events import ConsumerHeartbeat
 from coordinator.core.plan import CONSUMER, assignment_of
 from coordinator.core.records import GroupDeleted
@@ -40,10 +43,14 @@ class Had:
     withheld: Shares
 
 
-def upgraded(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> ConsumerGroup:
+def is_asked_for(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> bool:
+    return request.member_epoch == JOINING
+
+
+def upgrade(
+    group: ClassicGroup, request: ConsumerHeartbeat, subscriptions: Mapping[str, Subscription], step: Step
+) -> None:
     """The group in its new form; its members live on as members that speak the classic protocol."""
-    not_dead(group)
-    subscriptions = may_upgrade(group, request, step)
     let_everyone_go(group, step)
     epoch = max(group.generation, FIRST_EPOCH)
     step.keep(GroupDeleted(group.id))
@@ -55,7 +62,6 @@ def upgraded(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> Con
         had = Had(said, shares[member.id], not_let_go(said, given, step))
         take_along(group, member, had, epoch, step)
     step.keep(TargetEpochStored(group.id, epoch, 0))
-    return step.state.consumer_groups[group.id]
 
 
 def left_topics_out(group: ConsumerGroup, step: Step) -> bool:
@@ -75,6 +81,8 @@ def left_topics_out(group: ConsumerGroup, step: Step) -> bool:
 
 def may_upgrade(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> dict[str, Subscription]:
     """The members' subscriptions. Refuses before anything is changed."""
+    well_formed(request, step.limits)
+    not_dead(group)
     if not group.members:
         return {}
     if step.limits.consumer_migration_policy not in UPGRADES:
@@ -141,8 +149,11 @@ def take_along(group: ClassicGroup, member: Member, had: Had, epoch: int, step: 
     assigned, revoking = at_epoch(had.share, epoch), at_epoch(had.withheld, epoch)
     step.keep(CurrentStored(group.id, member.id, epoch, epoch, state, assigned, revoking))
     step.arm(("session", group.id, member.id), member.session_timeout_ms)
-    step.state.consumer_groups[group.id].progress.last_seen_ms[member.id] = member.last_seen_ms
+    step.state.get(ConsumerGroup, group.id).progress.last_seen_ms[member.id] = member.last_seen_ms
 
 
 def at_epoch(share: Shares, epoch: int) -> Epochs:
     return {topic: dict.fromkeys(sorted(partitions), epoch) for topic, partitions in share.items()}
+
+
+UPGRADE = Conversion(ClassicGroup, ConsumerGroup, ConsumerHeartbeat, is_asked_for, may_upgrade, upgrade)

@@ -3,34 +3,34 @@
 from assignors.user_data import encode_assignment
 from coordinator.core.consumer import history, target
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
-from coordinator.core.effects import ConsumerMemberView, DescribeConsumerReply, DescribedMember, DescribeReply
-from coordinator.core.events import DescribeConsumerGroup
+from coordinator.core.effects import (
+    ConsumerMemberView,
+    DescribeConsumerReply,
+    DescribedMember,
+    DescribeReply,
+    ListedGroup,
+)
+from coordinator.core.events import ConsumerHeartbeat, Listen
+from coordinator.core.kind import Outlook
 from coordinator.core.plan import CONSUMER
 from coordinator.core.state import Step
-from coordinator.errors import CoordinatorError, ErrorCode
 
 
-def describe_consumer_group(request: DescribeConsumerGroup, step: Step) -> None:
+def epochs(group: ConsumerGroup, group_id: str, step: Step) -> DescribeConsumerReply:
     """Epochs, and for each member what it has and what it is to have."""
-    group = step.state.consumer_groups.get(request.group_id)
-    if group is None:
-        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}")
     waiting_for, until_ms = waiting(group, step)
     members = tuple(member_view(group, member) for member in group.members.values())
     topics = {topic for view in members for share in (view.assigned, view.revoking, view.target) for topic in share}
-    step.reply(
-        request.request_id,
-        DescribeConsumerReply(
-            group_id=group.id,
-            state=group.state.value,
-            epoch=group.epoch,
-            target_epoch=group.target_epoch,
-            assignor=target.preferred_assignor(group, step),
-            members=members,
-            names={topic: name for topic, name in step.state.topic_names.items() if topic in topics},
-            waiting_for=waiting_for,
-            waiting_until_ms=until_ms,
-        ),
+    return DescribeConsumerReply(
+        group_id=group.id,
+        state=group.state.value,
+        epoch=group.epoch,
+        target_epoch=group.target_epoch,
+        assignor=target.preferred_assignor(group, step),
+        members=members,
+        names={topic: name for topic, name in step.state.topic_names.items() if topic in topics},
+        waiting_for=waiting_for,
+        waiting_until_ms=until_ms,
     )
 
 
@@ -59,7 +59,7 @@ def waiting(group: ConsumerGroup, step: Step) -> tuple[tuple[str, ...], int]:
     return late, max((step.state.deadlines.get(key, 0) for key in timers), default=0)
 
 
-def as_any_group(group: ConsumerGroup, step: Step) -> DescribeReply:
+def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
     """The group as DescribeGroups shows it: its epoch as the generation, assignments in the members' own format."""
     waiting_for, until_ms = waiting(group, step)
     return DescribeReply(
@@ -81,4 +81,34 @@ def as_any_group(group: ConsumerGroup, step: Step) -> DescribeReply:
         ),
         waiting_for=waiting_for,
         waiting_until_ms=until_ms,
+    )
+
+
+def listed(group: ConsumerGroup) -> tuple[ListedGroup, ...]:
+    return (ListedGroup(group.id, CONSUMER, group.state.value, CONSUMER),)
+
+
+def outlook(group: ConsumerGroup, listener: Listen) -> Outlook:
+    """Most members, most of the time: where they have to be, or yet to let go of what they know they must."""
+    member = group.members.get(listener.member_id) if listener.consumer else None
+    if member is None:
+        return Outlook.UNKNOWN
+    if member.epoch != listener.generation:
+        return Outlook.MOVED_ON
+    at_rest = member.state is MemberState.STABLE and member.epoch == group.target_epoch == group.epoch
+    return Outlook.NOTHING_NEW if at_rest or member.state is MemberState.UNREVOKED else Outlook.UNKNOWN
+
+
+def steady(group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
+    """The member is up to date, and so is its group: nothing is asked for, and nothing is to be handed over."""
+    member = group.members.get(beat.member_id)
+    if member is None or beat.member_epoch <= 0:
+        return False
+    return (
+        beat.member_epoch == member.epoch == group.epoch == group.target_epoch
+        and not member.revoking
+        and (beat.topic_names is None or frozenset(beat.topic_names) == member.topic_names)
+        and (beat.topic_regex or None) in (None, member.topic_regex)
+        and beat.server_assignor in (None, member.server_assignor)
+        and (beat.owned is None or dict(beat.owned) == shares(member.assigned))
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from coordinator.core.group import Group
 from coordinator.core.ledger import MAX_ALSO, Trigger
 from coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
 from coordinator.core.types import GroupState, TimerKey
@@ -47,6 +48,21 @@ class ObservedGroup:
     generation: int
     """The number of rebalances that the ledger counts; members of that era know of none."""
     rebalance: ObservedRebalance | None = None
+    logged: Group | None = None
+    """What the log has under this id: a group on its way between two generations is in both places."""
+
+    @property
+    def prevails(self) -> bool:
+        """Whether it stands for its id, or the log's group does, which is more alive.
+
+        Members decide; with none on either side the log does.
+        """
+        return self.logged is None or (bool(self.members) and not self.logged.members)
+
+    @property
+    def under_way(self) -> int:
+        """Its entries get their number when they are written."""
+        return 0
 
     @property
     def members(self) -> dict[str, ObservedMember]:

@@ -1,30 +1,15 @@
-"""Read-only views of groups that ZooKeeper holds, and which view shows a group that the log knows, too."""
+"""Views of groups that ZooKeeper holds, and what is left of one that it does not hold any more."""
 
 from assignors.user_data import Subscription, encode_assignment, encode_subscription
 from coordinator.core.effects import DeleteReply, DescribedMember, DescribeReply, ListedGroup
 from coordinator.core.events import DeleteGroup
+from coordinator.core.forgetting import forget_ledger
 from coordinator.core.observed.group import ZOOKEEPER, ObservedGroup
-from coordinator.core.records import RebalanceForgotten
-from coordinator.core.state import ShardState, Step
+from coordinator.core.state import Step
 from coordinator.errors import CoordinatorError, ErrorCode
 
 
-def prevailing(group_id: str, state: ShardState) -> ObservedGroup | None:
-    """The observed group, unless the log has a group of that id which is more alive.
-
-    A group on its way between two generations is in both places. Members decide; with none on either side the log does.
-    """
-    observed = state.observed.get(group_id)
-    if observed is None:
-        return None
-    kinds = (state.groups, state.consumer_groups, state.central_groups)
-    logged = [group for groups in kinds if (group := groups.get(group_id)) is not None]
-    if any(group.members for group in logged) or (logged and not observed.members):
-        return None
-    return observed
-
-
-def as_any_group(group: ObservedGroup) -> DescribeReply:
+def view(group: ObservedGroup) -> DescribeReply:
     """The group as DescribeGroups shows it: claims as assignments, as they stand at this moment."""
     members = group.members
     return DescribeReply(
@@ -47,13 +32,8 @@ def as_any_group(group: ObservedGroup) -> DescribeReply:
     )
 
 
-def listed(state: ShardState) -> list[ListedGroup]:
-    """Those that prevail, and those with members beside the log's: nobody may think that the one is alone."""
-    return [
-        ListedGroup(group.id, ZOOKEEPER, group.state.value, ZOOKEEPER)
-        for group in state.observed.values()
-        if group.members or prevailing(group.id, state) is group
-    ]
+def line(group: ObservedGroup) -> ListedGroup:
+    return ListedGroup(group.id, ZOOKEEPER, group.state.value, ZOOKEEPER)
 
 
 def delete_group(group: ObservedGroup, request: DeleteGroup, step: Step) -> None:
@@ -68,9 +48,7 @@ def delete_group(group: ObservedGroup, request: DeleteGroup, step: Step) -> None
             ErrorCode.INVALID_REQUEST,
             f"group {group.id!r} lies in ZooKeeper, which this request does not reach; use muster groups delete",
         )
-    ledger = step.state.ledgers.get(group.id)
-    for number in sorted(ledger.entries) if ledger else ():
-        step.keep(RebalanceForgotten(group.id, number))
-    step.state.observed.pop(group.id)
+    forget_ledger(group.id, step)
+    step.state.overlook(group.id)
     step.disarm(group.timer)
     step.reply(request.request_id, DeleteReply())

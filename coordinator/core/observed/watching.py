@@ -24,7 +24,7 @@ GIVE_UP_MS = 30_000
 
 def observe(event: GroupObserved, step: Step) -> None:
     """Take note of the group as it is now."""
-    group = step.state.observed.get(event.group_id)
+    group = step.state.observed(event.group_id)
     if group is None:
         group = first_sight(event, step)
     before, group.seen = group.seen, replace(event, was_there=False)
@@ -41,13 +41,13 @@ def first_sight(event: GroupObserved, step: Step) -> ObservedGroup:
     """A group that comes into being is compared with nothing; one that was there before, with itself."""
     seen = event if event.was_there else replace(event, members=(), owners={}, renewed=frozenset())
     group = ObservedGroup(event.group_id, seen, history.generation_of(event.group_id, step))
-    step.state.observed[event.group_id] = group
+    step.state.observe(group)
     return group
 
 
 def unseen(event: GroupUnseen, step: Step) -> None:
     """It is gone; its ledger stays."""
-    group = step.state.observed.pop(event.group_id, None)
+    group = step.state.overlook(event.group_id)
     if group is not None:
         step.disarm(group.timer)
 

@@ -1,0 +1,27 @@
+"""Makes facts of central groups true, live and in replay."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator.core.central.group import CentralGroup
+from coordinator.core.central.records import CentralDeleted, CentralStored
+from coordinator.core.facts import own_offsets
+from coordinator.core.kind import Keeper
+from coordinator.core.state import ShardState
+
+
+def keep_ownership(state: ShardState, record: CentralStored) -> None:
+    """The group is of this kind from here on, whatever an older record made of it."""
+    group = state.find(CentralGroup, record.group_id)
+    (group or state.put(CentralGroup(record.group_id))).own(record)
+
+
+def forget_group(state: ShardState, record: CentralDeleted) -> None:
+    if state.drop(CentralGroup, record.group_id) and state.offsets.get(record.group_id):
+        own_offsets(state, record.group_id)
+
+
+FACTS: Mapping[type[Any], Keeper] = {
+    CentralStored: keep_ownership,
+    CentralDeleted: forget_group,
+}

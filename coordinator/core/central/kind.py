@@ -1,0 +1,61 @@
+"""What central groups answer. Their members speak by their streams; other calls are for operators and views."""
+
+from coordinator.core.central import lifecycle, rebalance, registration, topics, views
+from coordinator.core.central import positions as offsets
+from coordinator.core.central.apply import FACTS
+from coordinator.core.central.group import CentralGroup
+from coordinator.core.classic import join
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.consumer import heartbeat
+from coordinator.core.events import ConsumerHeartbeat, JoinGroup
+from coordinator.core.state import Step
+from coordinator.core.unconcerned import Unconcerned
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+class Central(Unconcerned[CentralGroup]):
+    word = views.CENTRAL
+    facts = FACTS
+
+    register = staticmethod(registration.register_consumer)
+    forget = staticmethod(lifecycle.forget)
+    leave = staticmethod(lifecycle.leave_group)
+    may_commit = staticmethod(offsets.may_commit)
+    expire = staticmethod(offsets.expire)
+    delete = staticmethod(lifecycle.delete_group)
+    view = staticmethod(views.view)
+    listed = staticmethod(views.listed)
+    settings_changed = staticmethod(lifecycle.settings_changed)
+    topics_changed = staticmethod(topics.changed)
+    planned = staticmethod(rebalance.planned)
+    resolved = staticmethod(topics.resolved)
+    load = staticmethod(lifecycle.load)
+    unload = staticmethod(lifecycle.unload)
+    timer = staticmethod(lifecycle.timer_fired)
+    stood_still = staticmethod(lifecycle.stood_still)
+
+    def join(self, group: CentralGroup, event: JoinGroup, step: Step, /) -> None:
+        join.may_open(ClassicGroup(group.id), event)
+        raise stays(group, "classic", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def consumer_heartbeat(self, group: CentralGroup, event: ConsumerHeartbeat, step: Step, /) -> None:
+        heartbeat.may_open(event, step.limits)
+        raise stays(group, "consumer", ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def no_member(self, group: CentralGroup, group_id: str) -> CoordinatorError:
+        why = f"group {group_id!r} is a central group, whose members speak by their streams"
+        return CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, why)
+
+    def subscribed(self, group: CentralGroup, group_id: str, /) -> frozenset[str]:
+        return group.subscribed_topics()
+
+    def assignor(self, group: CentralGroup, step: Step, /) -> str:
+        return group.assignor if group.members else ""
+
+
+def stays(group: CentralGroup, kind: str, code: ErrorCode) -> CoordinatorError:
+    return CoordinatorError(
+        code,
+        f"group {group.id!r} is a central group with {len(group.members)} members and cannot be a {kind} group; "
+        "stop them first, or use another group.id",
+    )

@@ -1,0 +1,41 @@
+"""What classic groups answer: eager, static, cooperative, delayed, and planned by the coordinator."""
+
+from coordinator.core.classic import join as joining
+from coordinator.core.classic import leave as leaving
+from coordinator.core.classic import lifecycle, liveness, remote, remote_again, views
+from coordinator.core.classic import positions as offsets
+from coordinator.core.classic import sync as syncing
+from coordinator.core.classic.apply import FACTS
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.state import Step
+from coordinator.core.unconcerned import Unconcerned
+
+
+class Classic(Unconcerned[ClassicGroup]):
+    word = views.CLASSIC
+    facts = FACTS
+
+    join = staticmethod(joining.join_group)
+    sync = staticmethod(syncing.sync_group)
+    heartbeat = staticmethod(liveness.heartbeat)
+    forget = staticmethod(liveness.forget)
+    leave = staticmethod(leaving.leave_group)
+    may_commit = staticmethod(offsets.may_commit)
+    positions = staticmethod(offsets.fetched)
+    subscribed = staticmethod(offsets.subscribed)
+    expire = staticmethod(offsets.expire)
+    delete = staticmethod(lifecycle.delete_group)
+    view = staticmethod(views.view)
+    listed = staticmethod(views.listed)
+    settings_changed = staticmethod(remote_again.settings_changed)
+    topics_changed = staticmethod(remote_again.topics_changed)
+    planned = staticmethod(remote.planned)
+    load = staticmethod(lifecycle.load)
+    unload = staticmethod(lifecycle.unload)
+    timer = staticmethod(lifecycle.timer_fired)
+
+    def assignor(self, group: ClassicGroup, step: Step, /) -> str:
+        return group.remote if group.members else ""
+
+    def plans_itself(self, group: ClassicGroup, /) -> bool:
+        return bool(group.members) and not group.remote

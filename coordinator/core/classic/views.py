@@ -1,0 +1,55 @@
+"""Read-only views of classic groups."""
+
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
+from coordinator.core.state import Step
+from coordinator.core.types import GroupState
+
+CLASSIC = "classic"
+
+
+def view(group: ClassicGroup, group_id: str, step: Step) -> DescribeReply:
+    """The group as it is; subscriptions only while it is stable, for they are in flux otherwise.
+
+    Assignments are those of the last generation while a rebalance runs: its members still own by them, as in Kafka.
+    """
+    stable = group.state is GroupState.STABLE
+    waiting_for, until_ms = waiting(group, step)
+    return DescribeReply(
+        group_id=group.id,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_name=(group.protocol_name or "") if stable else "",
+        generation=group.generation,
+        leader=group.acting_leader,
+        members=tuple(
+            DescribedMember(
+                member.id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata(group.protocol_name) if stable else b"",
+                member.assignment,
+            )
+            for member in group.members.values()
+        ),
+        waiting_for=waiting_for,
+        waiting_until_ms=until_ms,
+    )
+
+
+def waiting(group: ClassicGroup, step: Step) -> tuple[tuple[str, ...], int]:
+    """Whom a running rebalance waits for, and until when at most (0: for nobody)."""
+    match group.state:
+        case GroupState.PREPARING_REBALANCE:
+            late = [member.id for member in group.members.values() if not member.joining]
+            late += sorted(group.pending_joins)
+            return tuple(late), step.state.deadlines.get(group.join_timer, 0)
+        case GroupState.COMPLETING_REBALANCE:
+            return tuple(sorted(group.pending_syncs)), step.state.deadlines.get(group.sync_timer, 0)
+        case GroupState.EMPTY | GroupState.STABLE | GroupState.DEAD:
+            return (), 0
+
+
+def listed(group: ClassicGroup) -> tuple[ListedGroup, ...]:
+    return (ListedGroup(group.id, group.protocol_type or "", group.state.value, CLASSIC),)

@@ -1,0 +1,47 @@
+"""What KIP-848 groups answer, to members of either protocol."""
+
+from coordinator.core.consumer import classic_members, cleanup, leaving, lifecycle, regex, target, views
+from coordinator.core.consumer import heartbeat as beats
+from coordinator.core.consumer import positions as offsets
+from coordinator.core.consumer.apply import FACTS
+from coordinator.core.consumer.group import ConsumerGroup
+from coordinator.core.ledger import Trigger
+from coordinator.core.plan import CONSUMER
+from coordinator.core.state import Step
+from coordinator.core.unconcerned import Unconcerned
+
+
+class Consumer(Unconcerned[ConsumerGroup]):
+    word = CONSUMER
+    facts = FACTS
+
+    join = staticmethod(classic_members.join_group)
+    sync = staticmethod(classic_members.sync_group)
+    heartbeat = staticmethod(classic_members.heartbeat)
+    consumer_heartbeat = staticmethod(beats.consumer_heartbeat)
+    lives = staticmethod(beats.lives)
+    leave = staticmethod(leaving.leave_group)
+    may_commit = staticmethod(offsets.may_commit)
+    positions = staticmethod(offsets.fetched)
+    expire = staticmethod(offsets.expire)
+    delete = staticmethod(cleanup.delete_group)
+    view = staticmethod(views.view)
+    epochs = staticmethod(views.epochs)
+    listed = staticmethod(views.listed)
+    outlook = staticmethod(views.outlook)
+    steady = staticmethod(views.steady)
+    topics_changed = staticmethod(target.topics_changed)
+    planned = staticmethod(target.planned)
+    resolved = staticmethod(regex.resolved)
+    load = staticmethod(lifecycle.load)
+    timer = staticmethod(lifecycle.timer_fired)
+
+    def subscribed(self, group: ConsumerGroup, group_id: str, /) -> frozenset[str]:
+        return group.subscribed_topics()
+
+    def assignor(self, group: ConsumerGroup, step: Step, /) -> str:
+        return target.preferred_assignor(group, step) if group.members else ""
+
+    def settings_changed(self, group: ConsumerGroup, trigger: Trigger, step: Step, /) -> None:
+        if group.members:
+            target.call_for(group, trigger, step)

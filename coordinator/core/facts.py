@@ -1,0 +1,126 @@
+"""Makes the facts true that are the same for every kind of group: offsets, the ledger, settings, the node's diary."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.kind import Keeper
+from coordinator.core.ledger import Ledger
+from coordinator.core.records import (
+    DelayForgotten,
+    DelayStored,
+    OffsetDeleted,
+    OffsetsStored,
+    OffsetStored,
+    RebalanceDecided,
+    RebalanceForgotten,
+    RebalanceSettled,
+    SettingsStored,
+    SettingsUnset,
+    StallForgotten,
+    StallNoted,
+)
+from coordinator.core.state import ShardState
+from coordinator.core.types import StoredOffset
+
+
+def simple_group(state: ShardState, group_id: str) -> ClassicGroup:
+    """The classic group, made when missing, in place of one of another kind. An offset alone makes a simple group."""
+    group = state.find(ClassicGroup, group_id)
+    return group or state.put(ClassicGroup(group_id, offsets=offsets_of(state, group_id)))
+
+
+def offsets_of(state: ShardState, group_id: str) -> dict[tuple[str, int], StoredOffset]:
+    return state.offsets.setdefault(group_id, {})
+
+
+def own_offsets(state: ShardState, group_id: str) -> None:
+    """Offsets belong to a group, of whatever kind."""
+    if state.logged(group_id) is None:
+        simple_group(state, group_id)
+
+
+def keep_offset(state: ShardState, record: OffsetStored) -> None:
+    offsets_of(state, record.group_id)[record.topic, record.partition] = record.value
+    own_offsets(state, record.group_id)
+
+
+def keep_offsets(state: ShardState, record: OffsetsStored) -> None:
+    offsets_of(state, record.group_id).update(record.offsets)
+    own_offsets(state, record.group_id)
+
+
+def forget_offset(state: ShardState, record: OffsetDeleted) -> None:
+    offsets = state.offsets.get(record.group_id)
+    if offsets is None:
+        return
+    offsets.pop((record.topic, record.partition), None)
+    if not offsets and state.find(ClassicGroup, record.group_id) is None:
+        del state.offsets[record.group_id]
+
+
+def keep_entry(state: ShardState, record: RebalanceDecided) -> None:
+    ledger = state.ledgers.setdefault(record.group_id, Ledger())
+    ledger.entries[record.entry.number] = record.entry
+    ledger.settlements.pop(record.entry.number, None)
+
+
+def keep_settlement(state: ShardState, record: RebalanceSettled) -> None:
+    ledger = state.ledgers.setdefault(record.group_id, Ledger())
+    ledger.settlements[record.settlement.number] = record.settlement
+
+
+def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
+    ledger = state.ledgers.get(record.group_id)
+    if ledger is None:
+        return
+    ledger.entries.pop(record.number, None)
+    ledger.settlements.pop(record.number, None)
+    drop_if_empty(state, record.group_id, ledger)
+
+
+def keep_delay(state: ShardState, record: DelayStored) -> None:
+    state.ledgers.setdefault(record.group_id, Ledger()).delay = record
+
+
+def forget_delay(state: ShardState, record: DelayForgotten) -> None:
+    if kept := state.ledgers.get(record.group_id):
+        kept.delay = None
+        drop_if_empty(state, record.group_id, kept)
+
+
+def drop_if_empty(state: ShardState, group_id: str, ledger: Ledger) -> None:
+    if not ledger.entries and not ledger.settlements and ledger.delay is None:
+        del state.ledgers[group_id]
+
+
+def keep_settings(state: ShardState, record: SettingsStored) -> None:
+    state.settings[record.group_id] = record
+
+
+def unset_settings(state: ShardState, record: SettingsUnset) -> None:
+    state.settings.pop(record.group_id, None)
+
+
+def note_stall(state: ShardState, record: StallNoted) -> None:
+    state.stalls[record.stall.number] = record.stall
+
+
+def forget_stall(state: ShardState, record: StallForgotten) -> None:
+    state.stalls.pop(record.number, None)
+
+
+FACTS: Mapping[type[Any], Keeper] = {
+    OffsetsStored: keep_offsets,
+    OffsetStored: keep_offset,
+    OffsetDeleted: forget_offset,
+    RebalanceDecided: keep_entry,
+    RebalanceSettled: keep_settlement,
+    RebalanceForgotten: forget_entry,
+    DelayStored: keep_delay,
+    DelayForgotten: forget_delay,
+    SettingsStored: keep_settings,
+    SettingsUnset: unset_settings,
+    StallNoted: note_stall,
+    StallForgotten: forget_stall,
+}

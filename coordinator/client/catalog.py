@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from coordinator.client.config import ClientConfig
 from coordinator.client.errors import UnknownTopic, refusal
 from coordinator.client.methods import METADATA
 from coordinator.client.transport import Transport, now_ms
 from storage.rpc.v1 import broker_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from coordinator.client.config import ClientConfig
+    from coordinator.client.connection import Connection
 
 UNKNOWN_TOPIC = 3
 MAX_TOPICS = 100_000
@@ -16,7 +20,7 @@ MAX_TOPICS = 100_000
 class Catalog:
     """Partition counts by topic, as last heard of. Lives on the transport's loop."""
 
-    def __init__(self, transport: Transport, config: ClientConfig) -> None:
+    def __init__(self, transport: Transport, config: "ClientConfig | Connection") -> None:
         self._transport = transport
         self._max_age_ms = config.metadata_max_age_ms
         self._known: dict[str, tuple[int, int]] = {}

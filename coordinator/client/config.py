@@ -6,10 +6,12 @@ Unknown names are refused with the nearest known one; only properties that do so
 import difflib
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from coordinator.client.connection import Connection, split_servers
 from coordinator.client.errors import ConfigError
 from coordinator.client.group_protocols import check_protocol, check_zookeeper
 from coordinator.client.group_protocols import dotted as dotted
@@ -66,7 +68,12 @@ class ClientConfig(BaseModel):
 
     @property
     def servers(self) -> list[str]:
-        return [server.strip() for server in self.bootstrap_servers.split(",")]
+        return split_servers(self.bootstrap_servers)
+
+    @property
+    def connection(self) -> Connection:
+        """The same as plain values, without what a particular client understands beyond that."""
+        return Connection(**{field.name: getattr(self, field.name) for field in fields(Connection)})
 
 
 class ProducerConfig(ClientConfig):

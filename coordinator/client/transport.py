@@ -9,16 +9,19 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from coordinator.client.config import ClientConfig
 from coordinator.client.doors import behind
 from coordinator.client.errors import IllegalState, TransportRefused, Unreachable, WrongPort, WrongProcess
 from coordinator.client.methods import Method
 from coordinator.member.backoff import Backoff
+
+if TYPE_CHECKING:
+    from coordinator.client.config import ClientConfig
+    from coordinator.client.connection import Connection
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
@@ -44,7 +47,7 @@ NEVER_CONNECTED = ("failed to connect", "DNS resolution failed", "errors resolvi
 log = logging.getLogger("muster.client")
 
 
-def channel_options(config: ClientConfig) -> list[tuple[str, Any]]:
+def channel_options(config: "ClientConfig | Connection") -> list[tuple[str, Any]]:
     return [
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 5_000),
@@ -69,7 +72,7 @@ def now_ms() -> int:
 class Transport:
     """The calls of one client. `close()` it on the loop that used it."""
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: "ClientConfig | Connection") -> None:
         self.config = config
         self._pid = os.getpid()
         self._channels: dict[str, grpc.aio.Channel] = {}

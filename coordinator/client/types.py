@@ -1,9 +1,10 @@
 """The values that programs see: plain, immutable, comparable."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from coordinator.core.types import Cause
+if TYPE_CHECKING:
+    from coordinator.core.types import Cause
 
 
 class TopicPartition(NamedTuple):
@@ -66,7 +67,7 @@ class RebalanceEvent:
     """
 
     kind: str
-    cause: Cause
+    cause: "Cause"
     detail: str
     rebalance_number: int
     generation: int

@@ -6,8 +6,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from coordinator.spark.limits import must_wait, share_out, share_out_bytes
 from coordinator.spark.offsets import total
-from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
+from coordinator.spark.reading import ReadOptions
 
 TP = tuple[str, int]
 RecordBytes = Callable[[Collection[OffsetRange]], Mapping[TP, float]]

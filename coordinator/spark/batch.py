@@ -7,9 +7,9 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from coordinator.spark.kafka_options import tell
 from coordinator.spark.lookup import Lookup
-from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
 from coordinator.spark.pushdown import Pushed, narrowed, understood
+from coordinator.spark.reading import ReadOptions
 from coordinator.spark.schema import wanted_columns
 from coordinator.spark.slots import read_slot, slots_of
 

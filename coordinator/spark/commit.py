@@ -28,7 +28,8 @@ from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPart
 from coordinator.spark.errors import OptionError
 from coordinator.spark.lookup import TP, Lookup
 from coordinator.spark.offsets import MARKER, OffsetError, StreamOffset, ahead, parse
-from coordinator.spark.options import ReadOptions, read_options
+from coordinator.spark.options import read_options
+from coordinator.spark.reading import ReadOptions
 
 log = logging.getLogger("muster.spark")
 

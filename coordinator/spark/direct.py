@@ -7,8 +7,8 @@ from dataclasses import replace
 from coordinator.spark.errors import NOT_READ_REMEDY, DataLoss
 from coordinator.spark.lookup import TP, Lookup
 from coordinator.spark.offsets import Progress, StreamOffset
-from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
+from coordinator.spark.reading import ReadOptions
 from coordinator.spark.watch import View, Watch
 
 

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 import pyarrow as pa
 
 from coordinator.allocator import keep_freed_memory
-from coordinator.client.config import ClientConfig
+from coordinator.client.connection import Connection
 from coordinator.client.errors import RETRIABLE, ClientError, CorruptRecords, Refused, Unreachable, refusal
 from coordinator.client.log_calls import EARLIEST, list_offsets
 from coordinator.client.loop import shared_loop
@@ -27,6 +27,7 @@ from coordinator.spark.arrow import Gathered, decoded, from_records
 from coordinator.spark.errors import DataLoss
 from coordinator.spark.kept import settle_in
 from coordinator.spark.planning import OffsetRange
+from coordinator.spark.slots import FetchSettings
 from storage.batch import BatchView, decode_records, read_batches
 from storage.errors import CorruptMessage, StorageError
 from storage.fetch_frames import MultiFetchFrames, Part
@@ -47,36 +48,22 @@ AHEAD = 3
 KEPT_BYTES = 64 << 20
 """Freed memory that a worker keeps for its next batches: what the answers on the way and their columns take."""
 
-_transports: dict[tuple[int, str], Transport] = {}
+_transports: dict[tuple[int, Connection], Transport] = {}
 _lock = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
-    """What a task needs to know beside its ranges; small, because it travels with every task."""
-
-    client: ClientConfig
-    columns: tuple[str, ...]
-    rows: int
-    patience_ms: int
-    max_bytes: int
-    max_partition_bytes: int
-    committed: bool
-    fail_on_data_loss: bool
-
-
-def transport_of(config: ClientConfig) -> Transport:
+def transport_of(connection: Connection) -> Transport:
     """The transport of this process for these properties; the one that was made first goes when there are too many."""
-    key = (os.getpid(), config.model_dump_json())
+    key = (os.getpid(), connection)
     with _lock:
         if key not in _transports:
             keep_freed_memory(KEPT_BYTES)
             while len(_transports) >= MAX_TRANSPORTS:
-                pid, properties = next(iter(_transports))
-                gone = _transports.pop((pid, properties))
+                pid, other = next(iter(_transports))
+                gone = _transports.pop((pid, other))
                 if pid == os.getpid():
                     shared_loop().run(gone.close())
-            _transports[key] = Transport(config)
+            _transports[key] = Transport(connection)
             settle_in()
         return _transports[key]
 
@@ -138,7 +125,7 @@ class Fetching:
     def __init__(self, settings: FetchSettings, ranges: Sequence[OffsetRange]) -> None:
         self._settings = settings
         self._cursors = [Cursor(wanted, wanted.start) for wanted in ranges if wanted.size > 0]
-        self._transport = transport_of(settings.client)
+        self._transport = transport_of(settings.connection)
         self._loop = shared_loop()
         self._progress_ms = now_ms()
         self._turn = 0

@@ -19,8 +19,8 @@ from coordinator.spark.errors import DataLoss
 from coordinator.spark.leaving import leave_on_sigterm
 from coordinator.spark.lookup import TP, Bounds, Lookup
 from coordinator.spark.offsets import Progress, StreamOffset, ahead
-from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
+from coordinator.spark.reading import ReadOptions
 from coordinator.spark.share import SharePatience
 from coordinator.spark.watch import View, Watch
 

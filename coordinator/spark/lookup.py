@@ -16,7 +16,7 @@ from coordinator.client.transport import Transport
 from coordinator.client.types import OffsetAndMetadata, TopicPartition
 from coordinator.spark.errors import DataLoss, OptionError
 from coordinator.spark.kept import settle_in
-from coordinator.spark.options import ReadOptions
+from coordinator.spark.reading import ReadOptions
 from coordinator.spark.starting import PartitionNumbers, Where
 from storage.rpc.v1 import broker_service_pb2 as pb
 
@@ -52,7 +52,7 @@ class Lookup:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._loop = shared_loop()
-        self.transport = Transport(options.client_config())
+        self.transport = Transport(options.connection)
         settle_in()
         self._warned: dict[str, None] = {}
         self.group = self._group_calls(options.group_id)

@@ -6,10 +6,10 @@ names of Kafka that mean something else here with the reason (`kafka_options`).
 
 import difflib
 import re
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from coordinator.client.config import ClientConfig, WorkerConfig, load
 from coordinator.client.errors import ConfigError
@@ -28,25 +28,18 @@ from coordinator.spark.kafka_options import (
     Ignored,
 )
 from coordinator.spark.planning import ONE_TO_ONE, WAYS, check_assignor
-from coordinator.spark.schema import chosen_columns
-from coordinator.spark.starting import LATEST, StartError, Where, parse_assign, parse_offsets, parse_times, read_json
+from coordinator.spark.reading import ReadOptions, Strategy
+from coordinator.spark.starting import parse_assign, read_json
 from storage.wording import expected
 
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 MAX_TASKS = 10_000
 
-MEMBER_DEFAULTS = {
-    # Topics that grow should be shared out soon, not after five minutes.
-    "metadata.max.age.ms": "10000",
-    "client.id": "spark",
-}
 BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushdown")
 MEMBER_PROTOCOLS = ("classic", "consumer")
 SOURCES = ("subscribe", "subscribePattern", "assign")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _UNIT_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-Strategy = Literal["error", "latest"]
 
 
 def camel(name: str) -> str:
@@ -58,8 +51,8 @@ def camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-class ReadOptions(BaseModel):
-    """The checked options of one read. Properties of the client, such as bootstrap.servers, are in `client`."""
+class GivenOptions(BaseModel):
+    """What may be given for a read, each by itself; `ReadOptions` is what all of it means together."""
 
     model_config = ConfigDict(alias_generator=camel, populate_by_name=True, extra="forbid", frozen=True)
 
@@ -118,9 +111,6 @@ class ReadOptions(BaseModel):
     isolation_level: Literal["read_uncommitted", "read_committed"] = Field(
         "read_uncommitted", alias="isolation.level", description="Whether data of open and aborted transactions counts."
     )
-    client: dict[str, str] = Field(default_factory=dict, description="Properties of the client and the group.")
-    ignored: tuple[str, ...] = Field((), description="What was taken and means nothing here, with the reason.")
-    streaming: bool = Field(False, description="Which kind of read this is.")
 
     @field_validator("assign", mode="before")
     @classmethod
@@ -151,113 +141,6 @@ class ReadOptions(BaseModel):
             raise ValueError(f"must be cores, or a whole number from 1 to {MAX_TASKS}")
         return int(value)
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_source()
-        if self.subscribe_pattern is not None:
-            try:
-                re.compile(self.subscribe_pattern)
-            except re.error as error:
-                raise ValueError(
-                    f"subscribePattern={self.subscribe_pattern!r} is no regular expression: {error}"
-                ) from None
-        low, high = self.min_offsets_per_trigger, self.max_offsets_per_trigger
-        if low is not None and high is not None and low > high:
-            raise ValueError(f"minOffsetsPerTrigger={low} is more than maxOffsetsPerTrigger={high}; lower the first")
-        self._check_assignor()
-        _ = self.starting, self.ending, self.column_names
-        return self
-
-    def _check_assignor(self) -> None:
-        check_assignor(self.assignor)
-        if self.assignor in WAYS and self.assignor_options:
-            raise ValueError(f"assignorOptions mean nothing with assignor={self.assignor}; leave them out")
-        if self.assignor in WAYS and "assignor_deadline_ms" in self.model_fields_set:
-            raise ValueError(f"assignorDeadlineMs means nothing with assignor={self.assignor}; leave it out")
-        if self.assignor == ONE_TO_ONE and "tasks" in self.model_fields_set:
-            raise ValueError(
-                "tasks means nothing with assignor=one-to-one, which gives each partition a task of its own; leave it "
-                "out, or set minPartitions"
-            )
-
-    def _check_source(self) -> None:
-        given = [name for name in SOURCES if self._given(name)]
-        if len(given) != 1:
-            told = "none of them is given" if not given else f"{' and '.join(given)} are given"
-            raise ValueError(f"exactly one of subscribe, subscribePattern and assign says what to read; {told}")
-        if self.subscribe is not None and not self.topics:
-            raise ValueError(f"subscribe={self.subscribe!r} names no topic; expected names separated by commas")
-
-    def _given(self, name: str) -> bool:
-        return getattr(self, {"subscribePattern": "subscribe_pattern"}.get(name, name)) is not None
-
-    # What they mean
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """The names of `subscribe`, sorted."""
-        return tuple(sorted({name.strip() for name in (self.subscribe or "").split(",") if name.strip()}))
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """The columns of a row, in order."""
-        return chosen_columns(self.columns, self.include_headers)
-
-    @property
-    def group_id(self) -> str | None:
-        return self.client.get("group.id")
-
-    @property
-    def joins_group(self) -> bool:
-        """Whether the driver of a stream is a member; partitions named by `assign` need no membership."""
-        return self.streaming and self.group_id is not None and self.assign is None
-
-    @property
-    def starting(self) -> Where:
-        """Where to begin, in Spark's order: one time for all, times per partition, offsets."""
-        strategy = self.starting_offsets_by_timestamp_strategy
-        if self.starting_timestamp is not None:
-            return Where("time", "startingTimestamp", time_ms=self.starting_timestamp, strategy=strategy)
-        if self.starting_offsets_by_timestamp is not None:
-            option = "startingOffsetsByTimestamp"
-            times = parse_times(option, self.starting_offsets_by_timestamp)
-            return Where("times", option, times=times, strategy=strategy)
-        word = self.starting_offsets
-        if word is None:
-            word = "committed" if self.group_id is not None else "latest" if self.streaming else "earliest"
-        where = parse_offsets("startingOffsets", word, ("earliest", "latest", "committed"), self.group_id)
-        if where.kind == "latest" and not self.streaming:
-            raise StartError("startingOffsets=latest leaves a batch query nothing to read; use earliest, or offsets")
-        return where
-
-    @property
-    def begins_with_the_moment(self) -> bool:
-        """Whether a query that is started again without having read anything would begin further on."""
-        starting = self.starting
-        if starting.kind == "committed":
-            return self.starting_offsets_fallback == "latest"
-        if starting.kind in ("time", "times"):
-            return starting.strategy == "latest"
-        return starting.kind == "latest" or any(LATEST in row.values() for row in starting.offsets.values())
-
-    @property
-    def ending(self) -> Where:
-        if self.ending_timestamp is not None:
-            return Where("time", "endingTimestamp", time_ms=self.ending_timestamp, strategy="latest")
-        if self.ending_offsets_by_timestamp is not None:
-            option = "endingOffsetsByTimestamp"
-            times = parse_times(option, self.ending_offsets_by_timestamp)
-            return Where("times", option, times=times, strategy="latest")
-        return parse_offsets("endingOffsets", self.ending_offsets or "latest", ("latest", "committed"), self.group_id)
-
-    def client_config(self) -> ClientConfig:
-        """What looks up and fetches; the properties of the group are left to `member_config`."""
-        return load(ClientConfig, {name: value for name, value in self.client.items() if name in OF_EVERY_CLIENT}, {})
-
-    def member_config(self) -> WorkerConfig:
-        """What the driver joins its group with."""
-        return load(WorkerConfig, {**MEMBER_DEFAULTS, **self.client}, {})
-
 
 OF_EVERY_CLIENT = {dotted(name) for name in ClientConfig.model_fields}
 KNOWN_CLIENT = {
@@ -269,11 +152,9 @@ KNOWN_CLIENT = {
 
 REFUSED = {name.lower(): why for name, why in REFUSED_READING.items()}
 
-NOT_OPTIONS = ("client", "ignored", "streaming")
 KNOWN = {
     (field.alias or camel(name)).lower(): field.alias or camel(name)
-    for name, field in ReadOptions.model_fields.items()
-    if name not in NOT_OPTIONS
+    for name, field in GivenOptions.model_fields.items()
 }
 
 SPELLINGS = {name.lower(): name for name in (*REFUSED_READING, *KNOWN.values(), *KNOWN_CLIENT.values())}
@@ -289,18 +170,23 @@ def spelled(given: str) -> str:
     return given[: len(given) - len(bare)] + SPELLINGS.get(bare, given[len(given) - len(bare) :])
 
 
-def either_kind(options: Mapping[str, str]) -> ReadOptions:
-    """The checked options of a read where Spark does not say of which kind; OptionError when neither could be meant."""
+def possible_kinds(options: Mapping[str, str]) -> dict[bool, ReadOptions]:
+    """The checked options of each kind of read that they could be meant for, by whether it is a stream.
+
+    Spark does not say which until later. OptionError when neither could be meant.
+    """
     if CATALOG in options:
         raise OptionError(NO_TABLE)
-    try:
-        return read_options(options, streaming=False)
-    except OptionError as batch:
+    kinds, wrong = {}, {}
+    for streaming in (False, True):
         try:
-            return read_options(options, streaming=True)
-        except OptionError as stream:
-            given = {name.lower() for name in options}
-            raise (stream if given & {name.lower() for name in STREAM_ONLY} else batch) from None
+            kinds[streaming] = read_options(options, streaming=streaming)
+        except OptionError as error:
+            wrong[streaming] = error
+    if not kinds:
+        given = {name.lower() for name in options}
+        raise wrong[not given.isdisjoint(name.lower() for name in STREAM_ONLY)]
+    return kinds
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -345,16 +231,65 @@ def _refuse(given: str, name: str, bare: str, streaming: bool) -> None:
 
 def _checked(own: dict[str, Any], client: dict[str, str], ignored: tuple[str, ...], streaming: bool) -> ReadOptions:
     try:
-        options = ReadOptions.model_validate({**own, "client": client, "ignored": ignored, "streaming": streaming})
-        options.client_config()
+        given = GivenOptions.model_validate(own)
+        of_client = {name: value for name, value in client.items() if name in OF_EVERY_CLIENT}
+        options = ReadOptions(
+            **{name: getattr(given, name) for name in GivenOptions.model_fields},
+            client=client,
+            connection=load(ClientConfig, of_client, {}).connection,
+            ignored=ignored,
+            streaming=streaming,
+        )
+        _check(options, given.model_fields_set)
         _check_group(options)
     except ValidationError as error:
         raise OptionError(_explained(error)) from None
-    except ConfigError as error:
+    except ValueError as error:
         raise OptionError(str(error)) from None
     if "group.instance.id" in client and options.group_id is None:
         raise OptionError("group.instance.id is set but group.id is not; a static member needs a group")
     return options
+
+
+def _check(options: ReadOptions, given: Collection[str]) -> None:
+    """What options say together. Raises ValueError."""
+    _check_source(options)
+    if options.subscribe_pattern is not None:
+        try:
+            re.compile(options.subscribe_pattern)
+        except re.error as error:
+            raise ValueError(
+                f"subscribePattern={options.subscribe_pattern!r} is no regular expression: {error}"
+            ) from None
+    low, high = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"minOffsetsPerTrigger={low} is more than maxOffsetsPerTrigger={high}; lower the first")
+    _check_assignor(options, given)
+    _ = options.starting, options.ending, options.column_names
+
+
+def _check_assignor(options: ReadOptions, given: Collection[str]) -> None:
+    assignor = options.assignor
+    check_assignor(assignor)
+    if assignor in WAYS and options.assignor_options:
+        raise ValueError(f"assignorOptions mean nothing with assignor={assignor}; leave them out")
+    if assignor in WAYS and "assignor_deadline_ms" in given:
+        raise ValueError(f"assignorDeadlineMs means nothing with assignor={assignor}; leave it out")
+    if assignor == ONE_TO_ONE and "tasks" in given:
+        raise ValueError(
+            "tasks means nothing with assignor=one-to-one, which gives each partition a task of its own; leave it "
+            "out, or set minPartitions"
+        )
+
+
+def _check_source(options: ReadOptions) -> None:
+    sources = (options.subscribe, options.subscribe_pattern, options.assign)
+    given = [name for name, value in zip(SOURCES, sources, strict=True) if value is not None]
+    if len(given) != 1:
+        told = "none of them is given" if not given else f"{' and '.join(given)} are given"
+        raise ValueError(f"exactly one of subscribe, subscribePattern and assign says what to read; {told}")
+    if options.subscribe is not None and not options.topics:
+        raise ValueError(f"subscribe={options.subscribe!r} names no topic; expected names separated by commas")
 
 
 def _check_group(options: ReadOptions) -> None:
@@ -384,7 +319,7 @@ def _unknown(given: str) -> str:
 
 
 def _explained(error: ValidationError) -> str:
-    fields = {field.alias or camel(name): field for name, field in ReadOptions.model_fields.items()}
+    fields = {field.alias or camel(name): field for name, field in GivenOptions.model_fields.items()}
     told = []
     for problem in error.errors(include_url=False):
         what = problem["msg"].removeprefix("Value error, ")

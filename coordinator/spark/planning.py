@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coordinator.spark.foreign import DEADLINE_MS, run_in_time
-
 SPLIT, ONE_TO_ONE = "split", "one-to-one"
 WAYS = (SPLIT, ONE_TO_ONE)
 REMEDY = f"mend it, or let another one deal: assignor={SPLIT} needs none"
@@ -46,7 +44,7 @@ class Plan:
     options: Mapping[str, Any] = field(default_factory=dict)
     min_partitions: int | None = None
     max_records: int | None = None
-    deadline_ms: int = DEADLINE_MS
+    deadline_ms: int | None = None
 
 
 class NotPlanned(ValueError):
@@ -150,6 +148,7 @@ def deal(pending: Sequence[OffsetRange], plan: Plan, tasks: int) -> Slots:
     # Loaded by those who name one: every task and every plan comes by here.
     from assignors.api import AssignorError, Member, Snapshot
     from assignors.registry import resolve
+    from coordinator.spark.foreign import DEADLINE_MS, run_in_time
 
     by_topic: dict[str, list[OffsetRange]] = {}
     for wanted in pending:
@@ -165,7 +164,7 @@ def deal(pending: Sequence[OffsetRange], plan: Plan, tasks: int) -> Slots:
         options=plan.options,
     )
     try:
-        shares = run_in_time(resolve(plan.assignor), snapshot, plan.deadline_ms, LONGER, withhold=False)
+        shares = run_in_time(resolve(plan.assignor), snapshot, plan.deadline_ms or DEADLINE_MS, LONGER, withhold=False)
     except AssignorError as error:
         raise NotPlanned(f"no tasks could be planned, {error}; {REMEDY}") from error
     left = {by_topic[topic][number] for topic, number in shares.unassigned}

@@ -5,8 +5,8 @@ from collections.abc import Collection
 from coordinator.client.methods import MULTI_FETCH
 from coordinator.client.transport import now_ms
 from coordinator.spark.lookup import TP, Lookup
-from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
+from coordinator.spark.reading import ReadOptions
 from storage.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from storage.rpc.v1 import broker_service_pb2 as pb
 
@@ -21,7 +21,7 @@ class RecordSizes:
 
     def __init__(self, lookup: Lookup, options: ReadOptions) -> None:
         self._lookup = lookup
-        self._patience_ms = options.client_config().default_api_timeout_ms
+        self._patience_ms = options.connection.default_api_timeout_ms
         self._known: dict[TP, tuple[float, int]] = {}
 
     def of(self, ranges: Collection[OffsetRange]) -> dict[TP, float]:

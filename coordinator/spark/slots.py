@@ -2,21 +2,34 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from coordinator.spark.options import ReadOptions
+from coordinator.client.connection import Connection
 from coordinator.spark.planning import OffsetRange, Plan, plan_tasks
+from coordinator.spark.reading import ReadOptions
 
-if TYPE_CHECKING:
-    from coordinator.spark.fetch import FetchSettings
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """What a task needs to know beside its ranges; small, because it travels with every task."""
+
+    connection: Connection
+    columns: tuple[str, ...]
+    rows: int
+    patience_ms: int
+    max_bytes: int
+    max_partition_bytes: int
+    committed: bool
+    fail_on_data_loss: bool
 
 
 class Slot(InputPartition):
     """The ranges of one task, in order."""
 
-    def __init__(self, ranges: Sequence[OffsetRange], settings: "FetchSettings") -> None:
+    def __init__(self, ranges: Sequence[OffsetRange], settings: FetchSettings) -> None:
         super().__init__([tuple(wanted) for wanted in ranges])
         self.settings = settings
 
@@ -28,10 +41,8 @@ class Slot(InputPartition):
 def slots_of(
     ranges: Sequence[OffsetRange], options: ReadOptions, columns: tuple[str, ...], cores: int | None
 ) -> list[Slot]:
-    from coordinator.spark.fetch import FetchSettings
-
     settings = FetchSettings(
-        client=options.client_config(),
+        connection=options.connection,
         columns=columns,
         rows=options.arrow_rows,
         patience_ms=options.poll_timeout_ms,

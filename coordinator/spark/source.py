@@ -7,6 +7,7 @@ Importing this module costs pyspark and nothing else; the rest is loaded where i
 short Python processes that only look a source up.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
@@ -14,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter as StreamWriter
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from coordinator.spark.options import ReadOptions
+    from coordinator.spark.reading import ReadOptions
 
 NAME = "muster"
 
@@ -25,17 +26,22 @@ class MusterDataSource(DataSource):
     cores: ClassVar[int | None] = None
     """What `tasks=cores` means; None: the processors of the driver's machine. See `for_cores`."""
 
+    checked: "Mapping[bool, ReadOptions] | None" = None
+    """By whether it is a stream. Spark asks for the schema in one process and hands this source on to the others, which
+    need not check again, nor load what checks."""
+
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
         from coordinator.spark.kept import settle_in
-        from coordinator.spark.options import either_kind
+        from coordinator.spark.options import possible_kinds
         from coordinator.spark.schema import ddl
 
         settle_in()
-        return ddl(either_kind(dict(self.options)).column_names)
+        self.checked = kinds = possible_kinds(dict(self.options))
+        return ddl(next(iter(kinds.values())).column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from coordinator.spark.batch import batch_reader
@@ -62,6 +68,8 @@ class MusterDataSource(DataSource):
         return stream_writer(dict(self.options), schema, overwrite)
 
     def _read_options(self, *, streaming: bool) -> "ReadOptions":
+        if (known := (self.checked or {}).get(streaming)) is not None:
+            return known
         from coordinator.spark.options import read_options
 
         return read_options(dict(self.options), streaming=streaming)

@@ -5,8 +5,8 @@ from coordinator.client.types import OffsetAndMetadata, TopicPartition
 from coordinator.spark.direct import Direct
 from coordinator.spark.lookup import TP, Lookup
 from coordinator.spark.offsets import StreamOffset, ahead
-from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
+from coordinator.spark.reading import ReadOptions
 from coordinator.spark.watch import View, Watch
 
 UNKNOWN_MEMBER = 25

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from coordinator.spark.admission import default_limit
-from coordinator.spark.options import ReadOptions
+from coordinator.spark.reading import ReadOptions
 from coordinator.spark.schema import wanted_columns
 from coordinator.spark.slots import read_slot, slots_of
 

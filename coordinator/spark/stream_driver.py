@@ -11,8 +11,8 @@ from coordinator.spark.direct import Direct
 from coordinator.spark.kafka_options import tell
 from coordinator.spark.lookup import TP, Lookup
 from coordinator.spark.offsets import Progress, StreamOffset, parse, total
-from coordinator.spark.options import ReadOptions
 from coordinator.spark.planning import OffsetRange
+from coordinator.spark.reading import ReadOptions
 from coordinator.spark.watch import View, Watch
 
 if TYPE_CHECKING:

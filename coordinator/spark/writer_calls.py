@@ -37,7 +37,7 @@ class Node:
 
     def __init__(self, options: WriteOptions) -> None:
         self.config = options.client_config()
-        self.transport = transport_of(self.config)
+        self.transport = transport_of(self.config.connection)
         self._catalog = Catalog(self.transport, self.config)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

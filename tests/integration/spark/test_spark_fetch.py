@@ -10,9 +10,10 @@ from coordinator.client import Admin, Producer
 from coordinator.client.config import ClientConfig, load
 from coordinator.client.errors import Unreachable
 from coordinator.spark.errors import DataLoss
-from coordinator.spark.fetch import Fetching, FetchSettings, read_ranges
+from coordinator.spark.fetch import Fetching, read_ranges
 from coordinator.spark.planning import OffsetRange
 from coordinator.spark.schema import COLUMNS
+from coordinator.spark.slots import FetchSettings
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import make_topics
 
@@ -41,7 +42,7 @@ def settings(node: NodeProcess, **changed: int | bool) -> FetchSettings:
         "fail_on_data_loss": True,
     }
     config = load(ClientConfig, {"bootstrap.servers": node.address}, {})
-    return FetchSettings(client=config, columns=COLUMNS, **(given | changed))  # type: ignore[arg-type]
+    return FetchSettings(connection=config.connection, columns=COLUMNS, **(given | changed))  # type: ignore[arg-type]
 
 
 def offsets(batches: Sequence[pa.RecordBatch]) -> dict[int, list[int]]:

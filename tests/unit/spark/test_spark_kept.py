@@ -61,7 +61,7 @@ def test_a_process_that_only_makes_the_source_settles_too() -> None:
 @pytest.mark.usefixtures("daemon")
 def test_a_process_that_plans_or_reads_settles_with_what_that_needs() -> None:
     options = read_options({"bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}, streaming=False)
-    for begin in (lambda: Lookup(options), lambda: transport_of(options.client_config())):
+    for begin in (lambda: Lookup(options), lambda: transport_of(options.connection)):
         settle_in.cache_clear()
         gc.unfreeze()
         begin()

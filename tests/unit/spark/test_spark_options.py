@@ -9,7 +9,8 @@ from coordinator.spark.commit import commit_batch, pin_batch
 from coordinator.spark.errors import OptionError
 from coordinator.spark.kafka_options import IGNORED_READING, IGNORED_WRITING, STREAM_ONLY, tell
 from coordinator.spark.kafka_options import REFUSED_READING as REFUSED
-from coordinator.spark.options import KNOWN, ReadOptions, either_kind, read_options
+from coordinator.spark.options import KNOWN, GivenOptions, possible_kinds, read_options
+from coordinator.spark.reading import ReadOptions
 from coordinator.spark.write_options import write_options
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9290"}
@@ -38,12 +39,12 @@ def test_names_come_in_any_case_and_as_spark_s_source_has_them() -> None:
     )
     assert known.topics == ("a", "b")
     assert (known.max_offsets_per_trigger, known.max_trigger_delay) == (7, 120_000)
-    assert known.client_config().request_timeout_ms == 1234
+    assert known.connection.request_timeout_ms == 1234
     assert known.max_partition_fetch_bytes == 99
 
 
 def test_endpoints_is_another_word_for_bootstrap_servers() -> None:
-    assert read_options({"endpoints": "h:1", "subscribe": "t"}, streaming=False).client_config().servers == ["h:1"]
+    assert read_options({"endpoints": "h:1", "subscribe": "t"}, streaming=False).connection.servers == ["h:1"]
     with pytest.raises(OptionError, match="given twice"):
         read_options(LEAST | {"endpoints": "other:1"}, streaming=False)
 
@@ -105,12 +106,13 @@ def test_what_is_wrong_is_named_with_what_was_expected(given: dict[str, str], st
 
 
 def test_where_the_kind_of_read_is_not_known_the_error_is_that_of_the_one_that_is_meant() -> None:
-    assert not either_kind(LEAST | {"startingOffsets": "earliest"}).streaming
-    assert either_kind(LEAST | {"startingOffsets": "latest"}).streaming
+    assert possible_kinds(LEAST) == {False: batch(), True: stream()}
+    assert list(possible_kinds(LEAST | {"startingOffsets": "latest"})) == [True]
+    assert list(possible_kinds(LEAST | {"endingOffsets": "latest"})) == [False]
     with pytest.raises(OptionError, match="did you mean 'startingOffsets'"):
-        either_kind(LEAST | {"startingoffset": "earliest"})
+        possible_kinds(LEAST | {"startingoffset": "earliest"})
     with pytest.raises(OptionError, match="minPartitions='0'"):
-        either_kind(LEAST | {"minPartitions": "0", "maxOffsetsPerTrigger": "5"})
+        possible_kinds(LEAST | {"minPartitions": "0", "maxOffsetsPerTrigger": "5"})
 
 
 def test_positions_know_the_option_that_gave_them() -> None:
@@ -167,7 +169,7 @@ def test_a_table_of_spark_s_catalog_is_refused_when_it_is_made() -> None:
     """What Spark hands over for CREATE TABLE: afterwards it would hand over nothing at all."""
     made = {"provider": "muster", "owner": "root", **LEAST, "option.subscribe": "orders"}
     with pytest.raises(OptionError, match="neither read nor written; CREATE TEMPORARY VIEW"):
-        either_kind(made)
+        possible_kinds(made)
 
 
 def test_where_reading_begins_by_default() -> None:
@@ -204,7 +206,7 @@ def test_options_travel_to_the_tasks() -> None:
 
 
 def test_every_option_is_documented() -> None:
-    assert all(field.description for field in ReadOptions.model_fields.values())
+    assert all(field.description for field in GivenOptions.model_fields.values())
     assert "kafkaconsumer.polltimeoutms" in KNOWN
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,20 @@ def small_steps(spark: Any) -> Iterator[dict[str, str]]:
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 
 
+def workers_of_tasks() -> list[psutil.Process]:
+    """Those that run tasks; the driver's, which plan, commit and abort, belong to daemons of other modules.
+
+    With one of those dead, too, an abort fails, and Spark tells of that alone.
+    """
+    workers = []
+    for process in psutil.Process().children(recursive=True):
+        # A process may end while it is looked at.
+        with suppress(psutil.NoSuchProcess):
+            if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]:
+                workers += process.children()
+    return workers
+
+
 LATE_IN_BATCH_3 = 4 * ROWS_PER_BATCH - 100
 
 
@@ -180,10 +195,10 @@ def test_a_killed_python_worker_doubles_nothing(
 
     def kill_workers() -> None:
         eventually(reached.exists, "a task late in batch 3")
-        for process in psutil.Process().children(recursive=True):
-            parent = process.parent()
-            if parent is not None and "pyspark.daemon" in parent.cmdline():
-                process.kill()
+        for worker in workers_of_tasks():
+            # Spark itself ends those whose task has failed because of another one.
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
         killed.touch()
 
     step = udf(wait_for_the_end, "bigint", useArrow=False)

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from coordinator.bench import growth, handover, heartbeat, loading
 from coordinator.bench.cases import Measure, measured
 from coordinator.bench.rows import Row
+from coordinator.bench.stall import measure as stall
 
 CASES: dict[str, Measure] = {
     "heartbeats over gRPC": heartbeat.measure,
     "owned again": handover.measure,
     "loading offsets": loading.measure,
+    "stall": stall.measure,
     "one group": growth.measure,
     "one pushed group": growth.measure_pushed,
 }

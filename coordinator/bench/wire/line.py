@@ -42,14 +42,24 @@ class Line(asyncio.Protocol):
 
     async def ask(self, name: str, version: int, message: object) -> Any:
         """One request and its answer."""
+        return self.read(name, version, await self.pass_on(self.request(name, version, message)))
+
+    async def pass_on(self, request: bytes) -> Frame:
+        """A request that is bytes already, and the bytes of its answer."""
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        self._waiting.append(lambda frame: None if answer.done() else answer.set_result(frame))
-        self._transport.write(self.request(name, version, message))
+        self.send(request, lambda frame: None if answer.done() else answer.set_result(frame))
         async with asyncio.timeout(CALL_S):
-            frame = await answer
+            return await answer
+
+    def read(self, name: str, version: int, frame: Frame) -> Any:
         tagged = is_flexible(f"{name}Response", version)
         _, begin = decode("ResponseHeader", int(tagged), frame)
         return decode_frame(f"{name}Response", version, frame, begin)
+
+    def send(self, request: bytes, answered: Callable[[Frame], None]) -> None:
+        """One request; whoever waits before it hears its own answer first."""
+        self._waiting.append(answered)
+        self._transport.write(request)
 
     async def repeat(self, request: bytes, depth: int, go_on: Callable[[], bool]) -> int:
         """Keep `depth` copies of one request in flight while `go_on`; how many were answered.

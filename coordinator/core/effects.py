@@ -7,6 +7,7 @@ from typing import TypeAlias
 from assignors.api import JsonValue
 from coordinator.core.central.orders import Order
 from coordinator.core.consumer.records import Epochs, Shares, TopicId
+from coordinator.core.events import Event
 from coordinator.core.plan import PlanRequest
 from coordinator.core.records import Record
 from coordinator.core.types import Cause, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
@@ -305,7 +306,8 @@ class ResolveRegex:
 class Effects:
     """What one step wants. Replies and notices may be released once all `records` up to here are durable.
 
-    `plans` and `regexes` may be worked on at once: what they lead to comes back as an event.
+    `plans` and `regexes` may be worked on at once: what they lead to comes back as an event. `chores` are what is left
+    of something long: events to be stepped in later turns, one in each.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -314,11 +316,12 @@ class Effects:
     notices: list[GroupChanged] = field(default_factory=list)
     plans: list[PlanRequest] = field(default_factory=list)
     regexes: list[ResolveRegex] = field(default_factory=list)
+    chores: list[Event] = field(default_factory=list)
 
     @property
     def decided(self) -> bool:
         """Whether there is anything to be done, kept or told."""
-        return any((self.records, self.replies, self.timers, self.notices, self.plans, self.regexes))
+        return any((self.records, self.replies, self.timers, self.notices, self.plans, self.regexes, self.chores))
 
     def reply(self, request_id: RequestId, reply: Reply) -> None:
         self.replies.append((request_id, reply))

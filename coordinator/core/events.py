@@ -293,6 +293,23 @@ class TopicsChanged:
 
 
 @value
+class ExpireOffsets:
+    """What is left of a look for expired positions: groups, and of the first of them these places; None: all."""
+
+    groups: tuple[str, ...]
+    places: tuple[tuple[str, int], ...] | None = None
+
+
+@value
+class ForgetOffsets:
+    """What is left of a look for positions of deleted topics; `topics` says when each was deleted."""
+
+    groups: tuple[str, ...]
+    topics: Mapping[str, int]
+    places: tuple[tuple[str, int], ...] | None = None
+
+
+@value
 class Planned:
     """What came of a `PlanRequest` that the planner put off, under its epoch: the plan, or why there is none."""
 
@@ -353,6 +370,8 @@ Event: TypeAlias = (
     | TimerFired
     | StoodStill
     | TopicsChanged
+    | ExpireOffsets
+    | ForgetOffsets
     | Planned
     | RegexResolved
     | GroupObserved

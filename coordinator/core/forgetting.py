@@ -35,9 +35,10 @@ def forget_ledger(group_id: str, step: Step) -> None:
 
 
 def forget_unread(group_id: str, read: frozenset[str], step: Step) -> None:
-    """Drop positions that nobody reads and nobody has committed for the retention time."""
-    stored = step.state.offsets.get(group_id, {})
-    for topic, partition in [tp for tp, value in stored.items() if tp[0] not in read and expired(value, step)]:
+    """Drop positions, of those looked at, that nobody reads and nobody has committed for the retention time."""
+    for topic, partition in [
+        tp for tp, value in step.positions(group_id) if tp[0] not in read and expired(value, step)
+    ]:
         step.keep(OffsetDeleted(group_id, topic, partition))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core import describe, group_settings, offsets, push, stall
+from coordinator.core import describe, group_settings, offsets, push, stall, sweeps
 from coordinator.core.central import liveness, telling
 from coordinator.core.central.events import (
     AwaitOrders,
@@ -24,8 +24,10 @@ from coordinator.core.events import (
     DescribeConsumerGroup,
     DescribeGroup,
     DescribeSettings,
+    ExpireOffsets,
     ExplainGroup,
     Forget,
+    ForgetOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -86,6 +88,8 @@ def on_leave(event: LeaveGroup, step: Step) -> None:
 
 
 def on_delete(event: DeleteGroup, step: Step) -> None:
+    if sweeps.deleted_in_part(event, step):
+        return
     group = step.state.groups.get(event.group_id)
     KINDS[type(group)].delete(group, event, step)
 
@@ -117,7 +121,7 @@ def on_timer(event: TimerFired, step: Step) -> None:
         return
     del step.state.deadlines[event.key]
     if event.key == ("retention",):
-        offsets.expire(step)
+        sweeps.look_for_expired(step)
         return
     group = step.state.groups.get(event.key[1])
     KINDS[type(group)].timer(group, event.key, step)
@@ -131,8 +135,7 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
     state.partitions, state.topic_ids = event.partitions, event.ids
     state.topic_names = {**last_words, **{topic_id: name for name, topic_id in event.ids.items()}}
     state.catalog_known = True
-    if event.deleted:
-        offsets.forget_topics(event.deleted, step)
+    sweeps.forget_topics(event, step)
     for group in list(state.groups.values()):
         KINDS[type(group)].topics_changed(group, step)
 
@@ -200,6 +203,8 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     TimerFired: on_timer,
     StoodStill: stall.stood_still,
     TopicsChanged: on_topics,
+    ExpireOffsets: sweeps.expire,
+    ForgetOffsets: sweeps.forget,
     Loaded: on_loaded,
     Unload: on_unload,
 }

@@ -1,4 +1,6 @@
-"""Committed offsets: commit, fetch, delete, expire."""
+"""Committed offsets: commit, fetch, delete. What concerns all of them is in `sweeps.py`."""
+
+from collections.abc import Mapping
 
 from coordinator.core.classic.checks import group_id_given
 from coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
@@ -51,7 +53,7 @@ def utf16_length(text: str) -> int:
 def fetch_offsets(request: OffsetFetch, step: Step) -> None:
     """Positions as committed; an unknown group or partition has none, which is not an error."""
     group = step.state.groups.get(request.group_id)
-    stored = KINDS[type(group)].positions(group, request, step)
+    stored = living(KINDS[type(group)].positions(group, request, step), step)
     if request.partitions is None:
         step.reply(request.request_id, OffsetFetchReply(offsets=dict(sorted(stored.items()))))
         return
@@ -75,14 +77,6 @@ def delete_offsets(request: OffsetDelete, step: Step) -> None:
     step.reply(request.request_id, OffsetDeleteReply(partitions=results))
 
 
-def expire(step: Step) -> None:
-    """Drop offsets past their retention, and empty groups with none left."""
-    for group in list(step.state.groups.values()):
-        KINDS[type(group)].expire(group, step)
-    expire_ledgers(step)
-    step.arm(("retention",), step.limits.offsets_retention_check_ms)
-
-
 def expire_ledgers(step: Step) -> None:
     """What is told of groups that have gone from ZooKeeper is kept as long as their positions would be."""
     state = step.state
@@ -92,12 +86,23 @@ def expire_ledgers(step: Step) -> None:
             forget_ledger(group_id, step)
 
 
-def forget_topics(topics: tuple[str, ...], step: Step) -> None:
-    """A deleted topic takes its positions with it, in every group."""
-    gone = set(topics)
-    for group_id, offsets in list(step.state.offsets.items()):
-        for topic, partition in [tp for tp in offsets if tp[0] in gone]:
-            step.keep(OffsetDeleted(group_id, topic, partition))
+def outlived(topic: str, value: StoredOffset, deleted_at_ms: int, step: Step) -> bool:
+    """Whether a position is of a topic that was deleted then, and not of one made anew under its name."""
+    if value.topic_id:
+        return value.topic_id != step.state.topic_ids.get(topic)
+    return step.past(value.commit_timestamp_ms) <= deleted_at_ms
+
+
+def living(stored: Mapping[tuple[str, int], StoredOffset], step: Step) -> Mapping[tuple[str, int], StoredOffset]:
+    """Without the positions of deleted topics that have still to be found."""
+    gone = step.state.forgetting
+    if not gone:
+        return stored
+    return {
+        place: value
+        for place, value in stored.items()
+        if place[0] not in gone or not outlived(place[0], value, gone[place[0]], step)
+    }
 
 
 def forget_orphans(step: Step) -> None:

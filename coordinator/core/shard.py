@@ -14,6 +14,7 @@ from coordinator.core.quiet import quiet
 from coordinator.core.records import Record
 from coordinator.core.refusals import refused
 from coordinator.core.state import ShardState, Step, apply
+from coordinator.core.sweeps import not_going
 from coordinator.core.types import Limits
 from coordinator.errors import CoordinatorError
 
@@ -73,6 +74,8 @@ class Shard:
         """Decide what an event means. A refusal is one reply and changes nothing."""
         step = Step(self.state, now_ms)
         try:
+            if self.state.going:
+                not_going(event, self.state)
             HANDLERS[type(event)](event, step)
         except CoordinatorError as refusal:
             assert not step.out.decided, "a request was refused after something had been decided"

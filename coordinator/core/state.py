@@ -57,6 +57,10 @@ class ShardState:
     """When the node stood still, by number, oldest first. Hard state."""
     listeners: dict[str, dict[str, Listen]] = field(default_factory=dict)
     """group -> member -> its session stream's question"""
+    going: set[str] = field(default_factory=set)
+    """Groups whose deletion goes on in a later turn."""
+    forgetting: Mapping[str, int] = field(default_factory=dict)
+    """Deleted topics whose positions are still looked for, and when they were deleted."""
     parked: dict[RequestId, str] = field(default_factory=dict)
     """Who waits: request -> member, of SyncGroup requests and what streams ask. A forgotten JoinGroup still counts."""
 
@@ -139,6 +143,8 @@ class Step:
     out: Effects = field(default_factory=Effects)
     on_behalf: bool = False
     """The coordinator asks itself what a heartbeat would be told: nobody has proved to be alive."""
+    looked_at: tuple[tuple[str, int], ...] = ()
+    """The positions of one group that this step may let expire; others have their turn later."""
 
     @property
     def limits(self) -> Limits:
@@ -153,6 +159,11 @@ class Step:
         of loading, or whatever waits for it would wait as much longer.
         """
         return stored_ms if stored_ms <= self.now_ms else self.state.loaded_at_ms
+
+    def positions(self, group_id: str) -> list[tuple[tuple[str, int], StoredOffset]]:
+        """Those of the group that are looked at now."""
+        stored = self.state.offsets.get(group_id, {})
+        return [(place, stored[place]) for place in self.looked_at if place in stored]
 
     def tick(self) -> int:
         self.state.ticks += 1

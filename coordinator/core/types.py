@@ -91,6 +91,8 @@ class Limits:
     max_offset_metadata: int = 4096
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_ms: int = 600_000
+    slice_positions: int = 500
+    """How many positions one step looks at, or lets go of, where it could be any number: about 3 ms."""
     remote_assignors: tuple[str, ...] = ()
     """Beyond the built-in ones and installed plugins: what classic members may ask the coordinator to run."""
     ledger_max_entries: int = 100

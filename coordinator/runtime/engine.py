@@ -145,6 +145,7 @@ class Engine:
         self._inbox_limit = inbox_limit
         self._slots = [Slot(index) for index in range(shards)]
         self._inbox: deque[tuple[Slot, int, Event]] = deque()
+        self._chores: deque[tuple[Slot, int, Event]] = deque()  # what is left of something long, a slice for a turn
         self._timers: Timers[tuple[int, TimerKey]] = Timers()
         self._reloads: Timers[int] = Timers()
         self._starved: dict[int, Starved] = {}  # by shard: its log has no room
@@ -171,7 +172,7 @@ class Engine:
     @property
     def pending(self) -> bool:
         """Whether a turn has something to do now, whatever the time."""
-        return bool(self._inbox or self._fallen)
+        return bool(self._inbox or self._fallen or self._chores)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -353,6 +354,7 @@ class Engine:
                 self._step(slot, event, now_ms)
         if not self._silenced:
             events += self._fire_timers(now_ms, now_ms if heard_ms is None else heard_ms)
+        events += self._do_a_chore(now_ms)
         self._append_written(now_ms)
         self.metrics.turned(events)
 
@@ -452,6 +454,15 @@ class Engine:
                 self._step(slot, TimerFired(key, deadline_ms), now_ms)
         return TIMERS_PER_TURN
 
+    def _do_a_chore(self, now_ms: int) -> int:
+        """One slice in a turn, of whichever shard: what was queued meanwhile goes before the next."""
+        while self._chores:
+            slot, life, event = self._chores.popleft()
+            if life == slot.life:
+                self._step(slot, event, now_ms)
+                return 1
+        return 0
+
     def _step(self, slot: Slot, event: Event, now_ms: int) -> None:
         if slot.core is None:
             if isinstance(event, Unload):
@@ -526,6 +537,8 @@ class Engine:
             self._released.work.append(Work(slot.index, slot.life, plan))
         for regex in effects.regexes:
             self._released.work.append(Work(slot.index, slot.life, regex))
+        for chore in effects.chores:
+            self._chores.append((slot, slot.life, chore))
         if effects.replies or effects.notices:
             self._tell(slot, effects.replies, effects.notices)
 

@@ -47,6 +47,9 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
     next_request: int = 0
     slow: bool = False
     """Every plan is put off."""
+    chores: list[events.Event] = field(default_factory=list)
+    chores_wait: bool = False
+    """What is left of something long waits for the story's word."""
     asked_plans: dict[str, list[PlanRequest]] = field(default_factory=dict)
     """By group: what its plans were to be made from, oldest first."""
 
@@ -115,6 +118,7 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
         """
         self.shard = self.replayed()
         self.timers.clear()
+        self.chores.clear()
         self.requests.clear()
         self.streams.clear()
         if words:
@@ -219,8 +223,24 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
             lines.append(NO_REPLY)
         return lines
 
+    def do_chores(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """chores later: what is left of something long waits until the story says so; chores now."""
+        self.chores_wait = words == ["later"]
+        yield "ok"
+
+    def do_chore(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
+        """One slice of what is left."""
+        yield from self.one_step(self.chores.pop(0)) or ["quiet"]
+
     def step(self, event: events.Event) -> list[str]:
+        lines = self.one_step(event)
+        while self.chores and not self.chores_wait:
+            lines += self.one_step(self.chores.pop(0))
+        return lines
+
+    def one_step(self, event: events.Event) -> list[str]:
         effects = self.shard.step(event, self.now_ms)
+        self.chores += effects.chores
         self.records += effects.records
         for key, at_ms in effects.timers.items():
             if at_ms is None:

@@ -18,9 +18,10 @@ def keep(group: CentralGroup, member: CentralMember, offsets: Offsets, step: Ste
     stored = step.state.offsets.get(group.id, {})
     for topic, partition, position in offsets:
         before = stored.get((topic, partition))
-        if partition not in share.get(topic, ()) or (before is not None and before.offset == position.offset):
-            continue
         of_topic = step.state.topic_ids.get(topic, NO_TOPIC_ID)
+        known = before is not None and (before.offset, before.topic_id) == (position.offset, of_topic)
+        if known or partition not in share.get(topic, ()):
+            continue
         value = StoredOffset(position.offset, position.leader_epoch, position.metadata, step.now_ms, None, of_topic)
         step.keep(OffsetStored(group.id, topic, partition, value))
 

@@ -62,7 +62,7 @@ def subscribed(group: ClassicGroup, group_id: str) -> frozenset[str] | None:
 
 def expire(group: ClassicGroup, step: Step) -> None:
     """Drop offsets past their retention, and the group if it is empty and has none left."""
-    for topic, partition in [tp for tp, value in group.offsets.items() if is_over(group, tp[0], value, step)]:
+    for topic, partition in [tp for tp, value in step.positions(group.id) if is_over(group, tp[0], value, step)]:
         step.keep(OffsetDeleted(group.id, topic, partition))
     if not group.offsets and group.state is GroupState.EMPTY and not group.pending_joins:
         delete_records(group, step)

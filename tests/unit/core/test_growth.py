@@ -98,7 +98,9 @@ def test_it_goes_by_itself_when_positions_would() -> None:
 
 def fire_retention(shard: Shard, now_ms: int) -> None:
     shard.state.deadlines["retention",] = now_ms
-    shard.step(events.TimerFired(("retention",), now_ms), now_ms)
+    chores = shard.step(events.TimerFired(("retention",), now_ms), now_ms).chores
+    while chores:
+        chores += shard.step(chores.pop(0), now_ms).chores
 
 
 def lines_of(work: Callable[[], object]) -> int:

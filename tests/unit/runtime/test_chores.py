@@ -1,0 +1,97 @@
+"""What concerns many positions goes a slice in a turn, over all shards: others are answered in between."""
+
+from coordinator.core.events import DeleteGroup, OffsetCommit, OffsetFetch, TopicsChanged, Unload
+from coordinator.core.shard import Shard
+from coordinator.core.types import CommittedOffset, Limits
+from coordinator.errors import ErrorCode
+from coordinator.runtime.engine import Engine
+from tests.fakes.memory_group_log import MemoryGroupLog
+
+SLICE, POSITIONS, SHARDS = 10, 95, 3
+LIMITS = Limits(slice_positions=SLICE, offsets_retention_ms=1_000, offsets_retention_check_ms=5_000)
+
+
+def engine_with_positions() -> Engine:
+    engine = Engine(MemoryGroupLog(SHARDS), SHARDS, LIMITS)
+    engine.submit_all(TopicsChanged({"t": POSITIONS}))
+    engine.load(0)
+    for shard in range(SHARDS):
+        positions = {("t", number): CommittedOffset(1, -1) for number in range(POSITIONS)}
+        engine.submit(shard, OffsetCommit(shard, f"g{shard}", "", None, -1, positions))
+    assert len(told(engine, 0)) == SHARDS
+    return engine
+
+
+def told(engine: Engine, now_ms: int) -> list[tuple[int, ErrorCode]]:
+    """One turn, and the flush after it."""
+    engine.turn(now_ms)
+    while job := engine.flush_job():
+        job.run()
+        engine.flushed(job)
+    return [(number, reply.code) for number, reply in engine.take_released().replies]
+
+
+def kept(engine: Engine) -> int:
+    total = 0
+    for number in range(SHARDS):
+        core = engine.core(number)
+        assert isinstance(core, Shard)
+        total += sum(len(positions) for positions in core.state.offsets.values())
+    return total
+
+
+def slices(engine: Engine, now_ms: int) -> list[int]:
+    """How many positions each turn let go of, to the end; somebody asks in each, and is answered."""
+    gone = []
+    while engine.pending:
+        before = kept(engine)
+        number = 1_000 + len(gone)
+        engine.submit(0, OffsetFetch(number, "nobody", (("t", 0),)))
+        assert (number, ErrorCode.NONE) in told(engine, now_ms)
+        gone.append(before - kept(engine))
+    return gone
+
+
+def test_expiry_lets_go_of_so_many_in_a_turn() -> None:
+    engine = engine_with_positions()
+    told(engine, 5_000)
+    gone = slices(engine, 5_000)
+    assert max(gone) <= SLICE
+    assert kept(engine) == 0
+
+
+def test_a_deleted_topic_is_forgotten_so_many_in_a_turn() -> None:
+    engine = engine_with_positions()
+    engine.submit_all(TopicsChanged({}, ("t",)))
+    gone = slices(engine, 1)
+    assert max(gone) <= SLICE
+    assert kept(engine) == 0
+
+
+def test_a_large_group_is_deleted_so_many_in_a_turn() -> None:
+    engine = engine_with_positions()
+    engine.submit(1, DeleteGroup(7, "g1"))
+    before = kept(engine)
+    assert told(engine, 1) == []
+    assert before - kept(engine) <= 2 * SLICE  # the request's own step, and one more slice
+    assert max(slices(engine, 1)) <= SLICE
+    assert kept(engine) == before - POSITIONS
+
+
+def test_what_is_left_goes_with_the_shard() -> None:
+    engine = engine_with_positions()
+    engine.submit(1, DeleteGroup(7, "g1"))
+    assert told(engine, 1) == []
+    engine.submit(1, Unload())
+    assert told(engine, 2) == [(7, ErrorCode.NOT_COORDINATOR)]
+    engine.load_shard(1, 3)
+    left = kept(engine)
+    assert left > (SHARDS - 1) * POSITIONS
+    while engine.pending:
+        told(engine, 3)
+    assert kept(engine) == left
+    engine.submit(1, DeleteGroup(8, "g1"))
+    answers = told(engine, 4)
+    while engine.pending:
+        answers += told(engine, 4)
+    assert answers == [(8, ErrorCode.NONE)]

@@ -7,6 +7,9 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+AT_ONCE = 500
+"""What takes microseconds each is done so often before others have their turn."""
+
 TURN = 10
 """What is done of one request before others have their turn: each may be a file that is made or removed."""
 
@@ -16,6 +19,20 @@ async def off_the_loop(each: Callable[[Item], Result], items: Iterable[Item]) ->
     todo, results = list(items), list[Result]()
     for start in range(0, len(todo), TURN):
         results += await asyncio.to_thread(lambda some: [each(item) for item in some], todo[start : start + TURN])
+    return results
+
+
+async def at_once_or_off_the_loop(
+    each: Callable[[Item], Result], items: Iterable[Item], takes_no_time: Callable[[Item], bool]
+) -> list[Result]:
+    """What `each` makes of every item, in order: here where that takes no time, in a thread where it may."""
+    todo = list(items)
+    off = iter(await off_the_loop(each, [item for item in todo if not takes_no_time(item)]))
+    results = []
+    for number, item in enumerate(todo, 1):
+        results.append(each(item) if takes_no_time(item) else next(off))
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
     return results
 
 

@@ -202,9 +202,10 @@ def _load_sealed(segment: Segment, following: Segment, summaries: dict[int, Summ
     fault = refill(segment, size)
     if fault:
         # Kept as it is: reading there will say what is wrong.
-        segment.next_offset, segment.size = following.base_offset, size
-        segment.verified_to = fault.position
-        logger.error("%s", segment.damaged(fault, segment.verified_next))
+        intact_until = segment.next_offset
+        segment.next_offset, segment.size, segment.own_from = following.base_offset, size, size
+        segment.checked = (0, fault.position, intact_until)
+        logger.error("%s", segment.damaged(fault, intact_until))
     summaries.pop(segment.base_offset, None)
 
 

@@ -25,6 +25,7 @@ from storage.errors import (
 from storage.files import Buffer, Files
 from storage.log_state import LogState
 from storage.look import check_records, looks
+from storage.nearness import Nearness
 from storage.open_segments import OpenSegments
 from storage.producer_state import KnownBatch, Marker
 from storage.reading import EARLIEST, LATEST, MAX_TIMESTAMP, SegmentList
@@ -91,6 +92,7 @@ class Log:
         # Called when more can be read; possibly from the thread that flushes.
         self.listeners: list[Callable[[str, int], None]] = []
         self.cuts = Cuts(self._lock, self.reshaping)
+        self.near = Nearness(self)
 
     def _settle(self, settings: TopicSettings) -> None:
         """What follows from the settings, worked out once."""

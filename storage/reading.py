@@ -14,6 +14,11 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 
 
+def is_known(timestamp: int) -> bool:
+    """Whether a log knows the offset without reading: its end, or its start."""
+    return timestamp in (LATEST, EARLIEST)
+
+
 class SegmentList:
     """The segments of a log, oldest first. Never changed: a new list takes its place."""
 

@@ -6,6 +6,8 @@ Refusals are values here, one per partition, so that one bad partition does not 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeAlias
 
 from storage.broker import Broker
@@ -28,6 +30,12 @@ SWEEP_S = 1.0
 FULL_HOUSE_S = 0.1
 """How long a fetch waits that finds no place among those that wait for records."""
 
+READERS = 2
+"""Threads for reads that may wait for the disk or check what they find."""
+
+AT_ONCE_BYTES = 8 << 20
+"""A fetch that finds more than this is read in a thread, however near it is: to copy it takes its time."""
+
 ACKS_NONE = 0
 _KNOWN_ACKS = (-1, ACKS_NONE, 1)
 
@@ -48,12 +56,14 @@ class LogRequests:
         self.topics = TopicRequests(broker, self.parking.wake_all)
         self._watched: list[tuple[float, int, asyncio.Future[Appended]]] = []
         self._sweep_due = False
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
 
     async def close(self) -> None:
         """Answer the parked fetches with what there is; finish the flushes and the change of topics under way."""
         self.parking.close()
         await self.topics.close()
         await self.commit.close()
+        self._readers.shutdown(wait=False)
 
     # -- produce ------------------------------------------------------------------------------------------
 
@@ -114,7 +124,7 @@ class LogRequests:
 
         A refusal is answered at once: it is news as good as records. `max_bytes` 0 asks for what the node allows.
         """
-        results, enough = self.read(places, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed)
+        results, enough = await self._read(places, min_bytes, max_bytes, committed)
         if enough or max_wait_ms <= 0 or not places:
             return results
         return await self.wait(
@@ -134,14 +144,27 @@ class LogRequests:
                 await parked.woken(min(deadline - loop.time(), FULL_HOUSE_S))
             while True:
                 parked.clear()
-                results, enough = self.read(places, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed)
+                results, enough = await self._read(places, min_bytes, max_bytes, committed)
                 if enough or not parked.granted or not await parked.woken(deadline - loop.time()):
                     return results
 
-    def read(
-        self, places: Sequence[Place], *, min_bytes: int, max_bytes: int, committed: bool
+    async def _read(
+        self, places: Sequence[Place], min_bytes: int, max_bytes: int, committed: bool
     ) -> tuple[list[Fetched | StorageError], bool]:
-        """What can be read now, and whether it is time to answer.
+        """`read`, in a thread if it takes its time."""
+        found = self.read(places, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed, hurry=True)
+        if found is None:
+            read = partial(self.read, places, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed)
+            found = await asyncio.get_running_loop().run_in_executor(self._readers, read)
+            assert found is not None, "a read that may take its time comes to its end"
+        return found
+
+    def read(
+        self, places: Sequence[Place], *, min_bytes: int, max_bytes: int, committed: bool, hurry: bool = False
+    ) -> tuple[list[Fetched | StorageError], bool] | None:
+        """What can be read now, and whether it is time to answer. From any thread.
+
+        In a `hurry`, as the event loop always is, None where the disk may have to be waited for or much be copied.
 
         Each partition gets an equal share of what is left, and what one leaves the next may have. The first partition
         with records yields a whole batch even if it is larger than the budget.
@@ -157,6 +180,8 @@ class LogRequests:
             limit = min(share, most) if most > 0 else share
             try:
                 log = self.broker.log(topic, partition)
+                if hurry and (total > AT_ONCE_BYTES or not log.near.holds(offset)):
+                    return None
                 found = log.fetch(offset, limit, min_one=total == 0, committed=committed)
                 results[turn] = found
                 total += len(found.records)

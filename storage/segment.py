@@ -31,10 +31,9 @@ class Segment:
 
     # fmt: off
     __slots__ = (
-        "_file", "_index", "_times", "aborted", "active", "base_offset", "created_ms", "directory", "entries", "files",
-        "first_timestamp", "gaps", "index_due", "interval", "max_timestamp", "max_timestamp_offset",
-        "next_offset", "one_each", "opened", "pinned", "producers", "size", "summary", "verified_from",
-        "verified_next", "verified_to",
+        "_file", "_index", "_times", "aborted", "active", "base_offset", "checked", "created_ms", "directory",
+        "entries", "files", "first_timestamp", "gaps", "index_due", "interval", "max_timestamp", "max_timestamp_offset",
+        "next_offset", "one_each", "opened", "own_from", "pinned", "producers", "size", "summary",
     )
     # fmt: on
 
@@ -62,10 +61,11 @@ class Segment:
         self.entries = 0
         # Whether the last look found the batch that the next index entry names: so it is with large batches.
         self.one_each = False
-        # Bytes [verified_from, verified_to) were written or checked by this process.
-        self.verified_from = 0
-        self.verified_to = 0
-        self.verified_next = base_offset
+        # From this position on this process wrote or walked all bytes itself.
+        self.own_from = 0
+        # What readers have checked of the others: from, to, and the offset that follows. Replaced as one, so that
+        # readers in several threads need no lock.
+        self.checked = (0, 0, base_offset)
         self._file: File | None = None
         self._index: OffsetIndex | None = None
         self._times: TimeIndex | None = None
@@ -127,12 +127,8 @@ class Segment:
         if not position:
             self.first_timestamp = max_timestamp
         # Readers ask for the size, then for the next offset: the offset moves first. What the index names comes last.
-        self.next_offset = next_offset = last_offset + 1
-        end = position + size
-        if self.verified_to == position:
-            self.verified_to = end
-            self.verified_next = next_offset
-        self.size = end
+        self.next_offset = last_offset + 1
+        self.size = position + size
         if position > self.index_due:
             self.index_due = position + self.interval
             index, times = self._index, self._times
@@ -185,7 +181,8 @@ class Segment:
         self.max_timestamp_offset = summary.max_timestamp_offset
         self.producers = summary.producers
         self.summary = summary
-        self.verified_to = 0
+        self.own_from = summary.size
+        self.checked = (0, 0, self.base_offset)
         self.index_due = -1
 
     @property
@@ -196,8 +193,9 @@ class Segment:
 
     def restart(self) -> None:
         """Forget everything derived, before the batches are noted anew."""
-        self.next_offset = self.max_timestamp_offset = self.verified_next = self.base_offset
-        self.size = self.entries = self.verified_from = self.verified_to = 0
+        self.next_offset = self.max_timestamp_offset = self.base_offset
+        self.size = self.entries = self.own_from = 0
+        self.checked = (0, 0, self.base_offset)
         self.index_due = self.interval
         self.first_timestamp = self.max_timestamp = -1
         self.producers = False
@@ -329,8 +327,7 @@ class Segment:
         if (
             until < self.next_offset
             or size < HEADER_SIZE
-            or position < self.verified_from
-            or position + size > self.verified_to
+            or (position < self.own_from and not self._is_checked(position, position + size))
         ):
             return b""
         data = (self._file or self.file()).read(size, position)
@@ -352,17 +349,22 @@ class Segment:
         What is checked ends with its last good batch; LogDamaged when not even the first is good.
         """
         data = (self._file or self.file()).read(size, position)
-        if self.verified_from <= position and position + size <= self.verified_to and len(data) == size:
+        if len(data) == size and (position >= self.own_from or self._is_checked(position, position + size)):
             return data
-        return data[: self._verify(memoryview(data), position, size) - position]
+        return data[: self._check(memoryview(data), position, size) - position]
 
-    def _verify(self, view: memoryview, position: int, size: int) -> int:
+    def _is_checked(self, start: int, end: int) -> bool:
+        first, until, _ = self.checked
+        return first <= start and (end <= until or until >= self.own_from)
+
+    def _check(self, view: memoryview, position: int, size: int) -> int:
         """Check bytes read for the first time; where the good batches among them end."""
-        follows_on = self.verified_from <= position <= self.verified_to
-        known = follows_on and position == self.verified_to
+        checked_from, checked_to, checked_next = self.checked
+        follows_on = checked_from <= position <= checked_to
+        known = follows_on and position == checked_to
         # A batch in the middle was found by its header, so that its offset is where the checks begin.
         first = int.from_bytes(view[:8], "big", signed=True) if position and not known else self.base_offset
-        order = Order(self.base_offset, self.verified_next if known else first, self.gaps)
+        order = Order(self.base_offset, checked_next if known else first, self.gaps)
         end, fault = check_view(view, position, order)
         if fault is None and position + size >= self.size:
             fault = self._end_fault(end, order)
@@ -371,9 +373,9 @@ class Segment:
         if fault and end == position:
             raise self.damaged(fault, order.next_offset)
         if not follows_on:
-            self.verified_from = position
-        if end > self.verified_to or not follows_on:
-            self.verified_to, self.verified_next = end, order.next_offset
+            self.checked = (position, end, order.next_offset)
+        elif end > checked_to:
+            self.checked = (checked_from, end, order.next_offset)
         # Half a batch behind good ones is left out: nothing is known of it yet.
         return end if end > position else position + len(view)
 

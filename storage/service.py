@@ -11,7 +11,8 @@ from typing import Any
 from storage.config import LogSettings, TopicSettings
 from storage.errors import InvalidRequest, StorageError
 from storage.fetch_frames import Part, fetch_response, multi_fetch_response
-from storage.in_turns import in_turns, off_the_loop
+from storage.in_turns import at_once_or_off_the_loop, in_turns, off_the_loop
+from storage.reading import is_known
 from storage.requests import LogRequests
 from storage.rpc.v1 import broker_service_pb2 as pb
 from storage.shape import MalformedRequest, bounded, each_once
@@ -263,20 +264,26 @@ class BrokerService:
     # -- offsets ------------------------------------------------------------------------------------------
 
     async def list_offsets(self, request: pb.ListOffsetsRequest, call: object) -> pb.ListOffsetsResponse:
-        bounded("partitions", sum(len(topic.partitions) for topic in request.topics))
+        asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
+        bounded("partitions", len(asked))
+        committed = request.isolation_level == READ_COMMITTED
+        listed = await at_once_or_off_the_loop(
+            lambda one: self._list(*one, committed), asked, lambda one: is_known(one[1].timestamp)
+        )
+        results = iter(listed)
         response = pb.ListOffsetsResponse()
         for topic in request.topics:
-            answer = response.topics.add(name=topic.name)
-            for part in topic.partitions:
-                result = answer.partitions.add(partition_index=part.partition_index, offset=-1, timestamp=-1)
-                try:
-                    log = self._broker.log(topic.name, part.partition_index)
-                    result.offset, result.timestamp = log.list_offset(
-                        part.timestamp, committed=request.isolation_level == READ_COMMITTED
-                    )
-                except StorageError as error:
-                    result.error_code, result.error_message = _code(error), str(error)
+            response.topics.add(name=topic.name, partitions=islice(results, len(topic.partitions)))
         return response
+
+    def _list(self, topic: str, part: pb.ListOffsetsPartition, committed: bool) -> pb.ListOffsetsPartitionResult:
+        result = pb.ListOffsetsPartitionResult(partition_index=part.partition_index, offset=-1, timestamp=-1)
+        try:
+            log = self._broker.log(topic, part.partition_index)
+            result.offset, result.timestamp = log.list_offset(part.timestamp, committed=committed)
+        except StorageError as error:
+            result.error_code, result.error_message = _code(error), str(error)
+        return result
 
     async def delete_records(self, request: pb.DeleteRecordsRequest, call: object) -> pb.DeleteRecordsResponse:
         asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]

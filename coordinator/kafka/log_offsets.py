@@ -7,7 +7,8 @@ from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import UnsupportedTimestamp, no_transactions
 from coordinator.kafka.log_records import READ_COMMITTED, check_epoch, partitions
 from storage.errors import InvalidRequest, StorageError
-from storage.reading import MAX_TIMESTAMP
+from storage.in_turns import at_once_or_off_the_loop
+from storage.reading import MAX_TIMESTAMP, is_known
 from storage.requests import LogRequests
 
 
@@ -41,7 +42,7 @@ class InitProducerIdAnswer:
 
 
 class OffsetHandlers:
-    """Handlers that answer at once."""
+    """Handlers of what a log knows about itself; what it has to search for is searched in a thread."""
 
     def __init__(self, requests: LogRequests) -> None:
         self._requests = requests
@@ -50,8 +51,12 @@ class OffsetHandlers:
         """Offsets by time: -1 the end (read_committed: the last stable offset), -2 the start, -3 the youngest."""
         committed = request.isolation_level == READ_COMMITTED
         answer = {topic.name: ListedTopic(topic.name, []) for topic in request.topics}
-        for topic, part in partitions(request.topics, "partitions"):
-            answer[topic.name].partitions.append(self._listed(topic.name, part, committed))
+        asked = list(partitions(request.topics, "partitions"))
+        listed = await at_once_or_off_the_loop(
+            lambda one: self._listed(one[0].name, one[1], committed), asked, lambda one: is_known(one[1].timestamp)
+        )
+        for (topic, _), found in zip(asked, listed, strict=True):
+            answer[topic.name].partitions.append(found)
         return ListOffsetsAnswer(list(answer.values()))
 
     def _listed(self, topic: str, part: Any, committed: bool) -> ListedPartition:

@@ -155,25 +155,33 @@ class RecordHandlers:
     # -- fetch --------------------------------------------------------------------------------------------
 
     def fetch_now(self, request: Any, call: KafkaCall) -> FetchAnswer | None:
-        """The answer if it need not wait."""
-        if request.session_id:
-            return FetchAnswer(error_code=FetchSessionIdNotFound.code)
-        places, fenced = self._places(request)
-        found, enough = self._requests.read(places, **bounds(request))
-        # A refusal is news: it is not held back until the others have records.
-        if enough or fenced or request.max_wait_ms <= 0 or not places:
-            return fetch_answer(request, found, fenced)
-        return None
+        """The answer if it need not wait, for records or for the disk."""
+        answer = self._begun(request)
+        return answer if isinstance(answer, FetchAnswer) else None
 
     async def fetch(self, request: Any, call: KafkaCall) -> FetchAnswer:
         """Answer when there is enough to read, when a partition refuses, or when the client's patience is over."""
-        answer = self.fetch_now(request, call)
-        return await self.fetch_later(request) if answer is None else answer
-
-    async def fetch_later(self, request: Any) -> FetchAnswer:
+        answer = self._begun(request)
+        if isinstance(answer, FetchAnswer):
+            return answer
         places, fenced = self._places(request)
-        found = await self._requests.wait(places, max_wait_ms=request.max_wait_ms, **bounds(request))
+        wait = self._requests.fetch if answer is None else self._requests.wait
+        found = await wait(places, max_wait_ms=0 if fenced else max(request.max_wait_ms, 0), **bounds(request))
         return fetch_answer(request, found, fenced)
+
+    def _begun(self, request: Any) -> FetchAnswer | str | None:
+        """The answer if it need not wait; "too little" to wait for more; None where a thread has to read first."""
+        if request.session_id:
+            return FetchAnswer(error_code=FetchSessionIdNotFound.code)
+        places, fenced = self._places(request)
+        read = self._requests.read(places, **bounds(request), hurry=True)
+        if read is None:
+            return None
+        found, enough = read
+        # A refusal is news: it is not held back until the others have records.
+        if enough or fenced or request.max_wait_ms <= 0 or not places:
+            return fetch_answer(request, found, fenced)
+        return "too little"
 
     def _places(self, request: Any) -> tuple[list[Place], dict[int, StorageError | Divergence]]:
         """Where to read, and why not, by the place in the request."""

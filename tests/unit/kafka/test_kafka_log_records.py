@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from coordinator.kafka.dispatch import HangUp
-from storage.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, seal
+from storage.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, read_batches, seal
 from storage.control import encode_marker
 from storage.errors import RequestTimedOut
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka_door import Door, made, play
 from tests.unit.storage.logs import T0, batch
+from tests.unit.storage.test_cold_reads import reading_threads
 
 PRODUCE, FETCH, LIST, INIT = range(3, 10), range(4, 13), range(1, 8), range(5)
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
@@ -352,6 +353,28 @@ def test_sessions_are_not_kept_and_leader_epochs_are_checked() -> None:
             assert answer.responses[0].partitions[0].error_code == code
 
     play(story)
+
+
+def test_old_records_and_searches_by_time_are_read_in_a_thread() -> None:
+    disk = MemoryFiles()
+
+    async def story(door: Door) -> None:
+        for number in range(12):
+            await produce(door, 9, ("t", 0, batch(b"x" * 300, at=T0 + number)))
+        own = reading_threads(disk)
+        assert await read_from(door, 11) == 11
+        assert own == [True] * len(own) != []
+        own.clear()
+        assert await read_from(door, 2) == 2
+        listed = await list_offset(door, 7, T0 + 3)
+        assert listed.offset == 3
+        assert own == [False] * len(own) != []
+
+    async def read_from(door: Door, offset: int) -> int:
+        (part,) = await fetch(door, 11, ("t", 0, offset))
+        return next(iter(read_batches(part.records))).base_offset
+
+    play(story, disk, log__segment__bytes=1024)
 
 
 def test_a_reader_that_has_more_than_the_log_hears_where_they_part() -> None:

@@ -184,10 +184,10 @@ def test_what_did_not_change_is_not_written_down_again() -> None:
     files = MemoryFiles()
     first = counted(files, closed(files).close)
     again = open_broker(files)
-    assert again.log("many", 0).segments[0].verified_to == 0  # Believed, not read.
+    assert again.log("many", 0).segments[0].checked[1] == 0  # Believed, not read.
     second = counted(files, again.close)
     assert first["write"] >= 3 * MANY
     assert second["write"] < 10
     third = open_broker(files)
-    assert third.log("many", 0).segments[0].verified_to == 0
+    assert third.log("many", 0).segments[0].checked[1] == 0
     assert values(read_all(third.log("many", 3))) == [b"kept"]

@@ -11,21 +11,15 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.consuming import Consuming, left_of
+from coordinator.client.aio.consumer import Consumer as AsyncConsumer
+from coordinator.client.consuming import left_of
 from coordinator.client.listener import Listener, OnChange
-from coordinator.client.log_calls import end_offsets, list_offsets, start_offsets
 from coordinator.client.loop import shared_loop
 from coordinator.client.membership import Callback
 from coordinator.client.offsets import Offset, offsets_given
+from coordinator.client.twins import same, waiting
 from coordinator.client.types import (
-    FencingToken,
-    GroupMetadata,
     Message,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    TopicPartition,
-    Watermarks,
 )
 
 T = TypeVar("T")
@@ -42,7 +36,8 @@ class Consumer:
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
-        self._core = Consuming(load(ConsumerConfig, config, properties))
+        self._twin = AsyncConsumer(config, **properties)
+        self._core = self._twin._core
         self._loop = shared_loop()
         self._listener = Listener()
 
@@ -68,10 +63,6 @@ class Consumer:
         self._run(self._core.begin_unsubscribe())
         self._last_callbacks()
         self._run(self._core.finish_unsubscribe())
-
-    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read exactly these, without rebalances. With a group.id, offsets are still committed and found."""
-        self._run(self._core.assign([TopicPartition(*tp) for tp in partitions]))
 
     def unassign(self) -> None:
         """Undo `assign`."""
@@ -124,71 +115,23 @@ class Consumer:
         self._run(work)
         return None
 
-    def store_offsets(
-        self, message: Message | None = None, offsets: Mapping[tuple[str, int], int] | None = None
-    ) -> None:
-        """Say what is done, for the next commit; needs enable.auto.offset.store=false."""
-        given = {message.topic_partition: message.offset + 1} if message is not None else {}
-        self._core.store(given | {TopicPartition(*tp): offset for tp, offset in (offsets or {}).items()})
+    assign = waiting(AsyncConsumer.assign)
+    committed = waiting(AsyncConsumer.committed)
+    position = waiting(AsyncConsumer.position)
+    seek = waiting(AsyncConsumer.seek)
+    seek_to_beginning = waiting(AsyncConsumer.seek_to_beginning)
+    seek_to_end = waiting(AsyncConsumer.seek_to_end)
+    get_watermark_offsets = waiting(AsyncConsumer.get_watermark_offsets)
+    offsets_for_times = waiting(AsyncConsumer.offsets_for_times)
+    pause = waiting(AsyncConsumer.pause)
+    resume = waiting(AsyncConsumer.resume)
 
-    def committed(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, None where nothing is."""
-        return self._run(self._core.commits.committed([TopicPartition(*tp) for tp in partitions]))
-
-    def position(self, partition: tuple[str, int]) -> int:
-        """The offset of the next record that `poll` would hand over."""
-        return self._run(self._core.seeking.position(TopicPartition(*partition)))
-
-    def seek(self, partition: tuple[str, int], offset: int) -> None:
-        """Go on from here."""
-        self._run(self._core.seeking.seek(TopicPartition(*partition), offset))
-
-    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        """Go on from the first record there is; without arguments, in all assigned partitions."""
-        self._run(self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=False))
-
-    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """Go on with what comes; without arguments, in all assigned partitions."""
-        self._run(self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=True))
-
-    def get_watermark_offsets(self, partition: tuple[str, int]) -> Watermarks:
-        """The first offset there is, and the one the next record will get."""
-        tp = TopicPartition(*partition)
-        low = self._run(start_offsets(self._core.transport, [tp]))
-        high = self._run(end_offsets(self._core.transport, [tp]))
-        return Watermarks(low[tp], high[tp])
-
-    def offsets_for_times(
-        self, times: Mapping[tuple[str, int], int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (epoch milliseconds); None where there is none."""
-        asked = {TopicPartition(*tp): at for tp, at in times.items()}
-        found = self._run(list_offsets(self._core.transport, asked))
-        return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
-
-    def pause(self, *partitions: tuple[str, int]) -> None:
-        """Hand over no more records of these until `resume`; they stay owned."""
-        self._run(self._core.seeking.pause([TopicPartition(*tp) for tp in partitions]))
-
-    def resume(self, *partitions: tuple[str, int]) -> None:
-        self._run(self._core.seeking.resume([TopicPartition(*tp) for tp in partitions]))
-
-    def paused(self) -> set[TopicPartition]:
-        return self._core.seeking.paused()
-
-    def assignment(self) -> set[TopicPartition]:
-        """What is owned now. Inside `on_revoke` and `on_lost` the partitions are still in it."""
-        return set(self._core.assigned)
-
-    def memberid(self) -> str:
-        return self._core.group_metadata().member_id
-
-    def consumer_group_metadata(self) -> GroupMetadata:
-        return self._core.group_metadata()
-
-    def fencing_token(self, partition: tuple[str, int]) -> FencingToken:
-        """Proof of ownership to send along with writes; see `FencingToken`."""
-        return self._core.fencing_token(TopicPartition(*partition))
+    store_offsets = same(AsyncConsumer.store_offsets)
+    paused = same(AsyncConsumer.paused)
+    assignment = same(AsyncConsumer.assignment)
+    memberid = same(AsyncConsumer.memberid)
+    consumer_group_metadata = same(AsyncConsumer.consumer_group_metadata)
+    fencing_token = same(AsyncConsumer.fencing_token)
 
     def close(self, leave: bool | str = True) -> None:
         """Commit if that is automatic, run the last callbacks, leave the group. Static members stay in it.

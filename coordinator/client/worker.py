@@ -4,12 +4,11 @@ from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from coordinator.client.config import WorkerConfig, load
+from coordinator.client.aio.worker import Worker as AsyncWorker
 from coordinator.client.listener import Listener, OnChange
 from coordinator.client.loop import shared_loop
 from coordinator.client.membership import Callback
-from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
-from coordinator.client.working import Working
+from coordinator.client.twins import same
 
 T = TypeVar("T")
 
@@ -25,7 +24,8 @@ class Worker:
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
-        self._core = Working(load(WorkerConfig, config, properties))
+        self._twin = AsyncWorker(config, **properties)
+        self._core = self._twin._core
         self._loop = shared_loop()
         self._listener = Listener()
 
@@ -52,16 +52,9 @@ class Worker:
         while not self._core.closed:
             self.poll()
 
-    def owned(self) -> set[TopicPartition]:
-        """What is owned now. Inside `on_lose` it is still in it."""
-        return set(self._core.owned)
-
-    def fencing_token(self, partition: tuple[str, int]) -> FencingToken:
-        """Proof of ownership; IllegalState when the partition is not owned."""
-        return self._core.fencing_token(TopicPartition(*partition))
-
-    def group_metadata(self) -> GroupMetadata:
-        return self._core.identity()
+    owned = same(AsyncWorker.owned)
+    fencing_token = same(AsyncWorker.fencing_token)
+    group_metadata = same(AsyncWorker.group_metadata)
 
     def close(self, leave: bool | str = True) -> None:
         """Run `on_lose` for all that is owned, then leave. `leave` as in `Consumer.close`."""

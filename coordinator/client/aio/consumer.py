@@ -38,21 +38,30 @@ class Consumer:
         *,
         black_list: bool = False,
     ) -> None:
+        """Take part in the group for these topics; one that begins with ^ is a regular expression.
+
+        Subscribing again changes the topics. Without `on_lost`, lost partitions go to `on_revoke`. `black_list` means
+        every topic that the expressions do not match (group.protocol=zookeeper).
+        """
         self._listener = Listener(on_assign, on_revoke, on_lost)
         await self._core.subscribe([topics] if isinstance(topics, str) else list(topics), black_list)
 
     async def unsubscribe(self) -> None:
+        """Give up all partitions (with callbacks) and leave the group."""
         await self._core.begin_unsubscribe()
         await self._last_callbacks()
         await self._core.finish_unsubscribe()
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read exactly these, without rebalances. With a group.id, offsets are still committed and found."""
         await self._core.assign([TopicPartition(*tp) for tp in partitions])
 
     async def unassign(self) -> None:
+        """Undo `assign`."""
         await self.unsubscribe()
 
     async def poll(self, timeout: float | None = None) -> Message | None:
+        """The next record; None when none came within `timeout` seconds (None: wait for ever)."""
         core = self._core
         core.begin_poll()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -82,30 +91,42 @@ class Consumer:
     async def commit(
         self, message: Message | None = None, offsets: Mapping[tuple[str, int], Offset] | None = None
     ) -> None:
+        """Commit after `message`, exactly `offsets`, or after all that was handed over.
+
+        Waits for the group's word, or with `asynchronous` returns a future at once. Raises CommitFailed when the group
+        has gone on without this consumer.
+        """
         await self._core.commits.commit(offsets_given(self._core, message, offsets))
 
     def store_offsets(
         self, message: Message | None = None, offsets: Mapping[tuple[str, int], int] | None = None
     ) -> None:
+        """Say what is done, for the next commit; needs enable.auto.offset.store=false."""
         given = {message.topic_partition: message.offset + 1} if message is not None else {}
         self._core.store(given | {TopicPartition(*tp): offset for tp, offset in (offsets or {}).items()})
 
     async def committed(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, None where nothing is."""
         return await self._core.commits.committed([TopicPartition(*tp) for tp in partitions])
 
     async def position(self, partition: tuple[str, int]) -> int:
+        """The offset of the next record that `poll` would hand over."""
         return await self._core.seeking.position(TopicPartition(*partition))
 
     async def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Go on from here."""
         await self._core.seeking.seek(TopicPartition(*partition), offset)
 
     async def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        """Go on from the first record there is; without arguments, in all assigned partitions."""
         await self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=False)
 
     async def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        """Go on with what comes; without arguments, in all assigned partitions."""
         await self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=True)
 
     async def get_watermark_offsets(self, partition: tuple[str, int]) -> Watermarks:
+        """The first offset there is, and the one the next record will get."""
         tp = TopicPartition(*partition)
         low = await start_offsets(self._core.transport, [tp])
         high = await end_offsets(self._core.transport, [tp])
@@ -114,10 +135,12 @@ class Consumer:
     async def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (epoch milliseconds); None where there is none."""
         found = await list_offsets(self._core.transport, {TopicPartition(*tp): at for tp, at in times.items()})
         return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
     async def pause(self, *partitions: tuple[str, int]) -> None:
+        """Hand over no more records of these until `resume`; they stay owned."""
         await self._core.seeking.pause([TopicPartition(*tp) for tp in partitions])
 
     async def resume(self, *partitions: tuple[str, int]) -> None:
@@ -127,6 +150,7 @@ class Consumer:
         return self._core.seeking.paused()
 
     def assignment(self) -> set[TopicPartition]:
+        """What is owned now. Inside `on_revoke` and `on_lost` the partitions are still in it."""
         return set(self._core.assigned)
 
     def memberid(self) -> str:
@@ -136,9 +160,15 @@ class Consumer:
         return self._core.group_metadata()
 
     def fencing_token(self, partition: tuple[str, int]) -> FencingToken:
+        """Proof of ownership to send along with writes; see `FencingToken`."""
         return self._core.fencing_token(TopicPartition(*partition))
 
     async def close(self, leave: bool | str = True) -> None:
+        """Commit if that is automatic, run the last callbacks, leave the group. Static members stay in it.
+
+        `leave`: True as usual, False or "remain" to stay a member until the session is over, "leave" to leave even as
+        a static member. Closing twice does nothing.
+        """
         await self._close(leave, handed_over_is_done=True)
 
     async def __aenter__(self) -> Self:

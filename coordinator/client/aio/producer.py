@@ -34,6 +34,11 @@ class Producer:
         timestamp: int = 0,
         headers: Headers | Mapping[str, bytes | None] = (),
     ) -> None:
+        """Queue one record; waits for room up to max.block.ms, then raises BufferFull.
+
+        `on_delivery(error, metadata)` is called from the client's thread and should return quickly. `timestamp` is
+        epoch milliseconds, 0 means now.
+        """
         core = self._core
         core.bind(asyncio.get_running_loop())
         value, key = as_bytes("value", value), as_bytes("key", key)
@@ -51,6 +56,7 @@ class Producer:
         timestamp: int = 0,
         headers: Headers | Mapping[str, bytes | None] = (),
     ) -> "asyncio.Future[RecordMetadata]":
+        """As `produce`, with a future of where the record went."""
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
 
         def delivered(error: Exception | None, metadata: RecordMetadata | None) -> None:
@@ -65,6 +71,10 @@ class Producer:
         return future
 
     async def flush(self, timeout: float | None = None) -> int:
+        """Wait until everything is delivered; returns how many batches are still on their way after `timeout` seconds.
+
+        Raises DeliveryFailed when records were given up since the last flush.
+        """
         accumulator = self._core.accumulator
         accumulator.begin_flush()
         try:
@@ -75,6 +85,7 @@ class Producer:
         return accumulator.waiting
 
     async def close(self, timeout: float | None = None) -> None:
+        """Flush and stop. Records not delivered within `timeout` seconds are given up, and that is an error."""
         if self._core.closed:
             return
         try:

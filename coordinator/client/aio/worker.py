@@ -25,29 +25,35 @@ class Worker:
         on_gain: OnChange | None = None,
         on_lose: OnChange | None = None,
     ) -> None:
+        """Take part. Joining again changes the names."""
         self._listener = Listener(on_gain, on_lose)
         await self._core.join(tuple(topics), tuple(resources))
 
     async def poll(self, timeout: float | None = None) -> bool:
+        """Run the callbacks of one change; False when there was none within `timeout` seconds."""
         callback = await self._core.next_callback(timeout)
         if callback is not None:
             await self._tell(callback)
         return callback is not None
 
     async def run(self) -> None:
+        """Run callbacks until the worker is closed, from a callback or another thread, or Ctrl-C."""
         while not self._core.closed:
             await self.poll()
 
     def owned(self) -> set[TopicPartition]:
+        """What is owned now. Inside `on_lose` it is still in it."""
         return set(self._core.owned)
 
     def fencing_token(self, partition: tuple[str, int]) -> FencingToken:
+        """Proof of ownership; IllegalState when the partition is not owned."""
         return self._core.fencing_token(TopicPartition(*partition))
 
     def group_metadata(self) -> GroupMetadata:
         return self._core.identity()
 
     async def close(self, leave: bool | str = True) -> None:
+        """Run `on_lose` for all that is owned, then leave. `leave` as in `Consumer.close`."""
         if self._core.closed:
             return
         try:

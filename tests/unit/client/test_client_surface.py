@@ -3,6 +3,7 @@
 import asyncio
 import doctest
 import importlib
+import inspect
 import os
 import subprocess
 import sys
@@ -65,6 +66,17 @@ def test_synchronous_and_asynchronous_clients_have_the_same_methods() -> None:
         sync, twin = getattr(coordinator.client, name), getattr(aio, name)
         public = {method for method in vars(twin) if not method.startswith("_")}
         assert public == {method for method in vars(sync) if not method.startswith("_")}, name
+
+
+@pytest.mark.parametrize("name", aio.__all__)
+def test_twins_take_the_same_and_say_the_same(name: str) -> None:
+    sync, twin = getattr(coordinator.client, name), getattr(aio, name)
+    for method in (method for method in vars(twin) if not method.startswith("_")):
+        ours, theirs = getattr(sync, method), getattr(twin, method)
+        wanted = list(inspect.signature(theirs).parameters)
+        assert list(inspect.signature(ours).parameters)[: len(wanted)] == wanted, method
+        assert ours.__doc__ == theirs.__doc__ or not theirs.__doc__, method
+        assert not inspect.iscoroutinefunction(ours), method
 
 
 def callback(kind: str) -> Callback:

@@ -2,11 +2,14 @@
 
 import os
 import signal
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
+
+from tests.support.pace import pace
 
 # A gate must give the same answer twice: examples are drawn from a fixed seed, and no example is timed on a shared
 # machine. `make search` draws at random instead and digs deeper; what it finds becomes an `@example`.
@@ -24,6 +27,17 @@ SPARK = ("tests/integration/spark/", "tests/integration/test_pipeline_spark.py")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the real traces back into tests/scripts")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Tests with processes of their own get their time limit in seconds of a machine that is not busy."""
+    if item.get_closest_marker("integration") is not None:
+        own = item.get_closest_marker("timeout")
+        asked = item.config.getoption("timeout")
+        limit_s = own.args[0] if own else float(item.config.getini("timeout")) if asked is None else asked
+        item.add_marker(pytest.mark.timeout(limit_s * pace()), append=False)
+    return (yield)
 
 
 class Shares(LoadFileScheduling):

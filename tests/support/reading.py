@@ -4,11 +4,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
+
 from tests.support.node import NodeProcess
 from tests.support.topics import eventually
 
 Row = tuple[str, int, int]
 """Topic, partition, offset."""
+
+LATE = "Python worker failed to connect back"
+"""What Spark says when the process that drives a query is not there after 10 seconds, which no setting changes.
+
+Nothing has begun then, and the query may be started again, as docs/spark.md says.
+"""
+
+STARTS = 5
 
 
 class Reading:
@@ -17,14 +27,17 @@ class Reading:
     def __init__(self, spark: Any, node: NodeProcess, folder: Path, **options: str) -> None:
         self._spark = spark
         self._checkpoint = folder / "checkpoint"
-        self.options = {"bootstrap.servers": node.address, "default.api.timeout.ms": "20000"} | options
+        self.options = {"bootstrap.servers": node.address, "default.api.timeout.ms": "60000"} | options
         self.batches: dict[int, list[Row]] = {}
         self.runs: Counter[int] = Counter()
         self.query: Any = None
+        self._starts_left = STARTS
+        self._trigger: dict[str, Any] = {}
         self.fails_once: set[int] = set()
         """Batches that fail the first time, after their rows were read."""
 
     def start(self, **trigger: Any) -> "Reading":
+        self._trigger = trigger
         stream = self._spark.readStream.format("muster").options(**self.options).load()
         writer = stream.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(self._checkpoint))
         self.query = writer.trigger(**trigger or {"processingTime": "0 seconds"}).start()
@@ -33,8 +46,26 @@ class Reading:
     def drain(self) -> "Reading":
         """All there is now, then the end; raises what the query failed with."""
         self.start(availableNow=True)
-        self.query.awaitTermination()
+        while not self._ended():
+            self._again()
         return self
+
+    def _ended(self) -> bool:
+        """False when it has to be started again."""
+        try:
+            self.query.awaitTermination()
+        except StreamingQueryException as error:
+            if not self._was_late(error):
+                raise
+            return False
+        return True
+
+    def _was_late(self, error: Exception) -> bool:
+        return LATE in str(error) and self._starts_left > 0
+
+    def _again(self) -> None:
+        self._starts_left -= 1
+        self.start(**self._trigger)
 
     def stop(self) -> None:
         if self.query is not None:
@@ -44,8 +75,10 @@ class Reading:
         """Wait for so many rows; raises what the query failed with."""
 
         def enough() -> bool:
-            if self.query.exception() is not None:
-                raise self.query.exception()
+            if (error := self.query.exception()) is not None:
+                if not self._was_late(error):
+                    raise error
+                self._again()
             return len(self.rows) >= count
 
         eventually(enough, f"{count} rows of {self.options}")

@@ -5,7 +5,10 @@ Run as `python -m tests.support.spark_copy ADDRESS SOURCE TARGET CHECKPOINT ROWS
 
 import sys
 
+from pyspark.errors import StreamingQueryException
+
 from coordinator.spark.session import session
+from tests.support.reading import LATE
 
 
 def main(address: str, source: str, target: str, checkpoint: str, rows: str) -> None:
@@ -17,14 +20,18 @@ def main(address: str, source: str, target: str, checkpoint: str, rows: str) -> 
         .options(**node, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=rows)
         .load()
     )
-    query = (
+    writer = (
         records.select("key", "value")
         .writeStream.format("muster")
         .options(**node, topic=target)
         .option("checkpointLocation", checkpoint)
-        .start()
     )
-    query.awaitTermination()
+    while True:
+        try:
+            writer.start().awaitTermination()
+        except StreamingQueryException as error:
+            if LATE not in str(error):
+                raise
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from coordinator.client import Admin, Consumer, Message, Producer, TopicPartition
+from tests.support.pace import Patience
 
 LATEST = -1
 PATIENCE_S = 60.0
@@ -37,9 +38,9 @@ def all_records(address: str, topic: str) -> list[Message]:
     records: list[Message] = []
     with Consumer({"bootstrap.servers": address, "auto.offset.reset": "earliest"}) as consumer:
         consumer.assign(list(ends))
-        deadline = time.monotonic() + PATIENCE_S
+        patience = Patience(PATIENCE_S)
         while any(consumer.position(tp) < end for tp, end in ends.items() if end):
-            assert time.monotonic() < deadline, f"only {len(records)} of {sum(ends.values())} records of {topic}"
+            assert patience.lasts(), f"only {len(records)} of {sum(ends.values())} records of {topic}"
             records += consumer.consume(10_000, 0.2)
     return records
 
@@ -52,8 +53,8 @@ def values(address: str, topic: str) -> list[bytes]:
 
 
 def eventually(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Look until the condition holds, or fail."""
-    deadline = time.monotonic() + patience_s
+    """Look until the condition holds, or fail after so many seconds of a machine that is not busy."""
+    patience = Patience(patience_s)
     while not condition():
-        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
+        assert patience.lasts(), f"not within {patience_s} s of a quiet machine: {what}"
         time.sleep(LOOK_AGAIN_S)

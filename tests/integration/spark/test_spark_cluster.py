@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.spark.cluster import processes
+from tests.support.pace import Patience
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -45,7 +46,7 @@ def test_no_jvm_outlives_its_owner(tmp_path: Path, how: str) -> None:
     else:
         owner.stdin.close()
     owner.wait()
-    deadline = time.monotonic() + PATIENCE_S
-    while jvms_of(started) and time.monotonic() < deadline:
+    patience = Patience(PATIENCE_S)
+    while jvms_of(started) and patience.lasts():
         time.sleep(0.05)
     assert not jvms_of(started)

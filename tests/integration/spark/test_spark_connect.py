@@ -12,6 +12,7 @@ import pytest
 from coordinator.client import Admin
 from coordinator.java import JavaNotFound, find_java
 from tests.support.node import running_node
+from tests.support.pace import pace
 from tests.support.topics import fill, make_topics, values
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -52,7 +53,7 @@ def test_tables_streams_and_the_listener_work_on_spark_connect(tmp_path: Path) -
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=240 * pace(),
         )
         assert done.returncode == 0, done.stderr[-4000:]
         told = json.loads(done.stdout.splitlines()[-1])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pace import pace
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 LINES = 4_000
@@ -22,7 +24,7 @@ def test_an_executor_that_is_killed_costs_nothing(tmp_path: Path) -> None:
         [muster, "demo", "--spark", "--input", str(file), "--partitions", "5"],
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=PATIENCE_S * pace(),
         env=os.environ | {"NO_COLOR": "1"},
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -59,6 +59,8 @@ def channel_options(config: "ClientConfig | Connection") -> list[tuple[str, Any]
         ("grpc.max_reconnect_backoff_ms", max(config.reconnect_backoff_max_ms, config.reconnect_backoff_ms)),
         ("grpc.max_receive_message_length", config.receive_message_max_bytes),
         ("grpc.max_send_message_length", config.receive_message_max_bytes),
+        # A node limits what one connection may have under way; clients of one process do not share one.
+        ("grpc.use_local_subchannel_pool", 1),
         # Nodes are inside the network; a web proxy of the environment is not the way to them.
         ("grpc.enable_http_proxy", 0),
     ]

@@ -21,11 +21,12 @@ class GrpcSettings(BaseModel):
         description="How many calls may wait to be accepted before further ones are turned away.",
     )
     grpc_max_streams_per_connection: int = Field(
-        default=10_000,
+        default=256,
         alias="grpc.max.streams.per.connection",
         ge=1,
         le=MAX_INT,
-        description="How many calls one connection may have under way at once.",
+        description="How many calls one connection may have under way at once, open streams and long polls included; "
+        "further ones are refused (UNAVAILABLE), so that a flood holds others up by so many calls.",
     )
     grpc_keepalive_time_ms: int = Field(
         default=10_000,

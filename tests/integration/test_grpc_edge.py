@@ -384,3 +384,24 @@ def test_health_turns_to_not_serving_before_the_port_closes(run: Run) -> None:
 def test_an_address_that_cannot_be_used_is_explained(host: str, port: int, why: str) -> None:
     with pytest.raises(AddressTaken, match=f"cannot listen on {host}:{port}: .*{why}"):
         probe(host, port)
+
+
+def test_a_connection_has_so_many_calls_under_way_and_others_do_not_wait_for_the_rest(run: Run) -> None:
+    """What a flood has under way is what others wait for, since calls are taken in their order."""
+
+    async def story() -> None:
+        async with edge(replace(QUICK, max_streams_per_connection=3)) as server, server.channel() as channel:
+            ask = channel.unary_unary(HEARTBEAT)
+            await ask(pb.HeartbeatRequest().SerializeToString())  # the connection has been told its limit
+            flood = [ask(pb.HeartbeatRequest(group_id="wait").SerializeToString()) for _ in range(10)]
+            await server.handlers.waiting.wait()
+            async with server.channel([("grpc.use_local_subchannel_pool", 1)]) as other:
+                for _ in range(10):
+                    await other.unary_unary(HEARTBEAT)(pb.HeartbeatRequest().SerializeToString())
+            assert server.handlers.arrived == 1 + 3 + 10
+            server.handlers.release.set()
+            for each in await asyncio.gather(*flood, return_exceptions=True):
+                refused = isinstance(each, grpc.aio.AioRpcError)
+                assert not refused or each.code() is grpc.StatusCode.UNAVAILABLE, "safe to send again"
+
+    run(story)

@@ -1,7 +1,8 @@
 """A whole node on loopback: groups over gRPC, bounds, ordered shutdown, refused starts."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -156,10 +157,22 @@ def test_a_watcher_sees_the_group_change(run: Run, tmp_path: Path) -> None:
     run(story)
 
 
+@asynccontextmanager
+async def crowd(node: Node) -> AsyncIterator[list[tuple[int, GroupCoordinatorStub]]]:
+    """Ten clients, with a connection each."""
+    async with AsyncExitStack() as stack:
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        address = f"127.0.0.1:{node.bound.port}"
+        channels = [await stack.enter_async_context(grpc.aio.insecure_channel(address, own)) for _ in range(10)]
+        yield [(at, GroupCoordinatorStub(channel)) for at, channel in enumerate(channels)]
+
+
 def test_a_burst_of_two_thousand_joins_is_answered_whole(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
-        async with groups(tmp_path / "d") as (node, stub):
-            calls = [stub.JoinGroup(join_request(group_id=f"g{number}")) for number in range(2_000)]
+        async with serving(tmp_path / "d") as node, crowd(node) as stubs:
+            calls = [
+                stub.JoinGroup(join_request(group_id=f"g{each}-{at}")) for at, stub in stubs for each in range(200)
+            ]
             codes = [answer.error_code for answer in await asyncio.gather(*calls)]
             assert codes == [ErrorCode.MEMBER_ID_REQUIRED] * 2_000
             assert (node.driver.parked, node.driver.waiting) == (0, 0)
@@ -172,8 +185,14 @@ def test_two_thousand_commits_at_once_are_all_kept(run: Run, tmp_path: Path) -> 
         async with groups(tmp_path / "d") as (node, stub):
             async with connected(node) as channel:
                 await create_topic(channel, "t", 1)
-            calls = [stub.OffsetCommit(commit(number, 0, group_id=f"s{number}")) for number in range(2_000)]
-            assert {answer.error_code for answer in await asyncio.gather(*calls)} == {0}
+            async with crowd(node) as stubs:
+                asked = [
+                    stub.OffsetCommit(commit(each, 0, group_id=f"s{each}-{at}"))
+                    for at, stub in stubs
+                    for each in range(200)
+                ]
+                codes = {answer.error_code for answer in await asyncio.gather(*asked)}
+            assert codes == {0}
         async with groups(tmp_path / "d") as (_, stub):
             listed = await stub.ListGroups(pb.ListGroupsRequest())
             assert len(listed.groups) == 2_000

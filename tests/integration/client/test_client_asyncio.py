@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from coordinator.client import RebalanceEvent, TopicPartition, aio
 from coordinator.client.loop import shared_loop
 from tests.support.client_stories import PATIENCE_S, fill
-from tests.support.node import NodeProcess
+from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration
 
@@ -89,3 +90,16 @@ def test_polling_without_waiting_still_lets_an_asyncio_consumer_work(node: NodeP
                 pass
 
     on_the_loop(story())
+
+
+def test_clients_of_one_process_do_not_share_what_a_connection_may_have_under_way(tmp_path: Path) -> None:
+    async def story() -> None:
+        servers = {"bootstrap_servers": node.address}
+        async with aio.Admin(**servers) as first, aio.Admin(**servers) as second:
+            await first.create_topic("apart", 1)
+            watching = asyncio.create_task(anext(first.watch("apart")))  # takes the one place of its connection
+            assert "apart" in await second.list_topics()
+            watching.cancel()
+
+    with running_node(tmp_path / "data", {"grpc.max.streams.per.connection": "1"}) as node:
+        on_the_loop(story())

@@ -13,18 +13,22 @@ from coordinator.core.shard import Shard
 from coordinator.core.types import Limits
 from coordinator.member.central import CentralMember
 from coordinator.member.types import MemberSettings
+from coordinator.runtime.engine import Engine
 from tests.sim.central_consumer import CentralConsumer, Machine
-from tests.sim.central_node import KEEPALIVE_MS, CentralNode, MakeShard
+from tests.sim.central_node import KEEPALIVE_MS, CentralNode
 from tests.sim.clock import draw
+from tests.sim.node import MakeEngine, MakeShard
 from tests.sim.world import START_MS, Violated, World
 
 FAULTS_MS = 150_000
 QUIET_MS = 150_000
 """Enough for every line to be found broken, every session and all retries to end."""
 MAX_CONSUMERS = 7
+LAST_MOMENT_MS = 150
+"""Less than what a node takes for a stall."""
 FATES = (
     *("join", "join", "join", "kill", "close", "close", "freeze", "cut", "cut", "crash", "grow", "slow"),
-    *("restart of the node",),
+    *("restart of the node", "stall of the node", "stall of the node", "last moment", "last moment"),
 )
 
 
@@ -38,7 +42,15 @@ class CentralRun:
 
 
 class Central:
-    def __init__(self, seed: int, machine: Machine, make_shard: MakeShard, *, keep_trace: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        machine: Machine,
+        make_shard: MakeShard,
+        make_engine: MakeEngine = Engine,
+        *,
+        keep_trace: bool = False,
+    ) -> None:
         self.world = world = World(seed, keep_trace=keep_trace)
         self.machine = machine
         rng = world.rng
@@ -51,7 +63,7 @@ class Central:
             ledger_max_entries=rng.choice((2, 100)),
         )
         topics = {"t": rng.randint(1, 6), "u": rng.randint(1, 3)}
-        self.node = CentralNode(world, limits, topics, make_shard)
+        self.node = CentralNode(world, limits, topics, make_shard, make_engine)
         self.consumers: list[CentralConsumer] = []
         for _ in range(rng.randint(1, 4)):
             world.after(rng.randint(0, 500), self.join)
@@ -102,6 +114,8 @@ class Central:
             self.node.crash()
             down_ms = world.between(10, 500) if what != "crash" else world.between(10, 3 * self.session_ms)
             world.after(down_ms, self.node.start)
+        elif what == "stall of the node":
+            self.node.ears.stall(world.between(*world.rng.choice(((50, 1_000), (1_000, 6 * self.session_ms)))))
         elif what == "grow":
             self.node.grow(world.rng.choice(sorted(self.node.topics)))
         elif victims:
@@ -109,7 +123,9 @@ class Central:
         world.after(world.between(100, 9_000), self.misfortune)
 
     def strike(self, victim: CentralConsumer, what: str) -> None:
-        if what == "kill":
+        if what == "last moment":
+            self.last_moment(victim)
+        elif what == "kill":
             victim.kill()
         elif what == "close":
             victim.close()
@@ -119,6 +135,17 @@ class Central:
             victim.slow = not victim.slow
         elif victim.line is not None:
             victim.line.cut()
+
+    def last_moment(self, victim: CentralConsumer) -> None:
+        """What the victim says comes just before its time is over, and the node is busy for a moment over that."""
+        shard = self.node.shard
+        key = ("ping", "g", victim.name)
+        if shard is None or victim.line is None or (due_ms := shard.state.deadlines.get(key)) is None:
+            return
+        at_ms = due_ms - self.world.between(1, LAST_MOMENT_MS)
+        victim.line.withheld_until_ms = at_ms
+        for_ms = due_ms - at_ms + self.world.between(1, 40)
+        self.world.at(at_ms, lambda: self.node.ears.stall(for_ms))
 
     # The rules
 
@@ -151,10 +178,15 @@ class Central:
 
 
 def run_central(
-    seed: int, machine: Machine = CentralMember, make_shard: MakeShard = Shard, *, keep_trace: bool = False
+    seed: int,
+    machine: Machine = CentralMember,
+    make_shard: MakeShard = Shard,
+    make_engine: MakeEngine = Engine,
+    *,
+    keep_trace: bool = False,
 ) -> CentralRun:
     """One run to its end, or to the first violation."""
-    central = Central(seed, machine, make_shard, keep_trace=keep_trace)
+    central = Central(seed, machine, make_shard, make_engine, keep_trace=keep_trace)
     violation = ""
     try:
         central.run()

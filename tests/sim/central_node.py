@@ -12,9 +12,11 @@ from coordinator.core.types import Limits
 from coordinator.errors import ErrorCode
 from coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
+from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
+from tests.sim.ears import Ears
+from tests.sim.node import MakeEngine, MakeShard, WatchedShard
 from tests.sim.world import World
 
-MakeShard = Callable[[Limits, int], Shard]
 FLUSH_MS = 20
 LATENCY_MS = 40
 KEEPALIVE_MS = 15_000
@@ -32,6 +34,8 @@ class Connection:
         self.node_ends: Callable[[], None] = lambda: None
         """What the node does when the member's end is gone, and the other way round."""
         self.member_ends: Callable[[], None] = lambda: None
+        self.withheld_until_ms = 0
+        """Nothing that was sent to the node so far, or is, arrives before."""
         self._arrivals = {True: 0, False: 0}
 
     def up(self, message: Any) -> None:
@@ -56,6 +60,8 @@ class Connection:
         if not self.carries:
             return
         at_ms = self.world.now_ms + self.world.between(1, LATENCY_MS)
+        if up:
+            at_ms = max(at_ms, self.withheld_until_ms)
         self._arrivals[up] = max(self._arrivals[up], at_ms)
         self.world.at(self._arrivals[up], lambda: arrive() if self.carries else None)
 
@@ -63,11 +69,16 @@ class Connection:
 class CentralNode:
     """`committed` hears of every offset that a member has been told is kept."""
 
-    def __init__(self, world: World, limits: Limits, topics: dict[str, int], make_shard: MakeShard) -> None:
+    def __init__(
+        self, world: World, limits: Limits, topics: dict[str, int], make_shard: MakeShard, make_engine: MakeEngine
+    ) -> None:
         self.world = world
         self.limits = limits
         self.topics = topics
         self.make_shard = make_shard
+        self.make_engine = make_engine
+        self.watch = WhoSentInTimeIsNotExpired(world)
+        self.ears = Ears(world, self)
         self.log = MemoryGroupLog(1)
         self.engine: Engine | None = None
         self.life = 0
@@ -81,16 +92,20 @@ class CentralNode:
     @property
     def shard(self) -> Shard | None:
         core = self.engine.core(0) if self.engine is not None else None
-        return core if isinstance(core, Shard) else None
+        return core.shard if isinstance(core, WatchedShard) else None
+
+    @property
+    def up(self) -> bool:
+        return self.engine is not None
 
     def start(self) -> None:
         if self.engine is not None:
             return
         self.life += 1
-        self.engine = Engine(self.log, 1, self.limits, self.make_shard, on_bug=self._bug)
+        self.engine = self.make_engine(self.log, 1, self.limits, self._shard, on_bug=self._bug)
         self.engine.submit_all(self._catalog())
         self.engine.load(self.world.now_ms)
-        self._wake()
+        self.wake()
 
     def crash(self) -> None:
         """Whatever was not flushed may be gone; all lines break."""
@@ -103,12 +118,21 @@ class CentralNode:
         self._flushing = False
         self._hear.clear()
         self.log.crash(lambda unflushed: self.world.between(0, unflushed))
+        self.watch.crashed()
+        self.ears.crashed()
+
+    def stood_still(self, stalled_ms: int) -> None:
+        if self.engine is not None:
+            self.engine.stood_still(stalled_ms, self.world.now_ms)
 
     def grow(self, topic: str) -> None:
         self.topics[topic] += 1
+        self.ears.hear(self._tell_topics)
+
+    def _tell_topics(self) -> None:
         if self.engine is not None:
             self.engine.submit_all(self._catalog())
-            self._wake()
+            self.wake()
 
     def ask(self, make: Callable[[int], Any], hear: Callable[[Reply], None]) -> int:
         assert self.engine is not None
@@ -116,18 +140,18 @@ class CentralNode:
         event = make(self._next_id)
         self._hear[self._next_id] = hear
         self.engine.submit(0, event)
-        self._wake()
+        self.wake()
         return self._next_id
 
     def tell(self, event: central.StreamClosed) -> None:
         if self.engine is not None:
             self.engine.submit(0, event)
-            self._wake()
+            self.wake()
 
     def forget(self, request_id: int) -> None:
         if self._hear.pop(request_id, None) is not None and self.engine is not None:
             self.engine.submit(0, Forget("g", request_id))
-            self._wake()
+            self.wake()
 
     def _catalog(self) -> TopicsChanged:
         return TopicsChanged(dict(self.topics), ids={topic: topic.encode().ljust(16) for topic in self.topics})
@@ -135,14 +159,20 @@ class CentralNode:
     def _bug(self, event: str, error: Exception) -> None:
         self.world.violated("node", f"a bug broke the shard: {error!r} at {event}")
 
-    def _wake(self) -> None:
+    def _shard(self, limits: Limits, index: int) -> WatchedShard:
+        return WatchedShard(self.make_shard(limits, index), self)
+
+    def wake(self) -> None:
         if not self._turn_due:
             self._turn_due = True
-            self.world.after(0, self._turn)
+            self.world.at(max(self.world.now_ms, self.ears.deaf_until_ms), self._turn)
 
     def _turn(self) -> None:
         self._turn_due = False
-        if self.engine is not None:
+        if self.ears.deaf:
+            self.wake()
+        elif self.engine is not None:
+            self.ears.check()
             self.engine.turn(self.world.now_ms)
             self._advance(self.engine)
 
@@ -157,14 +187,14 @@ class CentralNode:
                 if self.engine is engine:
                     self._flushing = False
                     job.run()
-                    engine.flushed(job)
+                    engine.flushed(job, self.world.now_ms)
                     self._advance(engine)
 
-            self.world.after(self.world.between(1, FLUSH_MS), flushed)
+            self.world.after(self.world.between(1, FLUSH_MS), lambda: self.ears.hear(flushed))
         if engine.pending:
-            self._wake()
+            self.wake()
         elif (due_ms := engine.next_deadline_ms) is not None:
-            self.world.at(due_ms, lambda: self._wake() if self.engine is engine else None)
+            self.world.at(due_ms, lambda: self.wake() if self.engine is engine else None)
 
 
 class NodeEnd:
@@ -180,11 +210,17 @@ class NodeEnd:
         self._inbox: deque[Any] = deque()
         self._busy = 0
         self._parked = 0
-        line.at_node, line.node_ends = self._arrived, self._line_gone
+        line.at_node = self._lands
+        line.node_ends = lambda: node.ears.hear(self._line_gone)
 
     @property
     def _gone(self) -> bool:
         return self.over or self.life != self.node.life or self.node.engine is None
+
+    def _lands(self, message: Any) -> None:
+        if not self._gone:
+            self.node.watch.arrived(message, message(0, self.stream))
+        self.node.ears.hear(lambda: self._arrived(message))
 
     def _arrived(self, message: Any) -> None:
         if self.life != self.node.life or self.node.engine is None:
@@ -192,6 +228,7 @@ class NodeEnd:
             return
         self._inbox.append(message)
         self._next()
+        self._drop_unread()
 
     def _next(self) -> None:
         if self._gone or self._busy or not self._inbox:
@@ -201,6 +238,7 @@ class NodeEnd:
         self._busy = self.node.ask(
             lambda number: said(number, self.stream), lambda reply: self._answered(offsets, reply)
         )
+        self.node.watch.taken(said, self._busy)
 
     def _answered(self, offsets: dict[tuple[str, int], int], reply: Reply) -> None:
         request, self._busy = self._busy, 0
@@ -251,8 +289,14 @@ class NodeEnd:
 
     def _end(self) -> None:
         self.over = True
+        self._drop_unread()
         for request in (self._busy, self._parked):
             self.node.forget(request)
         if self.stream:
             self.node.tell(central.StreamClosed("g", self.member_id, self.stream))
         self.line.hang_up(member=False)
+
+    def _drop_unread(self) -> None:
+        """What comes to a stream that is over is nobody's word."""
+        while self.over and self._inbox:
+            self.node.watch.taken(self._inbox.popleft(), 0)

@@ -2,13 +2,10 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from coordinator.runtime.engine import moved_by
 from tests.sim.world import World
-
-if TYPE_CHECKING:
-    from tests.sim.node import Node
 
 PACE_MS = 50
 STALL_MS = 250
@@ -17,10 +14,25 @@ STALL_MS = 250
 Action = Callable[[], None]
 
 
+class Hearer(Protocol):
+    """A node with ears."""
+
+    life: int
+
+    @property
+    def up(self) -> bool: ...
+
+    def stood_still(self, stalled_ms: int) -> None:
+        """It has just found out."""
+
+    def wake(self) -> None:
+        """A turn is due soon."""
+
+
 class Ears:
     """Who stands still notices nothing, not even that; only the clock tells, when it goes on."""
 
-    def __init__(self, world: World, node: "Node") -> None:
+    def __init__(self, world: World, node: Hearer) -> None:
         self.world = world
         self.node = node
         self.deaf_until_ms = 0
@@ -67,7 +79,7 @@ class Ears:
             for action in unread:
                 action()
             return
-        self.node.engine.stood_still(stalled_ms, now_ms)
+        self.node.stood_still(stalled_ms)
         self.node.wake()
         reading_ms = moved_by(stalled_ms) - stalled_ms
         times = sorted(now_ms + self.world.between(0, reading_ms) for _ in unread)

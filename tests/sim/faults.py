@@ -28,6 +28,8 @@ class Faults:
     """The node's machine dies; what it did not flush may be gone, in whole batches from the end."""
     node_stall_every_ms: int = 0
     """The node stands still, for up to a minute: nothing is read, no timer fires, no flush ends."""
+    last_moment_every_ms: int = 0
+    """What a member says comes just before its session ends, while the node is busy for a moment."""
     unload_every_ms: int = 0
     partition_every_ms: int = 0
     member_pause_every_ms: int = 0
@@ -83,4 +85,5 @@ def draw(rng: Random) -> Faults:
         slow_work=rate(0.4, 0.3),
         failed_work=rate(0.3, 0.3),
         migrate_every_ms=often(0.7, 8_000, 60_000),
+        last_moment_every_ms=often(0.5, 3_000, 20_000),
     )

@@ -59,6 +59,14 @@ class HastyEngine(Engine):
             self._release(slot, held.replies, held.notices)
 
 
+class HurriedEngine(Engine):
+    """Fires what is due before it steps what is queued."""
+
+    def turn(self, now_ms: int, heard_ms: int | None = None) -> None:
+        self._fire_timers(now_ms, now_ms)
+        super().turn(now_ms, heard_ms)
+
+
 class RingingEngine(Engine):
     """Fires what is due before it looks at anything else."""
 

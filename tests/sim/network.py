@@ -46,6 +46,8 @@ class Network:
         self.faults: Faults = CALM
         self.cut_off: dict[str, int] = {}
         """Who cannot reach the node -> until when."""
+        self.withheld: dict[str, int] = {}
+        """Whose messages do not arrive at the node before a time."""
 
     def call(self, caller: str, request: Request, timeout_ms: int, on_answer: Callable[[Answer], None]) -> Call:
         """Send a request; `on_answer` hears once, unless the call is abandoned before."""
@@ -57,7 +59,7 @@ class Network:
             if self.lost(caller):
                 self.world.census["messages lost"] += 1
             else:
-                self.world.after(self.delay_ms(), lambda: self.arrive(call))
+                self.world.after(self.way_up_ms(caller), lambda: self.arrive(call))
         self.world.census["messages doubled"] += copies - 1
         return call
 
@@ -119,6 +121,12 @@ class Network:
     def lost(self, caller: str) -> bool:
         return self.world.now_ms < self.cut_off.get(caller, 0) or self.world.chance(self.faults.loss)
 
+    def way_up_ms(self, caller: str) -> int:
+        """From the caller to the node."""
+        delay_ms = self.delay_ms()
+        until_ms = self.withheld.get(caller)
+        return delay_ms if until_ms is None else max(delay_ms, until_ms - self.world.now_ms)
+
     def delay_ms(self) -> int:
         if self.world.chance(self.faults.slow):
             return self.world.between(1, self.faults.slow_ms)
@@ -127,6 +135,7 @@ class Network:
     def heal(self) -> None:
         self.faults = CALM
         self.cut_off.clear()
+        self.withheld.clear()
 
 
 def dies_with_its_call(request: Request) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from coordinator.core.effects import Effects, GroupChanged, HeartbeatReply, Reply
 from coordinator.core.events import (
@@ -27,7 +27,7 @@ from tests.sim.crashing_log import CrashingLog
 from tests.sim.ears import Ears
 from tests.sim.network import Call, Network
 from tests.sim.node_session import Sessions
-from tests.sim.watch import Watch
+from tests.sim.watch import Checker, Watch
 from tests.sim.work import Workbench
 from tests.sim.world import World
 from tests.support.consumer_stage import topic_id
@@ -36,10 +36,17 @@ MakeShard = Callable[[Limits, int], Shard]
 MakeEngine = Callable[..., Engine]
 
 
+class Watched(Protocol):
+    """A node whose shards are watched."""
+
+    @property
+    def watch(self) -> "Watch | Checker": ...
+
+
 class WatchedShard:
     """A shard whose every step is shown to the checkers. What they find never reaches the engine."""
 
-    def __init__(self, shard: Shard, node: "Node") -> None:
+    def __init__(self, shard: Shard, node: Watched) -> None:
         self.shard = shard
         self.node = node
         self.alive = False
@@ -261,6 +268,9 @@ class Node:
         self.wake()
 
     # Turns and flushes
+
+    def stood_still(self, stalled_ms: int) -> None:
+        self.engine.stood_still(stalled_ms, self.world.now_ms)
 
     def wake(self) -> None:
         """A turn is due soon."""

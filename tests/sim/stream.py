@@ -50,7 +50,8 @@ class Stream:
             world.after(KEEPALIVE_MS, lambda: self.client_gone(False))
             world.after(KEEPALIVE_MS, lambda: self.node_gone())
             return
-        self._arrivals[up] = max(self._arrivals[up], world.now_ms + self.network.delay_ms())
+        delay_ms = self.network.way_up_ms(self.caller) if up else self.network.delay_ms()
+        self._arrivals[up] = max(self._arrivals[up], world.now_ms + delay_ms)
         world.at(self._arrivals[up], lambda: None if self.broken else arrive())
 
 

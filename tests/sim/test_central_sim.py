@@ -10,7 +10,9 @@ from coordinator.core.central.group import CentralMember as KnownMember
 from coordinator.core.central.group import CentralState
 from coordinator.member import actions as act
 from coordinator.member.central import CentralMember
+from coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
+from tests.sim import mutants
 from tests.sim.central import FATES, run_central
 
 pytestmark = pytest.mark.sim
@@ -36,8 +38,10 @@ class HastyMember(CentralMember):
             self._say_stopped()
 
 
-def first_violation(seeds: range, machine: type[CentralMember] = CentralMember) -> str:
-    return next((found for seed in seeds if (found := run_central(seed, machine).violation)), "")
+def first_violation(
+    seeds: range, machine: type[CentralMember] = CentralMember, engine: type[Engine] = Engine
+) -> str:
+    return next((found for seed in seeds if (found := run_central(seed, machine, make_engine=engine).violation)), "")
 
 
 def test_no_seed_breaks_a_rule() -> None:
@@ -58,6 +62,11 @@ def test_a_seed_is_the_same_run_every_time() -> None:
 @pytest.mark.parametrize("machine", [StubbornMember, HastyMember])
 def test_members_that_break_a_rule_are_caught(machine: type[CentralMember]) -> None:
     assert "ownership" in first_violation(range(SEEDS_PER_MUTANT), machine)
+
+
+@pytest.mark.parametrize("engine", [mutants.HurriedEngine, mutants.RingingEngine, mutants.UnawareEngine])
+def test_a_node_that_expires_whom_it_has_not_heard_is_caught(engine: type[Engine]) -> None:
+    assert "WhoSentInTimeIsNotExpired" in first_violation(range(SEEDS_PER_MUTANT), engine=engine)
 
 
 def test_a_coordinator_that_keeps_nothing_for_who_is_lost_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,9 @@ KINDS = (
 """What the members of a group offer. The last is the first half of a rolling upgrade."""
 
 MAX_PARTITIONS = 12
+LAST_MOMENT_MS = 150
+"""Less than what a node takes for a stall."""
+
 RESTART_MS = 15_000
 """A supervisor brings a process back within this time."""
 
@@ -158,6 +161,7 @@ class Workload:
             (faults.kill_every_ms, lambda: self._crash_node(power=False)),
             (faults.power_loss_every_ms, lambda: self._crash_node(power=True)),
             (faults.node_stall_every_ms, lambda: self.node.ears.stall(self._stall_ms())),
+            (faults.last_moment_every_ms, self._last_moment),
             (faults.unload_every_ms, self._unload),
             (faults.partition_every_ms, self._cut_off),
             (faults.member_pause_every_ms, self._freeze),
@@ -262,6 +266,20 @@ class Workload:
         if process := self._one():
             self.world.census["members cut off"] += 1
             self.network.cut(process.name, self.world.between(100, 30_000))
+
+    def _last_moment(self) -> None:
+        process = self._one()
+        shard = self.node.shard_of(process.settings.group_id) if process else None
+        if process is None or shard is None:
+            return
+        key = ("session", process.settings.group_id, process.member.member_id)
+        if (due_ms := shard.state.deadlines.get(key)) is None:
+            return
+        at_ms = due_ms - self.world.between(1, LAST_MOMENT_MS)
+        self.network.withheld[process.name] = at_ms
+        for_ms = due_ms - at_ms + self.world.between(1, 40)
+        self.world.census["words at the last moment"] += 1
+        self.world.at(at_ms, lambda: self.node.ears.stall(for_ms))
 
     def _freeze(self) -> None:
         if process := self._one():

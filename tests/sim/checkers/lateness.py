@@ -8,6 +8,9 @@ from tests.sim.world import World
 
 Member = tuple[str, str]
 
+IN, LOST, OUT = 0, -1_000, -2_000
+"""A member of a central group that has not answered one ping, two pings, ... stands between the first two."""
+
 
 class WhoSentInTimeIsNotExpired(Checker):
     """From its arrival at the node's sockets until a shard has stepped it, a request speaks for its member."""
@@ -17,7 +20,7 @@ class WhoSentInTimeIsNotExpired(Checker):
         self.in_sockets: dict[int, tuple[object, Member, int]] = {}
         self.in_engine: dict[int, tuple[Member, int]] = {}
         """request id -> who said it, and when it arrived"""
-        self.before: frozenset[str] = frozenset()
+        self.before: dict[str, int] = {}
 
     def arrived(self, token: object, request: Request) -> None:
         member_id = getattr(request, "member_id", "")
@@ -31,11 +34,15 @@ class WhoSentInTimeIsNotExpired(Checker):
 
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         if isinstance(event, TimerFired):
-            self.before = members_of(core, event)
+            self.before = standing(core, event)
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         self.in_engine.pop(getattr(event, "request_id", 0), None)
-        if not isinstance(event, TimerFired) or not (expired := self.before - members_of(core, event)):
+        if not isinstance(event, TimerFired):
+            return
+        after = standing(core, event)
+        expired = {member_id for member_id, chances in self.before.items() if after.get(member_id, OUT) < chances}
+        if not expired:
             return
         self.world.census[f"members expired by the timer {event.key[0]}"] += len(expired)
         waiting = [*self.in_engine.values(), *(arrived[1:] for arrived in self.in_sockets.values())]
@@ -55,8 +62,14 @@ class WhoSentInTimeIsNotExpired(Checker):
         self.in_sockets.clear()
 
 
-def members_of(core: Shard, event: TimerFired) -> frozenset[str]:
+def standing(core: Shard, event: TimerFired) -> dict[str, int]:
+    """The members of the timer's group, and how they stand: less is worse. Only central groups have degrees."""
     if len(event.key) < 2:
-        return frozenset()
-    group = core.consumer_groups.get(event.key[1]) or core.groups.get(event.key[1])
-    return frozenset(group.members) if group else frozenset()
+        return {}
+    group_id = event.key[1]
+    group = core.consumer_groups.get(group_id) or core.groups.get(group_id)
+    if group is not None:
+        return dict.fromkeys(group.members, IN)
+    central = core.central_groups.get(group_id)
+    members = central.members.values() if central is not None else ()
+    return {member.id: LOST if member.lost else IN - member.timed_out for member in members}

@@ -5,9 +5,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
-from tests.sim.run import Result, run_seed
+from tests.sim.run import HARD, Parts, Result, run_seed
 from tests.sim.story import write_run_as_story
 
 LINES, LINE_WIDTH = 3, 600
@@ -19,6 +20,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run this one seed")
     parser.add_argument("--seeds", type=int, default=50, metavar="K", help="run K seeds (default 50)")
     parser.add_argument("--start", type=int, default=0, metavar="S", help="the first of them (default 0)")
+    parser.add_argument("--hard", action="store_true", help="a node that is well, and members that are not")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes to run them in (default 1)")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write everything that happened; needs --seed")
     parser.add_argument("--script", type=Path, metavar="FILE", help="write the run as a story; needs --seed")
@@ -26,6 +28,8 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.seed is None and (options.trace or options.script):
         parser.error("--trace and --script are about one run: name it with --seed N")
+    if options.hard and options.script:
+        parser.error("--script writes runs in drawn weather only; leave --hard out")
     if options.seeds < 1 or options.jobs < 1:
         parser.error(f"--seeds {options.seeds} and --jobs {options.jobs} must be at least 1")
     return options
@@ -34,10 +38,14 @@ def arguments() -> argparse.Namespace:
 def results(options: argparse.Namespace) -> Iterator[Result]:
     seeds = range(options.start, options.start + options.seeds)
     if options.jobs == 1:
-        yield from map(run_seed, seeds)
+        yield from map(run_seed, seeds, repeat(parts_of(options)))
         return
     with ProcessPoolExecutor(options.jobs) as pool:
-        yield from pool.map(run_seed, seeds, chunksize=4)
+        yield from pool.map(run_seed, seeds, repeat(parts_of(options)), chunksize=4)
+
+
+def parts_of(options: argparse.Namespace) -> Parts:
+    return HARD if options.hard else Parts()
 
 
 def report(runs: list[Result], *, census: bool) -> None:
@@ -54,7 +62,7 @@ def report(runs: list[Result], *, census: bool) -> None:
 
 def main() -> int:
     options = arguments()
-    runs = [run_seed(options.seed, keep_trace=True)] if options.seed is not None else []
+    runs = [run_seed(options.seed, parts_of(options), keep_trace=True)] if options.seed is not None else []
     failed = []
     for run in runs or results(options):
         if options.seed is None:
@@ -63,7 +71,8 @@ def main() -> int:
             failed.append(run)
             told = "\n  ".join(line[:LINE_WIDTH] for line in run.violation.splitlines()[:LINES])
             print(f"seed {run.seed} failed after {run.events} events\n  {told}")
-            print(f"  repeat: python -m tests.sim --seed {run.seed} --trace trace.txt", flush=True)
+            how = f"--seed {run.seed}{' --hard' if options.hard else ''}"
+            print(f"  repeat: python -m tests.sim {how} --trace trace.txt", flush=True)
     if options.trace:
         options.trace.write_text("\n".join(runs[0].lines) + "\n", encoding="utf-8")
     if options.script:

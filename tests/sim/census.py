@@ -15,7 +15,7 @@ from tests.sim.world import World
 
 
 class Census(Checker):
-    """No invariant of its own; `WANTED` is what two hundred seeds must have met."""
+    """No invariant of its own; `WANTED` is what the runs of a test must have met."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -152,4 +152,12 @@ WANTED = (
     "node stalls",
     "node stalls beyond every session",
     "requests that waited for a node that stood still",
+    "words at the last moment",
+    "members deafened",
+    "logs fenced",
+    "shards that fell for their log",
+    "parts of a ledger that cannot be read",
+    "records of a ledger that say nothing",
+    "strangers with much to say: INVALID_REQUEST",
+    "strangers with much to say: NONE",
 )

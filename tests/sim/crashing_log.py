@@ -3,12 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.runtime.ports import KeyValue, LogFailed
+from coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from tests.sim.faults import CALM, Faults
 from tests.sim.watch import Watch
 from tests.sim.world import World
 
 GROUPS, LEDGER = "groups", "ledger"
+
+GROUP_BYTES = 50_000
+"""What a group may have as one record, by the settings."""
+
+RECORD_BYTES = 2 * GROUP_BYTES
+"""What the log takes as one record; a real one takes four times a group's."""
 
 
 @dataclass(slots=True)
@@ -18,6 +24,8 @@ class Part:
     batches: list[tuple[KeyValue, ...]] = field(default_factory=list)
     durable: int = 0
     next_offset: int = 0
+    unreadable: set[int] = field(default_factory=set)
+    """Offsets of records in batches that cannot be read any more."""
 
     def append(self, records: Sequence[KeyValue]) -> None:
         stamped = tuple(KeyValue(record.key, record.value, self.next_offset + at) for at, record in enumerate(records))
@@ -54,18 +62,29 @@ class CrashingLog:
         self.shards = shards
         self.unread: set[int] = set()
         """Shards whose ledger could not be read to its end when they were loaded."""
+        self.fenced: set[int] = set()
+        """Shards whose log takes and gives nothing until it is opened anew."""
+        self.refused: set[int] = set()
+        """Shards that it has refused something since they were loaded: they may fall for that."""
+        self.refused_ms: dict[int, int] = {}
+        """When it did so last."""
         self._marks: dict[int, dict[str, int]] = {}
 
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
+        largest = max((len(record.key) + len(record.value or b"") for record in (*groups, *ledger)), default=0)
+        if largest > RECORD_BYTES:
+            raise LogFailed(f"a record of {largest} bytes; the simulated log takes {RECORD_BYTES}")
         fails = self.world.chance(self.faults.append_fails)
         if fails and self.world.chance(0.5):
             self.world.census["appends failed before anything was written"] += 1
-            raise LogFailed("no space left on the simulated disk")
+            raise self._refusal(shard, "the simulated disk takes nothing")
         if ledger:
             self.parts[shard, LEDGER].append(ledger)
         if fails:
             self.world.census["appends failed half way"] += 1
-            raise LogFailed("the simulated disk broke between two topics")
+            raise self._refusal(shard, "the simulated disk broke between two topics")
+        if shard in self.fenced:
+            raise self._refusal(shard, "the simulated log is fenced")
         if groups:
             self.parts[shard, GROUPS].append(groups)
         self.watch.appended(shard, groups, ledger)
@@ -83,9 +102,33 @@ class CrashingLog:
             for shard in shards:
                 if shard not in failed:
                     self._keep(shard)
+            for shard in failed or shards:
+                self._refusal(shard, "")
+                if self.world.chance(self.faults.fence):
+                    self.world.census["logs fenced"] += 1
+                    self.world.trace(f"the log of shard {shard} is fenced")
+                    self.fenced.add(shard)
             raise LogFailed("the simulated disk cannot flush", failed or None)
         for shard in shards:
-            self._keep(shard)
+            if shard not in self.fenced:
+                self._keep(shard)
+        if fenced := self.fenced.intersection(shards):
+            for shard in fenced:
+                self._refusal(shard, "")
+            raise LogFailed("the simulated log is fenced", sorted(fenced))
+
+    def _refusal(self, shard: int, why: str) -> LogFailed:
+        self.refused.add(shard)
+        self.refused_ms[shard] = self.world.now_ms
+        return LogFailed(why)
+
+    def reopen(self) -> None:
+        """A new process opens what is there. What a failed flush left behind is there by chance."""
+        for shard in sorted(self.fenced):
+            part = self.parts[shard, GROUPS]
+            part.lose_tail(self.world.between(0, part.unflushed))
+        self.fenced.clear()
+        self.refused.clear()
 
     def _keep(self, shard: int) -> None:
         for topic, length in self._marks[shard].items():
@@ -105,15 +148,37 @@ class CrashingLog:
     def read_groups(self, shard: int) -> Iterator[KeyValue]:
         return self._read(shard, GROUPS)
 
-    def read_ledger(self, shard: int) -> Iterator[KeyValue]:
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
         self.unread.add(shard)
-        yield from self._read(shard, LEDGER)
+        part = self.parts[shard, LEDGER]
+        if part.batches and self.world.chance(self.faults.damage):
+            self._spoil(part)
+        for record in self._read(shard, LEDGER):
+            if record.offset in part.unreadable:
+                yield Damage(record.offset, "its checksum is wrong")
+            else:
+                yield record
         self.unread.discard(shard)
 
+    def _spoil(self, part: Part) -> None:
+        """One batch cannot be read any more, or the value of one of its records says nothing."""
+        at = self.world.between(0, len(part.batches) - 1)
+        batch = part.batches[at]
+        if self.world.chance(0.5):
+            self.world.census["parts of a ledger that cannot be read"] += 1
+            part.unreadable.update(record.offset for record in batch)
+        else:
+            self.world.census["records of a ledger that say nothing"] += 1
+            spoilt = self.world.between(0, len(batch) - 1)
+            value = b"\xff" + (batch[spoilt].value or b"")[1:]
+            part.batches[at] = (*batch[:spoilt], batch[spoilt]._replace(value=value), *batch[spoilt + 1 :])
+
     def _read(self, shard: int, topic: str) -> Iterator[KeyValue]:
+        if topic == GROUPS and shard in self.fenced:
+            raise self._refusal(shard, "the simulated log is fenced")
         if self.world.chance(self.faults.read_fails):
             self.world.census["reads failed"] += 1
-            raise LogFailed("the simulated disk cannot be read")
+            raise self._refusal(shard, "the simulated disk cannot be read")
         for batch in list(self.parts[shard, topic].batches):
             yield from batch
 

@@ -1,11 +1,14 @@
 """How bad the weather is. All rates are drawn from the seed; the liveness phase has none of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
 REQUEST_TIMEOUT_MS = 8_000
 JOIN_GRACE_MS = 5_000
 """How much longer than the rebalance timeout a member waits for the answer to its join."""
+DEAF_MS = 40_000
+"""Beyond the shorter rebalance timeouts, while the session is renewed by what is heard of the member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,12 @@ class Faults:
     append_fails: float = 0.0
     flush_fails: float = 0.0
     read_fails: float = 0.0
+    fence: float = 0.0
+    """A flush that failed leaves the log of its shard fenced: nothing goes in or out until the process is new."""
+    damage: float = 0.0
+    """A shard that is loaded finds a part of its ledger spoilt, for good."""
+    bulk_every_ms: int = 0
+    """Somebody sends what would become a record larger than the log takes, at once or together with others."""
     flush_ms: int = 20
     """A flush takes up to this long."""
     kill_every_ms: int = 0
@@ -30,6 +39,8 @@ class Faults:
     """The node stands still, for up to a minute: nothing is read, no timer fires, no flush ends."""
     last_moment_every_ms: int = 0
     """What a member says comes just before its session ends, while the node is busy for a moment."""
+    deaf_every_ms: int = 0
+    """A member hears nothing for up to DEAF_MS, though what it says arrives."""
     unload_every_ms: int = 0
     partition_every_ms: int = 0
     member_pause_every_ms: int = 0
@@ -51,6 +62,24 @@ class Faults:
 
 
 CALM = Faults()
+
+HARD_ON_MEMBERS: Mapping[str, float] = {
+    **dict.fromkeys(("append_fails", "flush_fails", "read_fails", "fence", "damage"), 0),
+    **dict.fromkeys(("kill_every_ms", "power_loss_every_ms", "node_stall_every_ms", "unload_every_ms"), 0),
+    "flush_ms": 20,
+    "loss": 0.08,
+    "slow": 0.1,
+    "slow_ms": 5_000,
+    "bulk_every_ms": 0,
+    "operator_every_ms": 0,
+    "deaf_every_ms": 5_000,
+    "stall_every_ms": 15_000,
+    "member_pause_every_ms": 15_000,
+    "churn_every_ms": 8_000,
+    "migrate_every_ms": 10_000,
+    "topics_every_ms": 20_000,
+}
+"""The node is well, and its members are not: what happens between the two that drawn weather rarely brings about."""
 
 
 def draw(rng: Random) -> Faults:
@@ -86,4 +115,8 @@ def draw(rng: Random) -> Faults:
         failed_work=rate(0.3, 0.3),
         migrate_every_ms=often(0.7, 8_000, 60_000),
         last_moment_every_ms=often(0.5, 3_000, 20_000),
+        deaf_every_ms=often(0.5, 8_000, 60_000),
+        fence=rate(0.5, 0.5),
+        damage=rate(0.5, 0.7),
+        bulk_every_ms=often(0.4, 5_000, 40_000),
     )

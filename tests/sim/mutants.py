@@ -18,6 +18,7 @@ from coordinator.core.effects import Effects, HeartbeatReply
 from coordinator.core.events import ConsumerHeartbeat, Event, OffsetCommit, SyncGroup
 from coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record
 from coordinator.core.shard import Shard
+from coordinator.core.types import Limits
 from coordinator.member.classic import ClassicMember
 from coordinator.member.consumer import ConsumerMember
 from coordinator.member.consumer_report import Report
@@ -25,7 +26,8 @@ from coordinator.member.cooperative import Cooperative
 from coordinator.member.handover import Change
 from coordinator.member.subscription import Subscriber
 from coordinator.member.types import MemberSettings, TopicPartition
-from coordinator.runtime.engine import Engine
+from coordinator.runtime.engine import Engine, FlushJob, LoadJob
+from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.slot import Slot
 from tests.sim.crashing_log import CrashingLog
 
@@ -65,6 +67,38 @@ class HurriedEngine(Engine):
     def turn(self, now_ms: int, heard_ms: int | None = None) -> None:
         self._fire_timers(now_ms, now_ms)
         super().turn(now_ms, heard_ms)
+
+
+class PanickyEngine(Engine):
+    """Takes a flush that failed for some shards for one that failed for all."""
+
+    def flush_failed(self, job: FlushJob, error: Exception, now_ms: int = 0) -> None:
+        super().flush_failed(job, LogFailed(str(error)), now_ms)
+
+
+class ResignedEngine(Engine):
+    """Looks at the log of a shard that fell once more, and never again."""
+
+    def load_failed(self, job: LoadJob, error: Exception) -> None:
+        super().load_failed(job, error)
+        self._fallen.clear()
+
+
+class FastidiousEngine(Engine):
+    """Takes no shard of whose ledger a part is spoilt."""
+
+    def loaded(self, job: LoadJob, now_ms: int) -> None:
+        if job.report.malformed:
+            self.load_failed(job, LogFailed("a part of the ledger is spoilt"))
+        else:
+            super().loaded(job, now_ms)
+
+
+class UnboundedShard(Shard):
+    """Takes whatever it is told, whether the log can keep it or not."""
+
+    def __init__(self, limits: Limits, index: int) -> None:
+        super().__init__(replace(limits, max_group_bytes=2**31), index)
 
 
 class RingingEngine(Engine):

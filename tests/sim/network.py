@@ -48,6 +48,8 @@ class Network:
         """Who cannot reach the node -> until when."""
         self.withheld: dict[str, int] = {}
         """Whose messages do not arrive at the node before a time."""
+        self.deaf: dict[str, int] = {}
+        """To whom nothing arrives from the node before a time; what he says goes through."""
 
     def call(self, caller: str, request: Request, timeout_ms: int, on_answer: Callable[[Answer], None]) -> Call:
         """Send a request; `on_answer` hears once, unless the call is abandoned before."""
@@ -86,7 +88,7 @@ class Network:
         if self.lost(call.caller):
             self.world.census["messages lost"] += 1
             return
-        self.world.after(self.delay_ms(), lambda: self.answer(call, reply))
+        self.world.after(self.way_down_ms(call.caller), lambda: self.answer(call, reply))
 
     def reset(self, call: Call) -> None:
         """The node's end of the connection breaks."""
@@ -127,6 +129,12 @@ class Network:
         until_ms = self.withheld.get(caller)
         return delay_ms if until_ms is None else max(delay_ms, until_ms - self.world.now_ms)
 
+    def way_down_ms(self, caller: str) -> int:
+        """From the node to the caller."""
+        delay_ms = self.delay_ms()
+        until_ms = self.deaf.get(caller)
+        return delay_ms if until_ms is None else max(delay_ms, until_ms - self.world.now_ms)
+
     def delay_ms(self) -> int:
         if self.world.chance(self.faults.slow):
             return self.world.between(1, self.faults.slow_ms)
@@ -136,6 +144,7 @@ class Network:
         self.faults = CALM
         self.cut_off.clear()
         self.withheld.clear()
+        self.deaf.clear()
 
 
 def dies_with_its_call(request: Request) -> bool:

@@ -6,13 +6,11 @@ from typing import Any, Protocol
 
 from coordinator.core.effects import Effects, GroupChanged, HeartbeatReply, Reply
 from coordinator.core.events import (
-    ConsumerHeartbeat,
     Event,
     Forget,
     Heartbeat,
     JoinGroup,
     Loaded,
-    OffsetCommit,
     TopicsChanged,
     Unload,
 )
@@ -24,6 +22,7 @@ from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.router import partition_for
 from coordinator.runtime.slot import Core, ShardStatus
 from tests.sim.crashing_log import CrashingLog
+from tests.sim.described import describe
 from tests.sim.ears import Ears
 from tests.sim.network import Call, Network
 from tests.sim.node_session import Sessions
@@ -131,10 +130,13 @@ class Node:
             return
         self.life += 1
         self.up, self._flushing, self._turn_at_ms = True, False, None
+        self.log.reopen()
         if self.world.chance(0.3):
             self.world.census["logs compacted"] += 1
             self.log.compact()
-        self.engine = self.make_engine(self.log, self.log.shards, self.limits, self._shard, on_bug=self._bug)
+        self.engine = self.make_engine(
+            self.log, self.log.shards, self.limits, self._shard, on_bug=self._bug, on_status=self.watch.status
+        )
         self.engine.submit_all(self._catalog())
         life = self.life
         self.world.after(self.world.between(0, 2_000), lambda: self.ears.hear(lambda: self._load(life)))
@@ -378,16 +380,3 @@ class Node:
 
     def _bug(self, line: str, error: Exception) -> None:
         self.world.violated("engine", f"a bug stopped a shard: {error!r} at {line}")
-
-
-def describe(request: Any) -> str:
-    """One request for the trace, as far as it matters there."""
-    member = getattr(request, "member_id", "")
-    generation = getattr(request, "generation", "")
-    request = getattr(request, "heartbeat", request)
-    more: object = request.offsets if isinstance(request, OffsetCommit) else ""
-    if isinstance(request, ConsumerHeartbeat):
-        member, generation = request.member_id, request.member_epoch
-        owned = None if request.owned is None else [(t[:4], sorted(p)) for t, p in sorted(request.owned.items())]
-        more = f"topics={request.topic_names} regex={request.topic_regex} owned={owned}"
-    return f"{type(request).__name__} {request.group_id} {member} {generation} {more}".rstrip()

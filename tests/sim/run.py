@@ -2,9 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from coordinator.core.consumer.group import ConsumerGroupState
 from coordinator.core.shard import Shard
@@ -17,13 +18,13 @@ from tests.sim.checkers import ALL
 from tests.sim.classic_part import MakeClassic
 from tests.sim.client import METADATA_MS, Process, settled
 from tests.sim.consumer_part import MakeConsumer
-from tests.sim.crashing_log import CrashingLog
-from tests.sim.faults import JOIN_GRACE_MS, REQUEST_TIMEOUT_MS, Faults, draw
+from tests.sim.crashing_log import GROUP_BYTES, CrashingLog
+from tests.sim.faults import DEAF_MS, HARD_ON_MEMBERS, JOIN_GRACE_MS, REQUEST_TIMEOUT_MS, Faults, draw
 from tests.sim.network import KEEPALIVE_MS, Network
 from tests.sim.node import MakeEngine, MakeShard, Node
 from tests.sim.watch import Checker, Watch
 from tests.sim.work import DEADLINE_MS
-from tests.sim.workload import RESTART_MS, Workload
+from tests.sim.workload import GENERATIONS, RESTART_MS, Workload
 from tests.sim.world import World
 
 SAFETY_MS = 180_000
@@ -45,6 +46,14 @@ class Parts:
     member: MakeClassic = ClassicMember
     consumer: MakeConsumer = ConsumerMember
     checkers: Sequence[type[Checker]] = ALL
+    generations: Sequence[str] = GENERATIONS
+    """Of which a group's members are drawn."""
+    weather: Mapping[str, Any] = field(default_factory=dict)
+    """Faults that are not drawn, by name."""
+
+
+HARD = Parts(weather=HARD_ON_MEMBERS, generations=("moving", "moving", "consumer", "classic"))
+"""What drawn weather rarely brings about: a node that is well, and members that hear nothing of it."""
 
 
 @dataclass(slots=True)
@@ -68,12 +77,12 @@ class Simulation:
         parts = parts or Parts()
         self.world = World(seed, keep_trace=keep_trace)
         rng = self.world.rng
-        self.faults: Faults = draw(rng)
+        self.faults: Faults = replace(draw(rng), **parts.weather)
         self.checkers = [Census(self.world), *(checker(self.world) for checker in parts.checkers)]
         self.watch = Watch(self.checkers)
         self.network = Network(self.world)
         self.limits = draw_limits(rng)
-        log = parts.log(self.world, rng.choice((1, 2)), self.watch)
+        log = parts.log(self.world, rng.choice((1, 2, 2, 3)), self.watch)
         topics: dict[str, int] = {}
         off_loop = rng.choice((0.0, 0.5, 1.0))
         self.node = Node(
@@ -81,7 +90,14 @@ class Simulation:
         )
         self.network.node = self.node
         self.workload = Workload(
-            self.world, self.network, self.node, self.watch, self.faults, parts.member, parts.consumer
+            self.world,
+            self.network,
+            self.node,
+            self.watch,
+            self.faults,
+            parts.member,
+            parts.consumer,
+            parts.generations,
         )
         for checker in self.checkers:
             checker.node, checker.processes = self.node, self.workload.processes
@@ -116,7 +132,8 @@ class Simulation:
         rebalance_ms = max(place.rebalance_timeout_ms for place in places)
         delayed = any(place.generation == "delayed" for place in places)
         stalled = STALLED_MS if self.faults.node_stall_every_ms else 0
-        leftovers = stalled + RESTART_MS + KEEPALIVE_MS + self.faults.slow_ms + 2 * rebalance_ms + METADATA_MS
+        late = DEAF_MS if self.faults.deaf_every_ms else 0
+        leftovers = late + stalled + RESTART_MS + KEEPALIVE_MS + self.faults.slow_ms + 2 * rebalance_ms + METADATA_MS
         # The ghost of a dead newcomer is parked until its new-member timeout, a pending id until its session ends.
         ghosts = self.limits.new_member_join_timeout_ms + session_ms
         # Three rebalances: one that a ghost or a late call spoils, one that withholds, one that gives out.
@@ -187,6 +204,7 @@ def draw_limits(rng: Random) -> Limits:
         initial_rebalance_delay_ms=rng.choice((0, 1_000, 3_000)),
         new_member_join_timeout_ms=rng.choice((30_000, 300_000)),
         max_group_size=size,
+        max_group_bytes=GROUP_BYTES,
         ledger_max_entries=rng.choice((2, 100)),
         offsets_retention_check_ms=rng.choice((20_000, 600_000)),
         consumer_session_timeout_ms=session_ms,

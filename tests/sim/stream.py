@@ -50,7 +50,7 @@ class Stream:
             world.after(KEEPALIVE_MS, lambda: self.client_gone(False))
             world.after(KEEPALIVE_MS, lambda: self.node_gone())
             return
-        delay_ms = self.network.way_up_ms(self.caller) if up else self.network.delay_ms()
+        delay_ms = (self.network.way_up_ms if up else self.network.way_down_ms)(self.caller)
         self._arrivals[up] = max(self._arrivals[up], world.now_ms + delay_ms)
         world.at(self._arrivals[up], lambda: None if self.broken else arrive())
 

@@ -38,9 +38,7 @@ class HastyMember(CentralMember):
             self._say_stopped()
 
 
-def first_violation(
-    seeds: range, machine: type[CentralMember] = CentralMember, engine: type[Engine] = Engine
-) -> str:
+def first_violation(seeds: range, machine: type[CentralMember] = CentralMember, engine: type[Engine] = Engine) -> str:
     return next((found for seed in seeds if (found := run_central(seed, machine, make_engine=engine).violation)), "")
 
 

@@ -1,4 +1,4 @@
-"""A hundred seeds of all generations break nothing, any hash seed gives the same trace, every checker can fail."""
+"""Many seeds of all generations break nothing, any hash seed gives the same trace, every checker can fail."""
 
 import multiprocessing
 import os
@@ -14,6 +14,7 @@ import pytest
 from tests.sim import mutants
 from tests.sim.census import WANTED
 from tests.sim.checkers.answers import EachRequestIsAnsweredOnce
+from tests.sim.checkers.blast import WhoseRecordsAreWholeIsServed
 from tests.sim.checkers.commits import CommitsAreFencedAndKept
 from tests.sim.checkers.cooperative import CooperativeGivesNothingBack
 from tests.sim.checkers.decisions import DecisionsAreExplained
@@ -23,7 +24,7 @@ from tests.sim.checkers.generations import GenerationsNeverGoBack
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.replay import ReplayEqualsLive
-from tests.sim.run import Parts, run_seed
+from tests.sim.run import HARD, Parts, run_seed
 from tests.sim.story import write_run_as_story
 from tests.sim.watch import Checker
 from tests.support.script import Stage
@@ -31,23 +32,30 @@ from tests.support.story import read_story
 
 pytestmark = pytest.mark.sim
 
-FIRST, SEEDS = 320, 100
-"""A hundred in which everything wanted happens, the rarest of it twice."""
+SEEDS = 60
+RUNS = (
+    *((seed, Parts()) for seed in range(SEEDS)),
+    *((seed, HARD) for seed in range(SEEDS // 2)),
+)
+
+ENOUGH = 4
+"""How often everything wanted happens in them at least; the rarest does so twice as often, whatever shifts a little."""
+
 SEEDS_PER_MUTANT = 15
+FAILING = {"flush_fails": 0.2, "flush_ms": 300}
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(600)
-def test_a_hundred_seeds_break_nothing_and_meet_everything() -> None:
+def test_many_runs_break_nothing_and_meet_everything() -> None:
     met: Counter[str] = Counter()
     # Spawned: a process that is forked after gRPC was used in it waits for gRPC's threads, which it does not have.
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        for run in pool.map(run_seed, range(FIRST, FIRST + SEEDS), chunksize=5):
-            assert not run.violation, (
-                f"{run.violation}\nrepeat: python -m tests.sim --seed {run.seed} --trace trace.txt"
-            )
+        for (seed, parts), run in zip(RUNS, pool.map(run_seed, *zip(*RUNS, strict=True), chunksize=5), strict=True):
+            how = f"--seed {seed}{' --hard' if parts is HARD else ''}"
+            assert not run.violation, f"{run.violation}\nrepeat: python -m tests.sim {how} --trace trace.txt"
             met.update(run.census)
-    assert [kind for kind in WANTED if not met[kind]] == []
+    assert {kind: met[kind] for kind in WANTED if met[kind] < ENOUGH} == {}
 
 
 def test_a_seed_is_one_run_under_any_hash_seed() -> None:
@@ -91,6 +99,13 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(EachRequestIsAnsweredOnce, Parts(shard=mutants.SilentShard), id="6-silent-shard"),
         pytest.param(WhoSentInTimeIsNotExpired, Parts(engine=mutants.RingingEngine), id="11-ringing-engine"),
         pytest.param(WhoSentInTimeIsNotExpired, Parts(engine=mutants.UnawareEngine), id="11-unaware-engine"),
+        pytest.param(WhoSentInTimeIsNotExpired, Parts(engine=mutants.HurriedEngine), id="11-hurried-engine"),
+        pytest.param(
+            WhoseRecordsAreWholeIsServed, Parts(engine=mutants.PanickyEngine, weather=FAILING), id="12-panicky-engine"
+        ),
+        pytest.param(WhoseRecordsAreWholeIsServed, Parts(engine=mutants.ResignedEngine), id="12-resigned-engine"),
+        pytest.param(WhoseRecordsAreWholeIsServed, Parts(engine=mutants.FastidiousEngine), id="12-fastidious-engine"),
+        pytest.param(WhoseRecordsAreWholeIsServed, Parts(shard=mutants.UnboundedShard), id="12-unbounded-shard"),
         pytest.param(CooperativeGivesNothingBack, Parts(member=mutants.clumsy_member), id="7-clumsy-member"),
         pytest.param(DecisionsAreExplained, Parts(shard=mutants.UnexplainedShard), id="8-unexplained-shard"),
     ],

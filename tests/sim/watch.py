@@ -11,6 +11,7 @@ from coordinator.core.shard import Shard
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.runtime.ports import KeyValue
+from coordinator.runtime.slot import ShardStatus
 from tests.sim.world import World
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class Checker:
         """The log has been read and nothing else has happened."""
 
     def loaded(self, shard: int, core: Shard) -> None: ...
+
+    def status(self, shard: int, status: ShardStatus, why: str) -> None:
+        """The engine has loaded, lost or given up a shard."""
 
     def computed(self, request: PlanRequest, plan: Plan) -> None: ...
 
@@ -99,6 +103,10 @@ class Watch:
     def loaded(self, shard: int, core: Shard) -> None:
         for checker in self.checkers:
             checker.loaded(shard, core)
+
+    def status(self, shard: int, status: ShardStatus, why: str) -> None:
+        for checker in self.checkers:
+            checker.status(shard, status, why)
 
     def crashed(self) -> None:
         for checker in self.checkers:

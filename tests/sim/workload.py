@@ -1,6 +1,6 @@
 """What a seed makes of the world: groups, members, topics, and what happens to them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from assignors.api import Assignor
@@ -24,10 +24,11 @@ from tests.sim.classic_part import ClassicPart, MakeClassic
 from tests.sim.client import Habits, Process
 from tests.sim.clock import draw as draw_clock
 from tests.sim.consumer_part import ConsumerPart, MakeConsumer
-from tests.sim.faults import Faults
+from tests.sim.faults import DEAF_MS, Faults
 from tests.sim.network import Network
 from tests.sim.node import Node
 from tests.sim.part import Part
+from tests.sim.strangers import Strangers
 from tests.sim.watch import Watch
 from tests.sim.world import World
 
@@ -93,9 +94,15 @@ class Workload:
     faults: Faults
     make_classic: MakeClassic = ClassicMember
     make_consumer: MakeConsumer = ConsumerMember
+    generations: Sequence[str] = GENERATIONS
     processes: list[Process] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     calm: bool = False
+    _repair_due: bool = False
+    _strangers: Strangers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._strangers = Strangers(self.network)
 
     # Setting up
 
@@ -108,7 +115,7 @@ class Workload:
 
     def _draw_group(self, group_id: str) -> None:
         world, rng = self.world, self.world.rng
-        generation = rng.choice(GENERATIONS)
+        generation = rng.choice(self.generations)
         kind = ("cooperative-sticky",) if generation == "delayed" else rng.choice(KINDS)
         upgrading = kind == ("cooperative-sticky", "range") and generation == "classic"
         static_share = rng.choice((0.0, 0.0, 0.5, 1.0))
@@ -162,6 +169,8 @@ class Workload:
             (faults.power_loss_every_ms, lambda: self._crash_node(power=True)),
             (faults.node_stall_every_ms, lambda: self.node.ears.stall(self._stall_ms())),
             (faults.last_moment_every_ms, self._last_moment),
+            (faults.deaf_every_ms, self._deafen),
+            (faults.bulk_every_ms, lambda: self._strangers.say_much(self.world.rng.choice(self.places))),
             (faults.unload_every_ms, self._unload),
             (faults.partition_every_ms, self._cut_off),
             (faults.member_pause_every_ms, self._freeze),
@@ -241,7 +250,17 @@ class Workload:
                 if place.wanted:
                     self._start_later(place, self.world.between(100, RESTART_MS))
         self.processes[:] = [process for process in self.processes if process.alive]
+        if self.node.log.fenced and not self._repair_due:
+            self._repair_due = True
+            self.world.after(self.world.between(1_000, 20_000), self._repair)
         self.world.after(1_000, self.supervise)
+
+    def _repair(self) -> None:
+        """Whoever looks after the node starts it anew: it has said that a log is fenced."""
+        self._repair_due = False
+        if self.node.log.fenced:
+            self.node.crash(power=False)
+            self.world.after(self.world.between(100, 10_000), self.node.start)
 
     @property
     def running(self) -> list[Process]:
@@ -266,6 +285,11 @@ class Workload:
         if process := self._one():
             self.world.census["members cut off"] += 1
             self.network.cut(process.name, self.world.between(100, 30_000))
+
+    def _deafen(self) -> None:
+        if process := self._one():
+            self.world.census["members deafened"] += 1
+            self.network.deaf[process.name] = self.world.now_ms + self.world.between(1_000, DEAF_MS)
 
     def _last_moment(self) -> None:
         process = self._one()
@@ -370,5 +394,6 @@ class Workload:
                 process.crash()
             else:
                 process.thaw()
+        self._repair()
         if not self.node.up:
             self.world.after(0, self.node.start)

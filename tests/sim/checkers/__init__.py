@@ -1,6 +1,7 @@
 """One file for each invariant; `ALL` is what a run is watched by."""
 
 from tests.sim.checkers.answers import EachRequestIsAnsweredOnce
+from tests.sim.checkers.blast import WhoseRecordsAreWholeIsServed
 from tests.sim.checkers.commits import CommitsAreFencedAndKept
 from tests.sim.checkers.cooperative import CooperativeGivesNothingBack
 from tests.sim.checkers.decisions import DecisionsAreExplained
@@ -24,4 +25,5 @@ ALL = (
     EpochsAreExplained,
     RefusalsChangeNothing,
     WhoSentInTimeIsNotExpired,
+    WhoseRecordsAreWholeIsServed,
 )

@@ -101,7 +101,7 @@ def draw(rng: Random) -> Faults:
         read_fails=rate(0.2, 0.3),
         flush_ms=rng.choice((0, 20, 20, 300, 3_000)),
         kill_every_ms=often(0.3, 20_000, 200_000),
-        power_loss_every_ms=often(0.4, 15_000, 200_000),
+        power_loss_every_ms=often(0.5, 10_000, 150_000),
         node_stall_every_ms=often(0.4, 15_000, 100_000),
         unload_every_ms=often(0.3, 20_000, 150_000),
         partition_every_ms=often(0.4, 10_000, 100_000),
@@ -116,7 +116,7 @@ def draw(rng: Random) -> Faults:
         migrate_every_ms=often(0.7, 8_000, 60_000),
         last_moment_every_ms=often(0.5, 3_000, 20_000),
         deaf_every_ms=often(0.5, 8_000, 60_000),
-        fence=rate(0.5, 0.5),
+        fence=rate(0.7, 0.9),
         damage=rate(0.5, 0.7),
         bulk_every_ms=often(0.4, 5_000, 40_000),
     )

@@ -43,6 +43,7 @@ ENOUGH = 4
 
 SEEDS_PER_MUTANT = 15
 FAILING = {"flush_fails": 0.2, "flush_ms": 300}
+UNREADABLE = {"flush_fails": 0.05, "fence": 0, "read_fails": 0.5, "kill_every_ms": 0, "power_loss_every_ms": 0}
 ROOT = Path(__file__).parents[2]
 
 
@@ -103,7 +104,11 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(
             WhoseRecordsAreWholeIsServed, Parts(engine=mutants.PanickyEngine, weather=FAILING), id="12-panicky-engine"
         ),
-        pytest.param(WhoseRecordsAreWholeIsServed, Parts(engine=mutants.ResignedEngine), id="12-resigned-engine"),
+        pytest.param(
+            WhoseRecordsAreWholeIsServed,
+            Parts(engine=mutants.ResignedEngine, weather=UNREADABLE),
+            id="12-resigned-engine",
+        ),
         pytest.param(WhoseRecordsAreWholeIsServed, Parts(engine=mutants.FastidiousEngine), id="12-fastidious-engine"),
         pytest.param(WhoseRecordsAreWholeIsServed, Parts(shard=mutants.UnboundedShard), id="12-unbounded-shard"),
         pytest.param(CooperativeGivesNothingBack, Parts(member=mutants.clumsy_member), id="7-clumsy-member"),

@@ -1,15 +1,22 @@
 """ListOffsets and InitProducerId: where a log begins and ends, and who may write to it without repeating itself."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator.kafka.dispatch import KafkaCall
 from coordinator.kafka.log_errors import UnsupportedTimestamp, no_transactions
 from coordinator.kafka.log_records import READ_COMMITTED, check_epoch, partitions
 from storage.errors import InvalidRequest, StorageError
 from storage.in_turns import at_once_or_off_the_loop
-from storage.reading import MAX_TIMESTAMP, is_known
+from storage.reading import EARLIEST, LATEST, MAX_TIMESTAMP, is_known
 from storage.requests import LogRequests
+
+
+class Beginning(NamedTuple):
+    """Where a segment begins, or the log ends."""
+
+    offset: int
 
 
 @dataclass(slots=True)
@@ -21,6 +28,8 @@ class ListedPartition:
     timestamp: int = -1
     offset: int = -1
     leader_epoch: int = -1
+    old_style_offsets: Sequence[Beginning] = ()
+    """In version 0: beginnings of segments that are old enough, the newest first."""
 
 
 @dataclass(slots=True)
@@ -52,9 +61,12 @@ class OffsetHandlers:
         committed = request.isolation_level == READ_COMMITTED
         answer = {topic.name: ListedTopic(topic.name, []) for topic in request.topics}
         asked = list(partitions(request.topics, "partitions"))
-        listed = await at_once_or_off_the_loop(
-            lambda one: self._listed(one[0].name, one[1], committed), asked, lambda one: is_known(one[1].timestamp)
-        )
+
+        def look(one: tuple[Any, Any]) -> ListedPartition:
+            topic, part = one[0].name, one[1]
+            return self._listed(topic, part, committed) if call.api_version else self._beginnings(topic, part)
+
+        listed = await at_once_or_off_the_loop(look, asked, lambda one: is_known(one[1].timestamp))
         for (topic, _), found in zip(asked, listed, strict=True):
             answer[topic.name].partitions.append(found)
         return ListOffsetsAnswer(list(answer.values()))
@@ -72,6 +84,23 @@ class OffsetHandlers:
         except StorageError as error:
             return ListedPartition(index, error.code)
         return ListedPartition(index, 0, timestamp, offset, log.leader_epoch if offset >= 0 else -1)
+
+    def _beginnings(self, topic: str, part: Any) -> ListedPartition:
+        """Version 0: -1 the end and segments before it, -2 the start, a time the segments whose records are older."""
+        try:
+            log = self._requests.broker.log(topic, part.partition_index)
+        except StorageError as error:
+            return ListedPartition(part.partition_index, error.code)
+        begins = [max(each.base_offset, log.start_offset) for each in log.segments]
+        if part.timestamp == LATEST:
+            found = [*begins, log.high_watermark]
+        elif part.timestamp == EARLIEST:
+            found = [log.start_offset]
+        else:
+            ages = [each.max_timestamp for each in log.segments]
+            found = [begin for begin, age in zip(begins, ages, strict=True) if age <= part.timestamp]
+        newest = sorted(set(found), reverse=True)[: max(part.max_num_offsets, 0)]
+        return ListedPartition(part.partition_index, old_style_offsets=[Beginning(offset) for offset in newest])
 
     async def init_producer_id(self, request: Any, call: KafkaCall) -> InitProducerIdAnswer:
         """An id that was never given before, at epoch 0: without transactions nobody has to be fenced (KIP-360)."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from coordinator.kafka import older_fetch
 from coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
 from coordinator.kafka.log_errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
 from coordinator.kafka.produces import SingleBatch
@@ -155,12 +156,20 @@ class RecordHandlers:
     # -- fetch --------------------------------------------------------------------------------------------
 
     def fetch_now(self, request: Any, call: KafkaCall) -> FetchAnswer | None:
-        """The answer if it need not wait, for records or for the disk."""
+        """The answer if it need not wait, for records, for the disk or for an older format."""
+        if call.api_version < older_fetch.SINCE:
+            return None
         answer = self._begun(request)
         return answer if isinstance(answer, FetchAnswer) else None
 
     async def fetch(self, request: Any, call: KafkaCall) -> FetchAnswer:
         """Answer when there is enough to read, when a partition refuses, or when the client's patience is over."""
+        answer = await self._whenever(request)
+        if call.api_version >= older_fetch.SINCE:
+            return answer
+        return await older_fetch.older(answer, request, call, self._whenever)
+
+    async def _whenever(self, request: Any) -> FetchAnswer:
         answer = self._begun(request)
         if isinstance(answer, FetchAnswer):
             return answer

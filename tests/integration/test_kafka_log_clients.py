@@ -339,6 +339,26 @@ def test_kafka_pythons_admin_replaces_settings(node: NodeProcess, topic: str) ->
     admin.close()
 
 
+@pytest.mark.parametrize("era", [(0, 8, 2), (0, 9), (0, 10, 0), (0, 10, 1)], ids=str)
+def test_a_client_that_speaks_as_of_old_reads(node: NodeProcess, topic: str, era: tuple[int, ...]) -> None:
+    """Messages of magic 0, and 1 from 0.10 on, made of batches in every codec."""
+    sent = texts(200) * len(CODECS)
+    for codec in CODECS:
+        produce(node.kafka_address, topic, texts(200), **{"compression.type": codec})
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=node.kafka_address,
+        api_version=era,
+        group_id=None if era < (0, 9) else topic,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=PATIENCE_S * 1000,
+    )
+    found = [next(consumer) for _ in sent]
+    assert [message.value for message in found] == sent
+    assert all((message.timestamp is None) == (era < (0, 10)) for message in found)
+    consumer.close()
+
+
 def test_a_topic_comes_into_being_only_where_that_is_allowed(tmp_path: Path) -> None:
     with running_node(tmp_path / "data", KAFKA | {"auto.create.topics.enable": "false"}) as node:
         failed: list[str] = []

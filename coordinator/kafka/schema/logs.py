@@ -29,13 +29,13 @@ ProduceResponse 3-9 flexible 9+
             error_message: string? 8+ = null
     throttle_time_ms: int32
 
-FetchRequest 4-12 flexible 12+
+FetchRequest 0-12 flexible 12+
     cluster_id: string? 12+ = null tag 0
     replica_id: int32 = -1
     max_wait_ms: int32
     min_bytes: int32
-    max_bytes: int32 = 2147483647
-    isolation_level: int8
+    max_bytes: int32 3+ = 2147483647
+    isolation_level: int8 4+
     session_id: int32 7+
     session_epoch: int32 7+ = -1
     topics: []
@@ -52,8 +52,8 @@ FetchRequest 4-12 flexible 12+
         partitions: [int32]
     rack_id: string 11+
 
-FetchResponse 4-12 flexible 12+
-    throttle_time_ms: int32
+FetchResponse 0-12 flexible 12+
+    throttle_time_ms: int32 1+
     error_code: int16 7+
     session_id: int32 7+
     responses: []
@@ -62,7 +62,7 @@ FetchResponse 4-12 flexible 12+
             partition_index: int32
             error_code: int16
             high_watermark: int64
-            last_stable_offset: int64 = -1
+            last_stable_offset: int64 4+ = -1
             log_start_offset: int64 5+ = -1
             diverging_epoch: {} 12+ tag 0
                 epoch: int32 = -1
@@ -73,13 +73,13 @@ FetchResponse 4-12 flexible 12+
             snapshot_id: {} 12+ tag 2
                 end_offset: int64 = -1
                 epoch: int32 = -1
-            aborted_transactions: []?
+            aborted_transactions: []? 4+
                 producer_id: int64
                 first_offset: int64
             preferred_read_replica: int32 11+ = -1
             records: records? = null
 
-ListOffsetsRequest 1-7 flexible 6+
+ListOffsetsRequest 0-7 flexible 6+
     replica_id: int32
     isolation_level: int8 2+
     topics: []
@@ -88,16 +88,19 @@ ListOffsetsRequest 1-7 flexible 6+
             partition_index: int32
             current_leader_epoch: int32 4+ = -1
             timestamp: int64
+            max_num_offsets: int32 0-0 = 1
 
-ListOffsetsResponse 1-7 flexible 6+
+ListOffsetsResponse 0-7 flexible 6+
     throttle_time_ms: int32 2+
     topics: []
         name: string
         partitions: []
             partition_index: int32
             error_code: int16
-            timestamp: int64 = -1
-            offset: int64 = -1
+            old_style_offsets: [] 0-0
+                offset: int64
+            timestamp: int64 1+ = -1
+            offset: int64 1+ = -1
             leader_epoch: int32 4+ = -1
 
 MetadataRequest 0-12 flexible 9+

@@ -65,7 +65,15 @@ def assert_same(theirs: Any, ours: Any, path: str) -> None:
             assert comparable(left) == right, where
 
 
-CASES = [(name, version) for name, message in messages().items() for version in message.versions]
+GONE = {"Fetch": range(4), "ListOffsets": range(1)}
+"""Versions that Kafka 4 no longer has, nor kio; consumers of their time are the judges (tests/interop)."""
+
+CASES = [
+    (name, version)
+    for name, message in messages().items()
+    for version in message.versions
+    if version not in GONE.get(name.removesuffix("Request").removesuffix("Response"), ())
+]
 
 
 @pytest.mark.parametrize(("name", "version"), CASES, ids=[f"{name}-{version}" for name, version in CASES])

@@ -1,0 +1,66 @@
+"""A real Kafka broker of version 4 for a test: fresh, on loopback, and small."""
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PATIENCE_S = 60.0
+
+PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{control}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{control}
+controller.listener.names=CONTROLLER
+log.dirs={place}/logs
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+group.initial.rebalance.delay.ms=100
+"""
+
+
+@contextmanager
+def kafka_broker(classpath: str, place: Path) -> Iterator[str]:
+    """Its address, once it takes connections."""
+    port, control = free_port(), free_port()
+    place.mkdir(parents=True)
+    properties = place / "server.properties"
+    properties.write_text(PROPERTIES.format(port=port, control=control, place=place))
+    java = [shutil.which("java") or "java", "-Xmx384m", "-cp", classpath]
+    storage = [*java, "kafka.tools.StorageTool"]
+    cluster = subprocess.run([*storage, "random-uuid"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    subprocess.run([*storage, "format", "-t", cluster, "-c", str(properties)], capture_output=True, check=True)
+    with (place / "out.log").open("wb") as log:
+        broker = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
+    try:
+        until_open(port, broker, place / "out.log")
+        yield f"127.0.0.1:{port}"
+    finally:
+        broker.kill()
+        broker.wait()
+
+
+def until_open(port: int, broker: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        assert broker.poll() is None, log.read_text(errors="replace")[-2000:]
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
+            time.sleep(0.2)
+        else:
+            return
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assignors.api import Snapshot
+from coordinator.core.bounds import next_generation
 from coordinator.core.consumer.group import (
     ConsumerGroup,
     ConsumerMember,
@@ -205,7 +206,7 @@ def write(
     # The input of the target itself, not a reconstruction: a replay must come to the same plan.
     snapshot_json, source = within_limit(snapshot.to_json(), TARGET, step) if snapshot else ("", "")
     change = Change(
-        generation=rebalance.previous_generation + 1,
+        generation=next_generation(rebalance.previous_generation),
         protocol_type=CONSUMER,
         protocol_name=canonical_name(snapshot.assignor, step.limits) if snapshot else "",
         moves=moves,

@@ -19,6 +19,8 @@ def load(group: ConsumerGroup, step: Step) -> None:
 
 def timer_fired(group: ConsumerGroup, key: TimerKey, step: Step) -> None:
     match key:
+        case ("assign", _) if target.used_up(group):
+            removal.begin_anew(group, step)
         case ("assign", _):
             target.assign(group, step)
         case ("session", _, member_id):

@@ -4,9 +4,9 @@ from zlib import crc32
 
 from assignors.api import AssignorError, Snapshot
 from assignors.api import Member as AssignorMember
-from coordinator.core.bounds import largest_share, too_large
+from coordinator.core.bounds import LAST_GENERATION, largest_share, too_large
 from coordinator.core.consumer import history
-from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember
 from coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
 from coordinator.core.events import Planned
 from coordinator.core.ledger import Trigger
@@ -25,8 +25,20 @@ def bump(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
 
 
 def raise_epoch(group: ConsumerGroup, step: Step) -> None:
-    step.keep(GroupEpochStored(group.id, group.epoch + 1, metadata_hash(group, step)))
+    step.keep(GroupEpochStored(group.id, next_epoch(group), metadata_hash(group, step)))
     step.announce(group)
+
+
+def next_epoch(group: ConsumerGroup) -> int:
+    """The log has 32 bits for it. Epochs are compared, so the count begins anew only where nobody has one."""
+    if group.epoch < LAST_GENERATION:
+        return group.epoch + 1
+    return LAST_GENERATION if group.members else FIRST_EPOCH
+
+
+def used_up(group: ConsumerGroup) -> bool:
+    """No epoch is left for another target: everybody has to go and to come again (`removal.begin_anew`)."""
+    return bool(group.members) and group.epoch >= LAST_GENERATION
 
 
 def metadata_hash(group: ConsumerGroup, step: Step) -> int:
@@ -54,6 +66,9 @@ def call_for(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
 def assign(group: ConsumerGroup, step: Step) -> None:
     """Make the target of the newest epoch if it is time; one computation at a time."""
     progress = group.progress
+    if used_up(group):
+        step.arm(group.assign_timer, 0)
+        return
     if not group.members or group.epoch <= group.target_epoch or progress.planning:
         return
     due_ms = max(next_due_ms(group, step), progress.retry_at_ms)

@@ -31,6 +31,13 @@ class NodeSettings(BaseModel):
         alias="log.dirs",
         description="The one directory that holds everything the node keeps; it is made when missing.",
     )
+    log_dirs_free_warn_bytes: int = Field(
+        default=1 << 30,
+        alias="log.dirs.free.warn.bytes",
+        ge=0,
+        le=2**63 - 1,
+        description="The node's health says so when less room than this is left for log.dirs; 0 means never.",
+    )
     logging_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info",
         alias="logging.level",

@@ -41,7 +41,7 @@ from coordinator.runtime.metrics import Metrics
 from coordinator.runtime.orphans import made_anew, orphans_dropped
 from coordinator.runtime.ports import GroupLog, LogFailed
 from coordinator.runtime.refusals import is_request, refusal, while_loading
-from coordinator.runtime.slot import Core, Held, Notices, Replies, ShardStatus, Slot
+from coordinator.runtime.slot import Core, Held, Notices, Replies, ShardStatus, Slot, not_served
 from coordinator.runtime.starved import NO_ROOM, OWED_LIMIT, PROBE_MS, Starved
 from coordinator.runtime.timers import Timers
 
@@ -617,7 +617,8 @@ class Engine:
             self._starved[slot.index] = Starved(starved.since_ms, starved.why)
             self._probes.cancel(slot.index)
         self._void(slot)
-        self._refuse(slot, list(slot.unanswered))
+        slot.why = not_served(slot.index, why)
+        self._refuse(slot, list(slot.unanswered), slot.why)
         if slot.status is not ShardStatus.UNLOADED:
             slot.status = ShardStatus.FAILED
             self._fallen.append(slot)
@@ -632,10 +633,10 @@ class Engine:
         slot.patient.clear()
         self._timers.cancel_all(lambda key: key[0] == slot.index)
 
-    def _refuse(self, slot: Slot, request_ids: list[RequestId]) -> None:
+    def _refuse(self, slot: Slot, request_ids: list[RequestId], why: str = "") -> None:
         for request_id in request_ids:
             kind = type(slot.unanswered.pop(request_id))
-            self._answer(kind, request_id, refusal(kind, ErrorCode.NOT_COORDINATOR))
+            self._answer(kind, request_id, refusal(kind, ErrorCode.NOT_COORDINATOR, why))
 
     def _unload(self, slot: Slot) -> None:
         """Take nothing more. Answers that wait for a flush still come; all other requests are refused."""
@@ -666,7 +667,7 @@ def excuse(slot: Slot, kind: type[Event]) -> Reply:
     """The answer of a shard that is not active."""
     if slot.status is ShardStatus.LOADING:
         return while_loading(kind)
-    return refusal(kind, ErrorCode.NOT_COORDINATOR)
+    return refusal(kind, ErrorCode.NOT_COORDINATOR, slot.why if slot.status is ShardStatus.FAILED else "")
 
 
 def script_line(shard: int, event: Event, now_ms: int) -> str:

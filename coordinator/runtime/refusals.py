@@ -1,4 +1,4 @@
-"""The answer to a request whose shard cannot take it: the right reply type, with a code and nothing else."""
+"""The answer to a request whose shard cannot take it: the right reply type, with a code and why."""
 
 from typing import TypeGuard
 
@@ -13,8 +13,8 @@ def is_request(event: Event) -> TypeGuard[Request]:
     return type(event) in REPLY_TYPES
 
 
-def refusal(kind: type[Event], code: ErrorCode) -> Reply:
-    return REPLY_TYPES[kind](code=code, message=code.meaning)
+def refusal(kind: type[Event], code: ErrorCode, why: str = "") -> Reply:
+    return REPLY_TYPES[kind](code=code, message=why or code.meaning)
 
 
 def while_loading(kind: type[Event]) -> Reply:

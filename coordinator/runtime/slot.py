@@ -22,6 +22,11 @@ Replies: TypeAlias = Sequence[tuple[RequestId, Reply]]
 Notices: TypeAlias = Sequence[GroupChanged]
 
 
+def not_served(shard: int, why: str) -> str:
+    """What is told of a shard that failed: in the node's log, by its health, to whoever asks for one of its groups."""
+    return f"the groups of shard {shard} are not served: {why}; the shard is loaded again after a pause"
+
+
 class Core(Protocol):
     """What the engine runs: `coordinator.core.shard.Shard`, or a test's stand-in."""
 
@@ -72,6 +77,8 @@ class Slot:
     appended: int = 0
     """Counts appends, and replays: what a replay read may not be durable either."""
     durable: int = 0
+    why: str = ""
+    """Why it failed the last time."""
     failures: int = 0
     failed_at_ms: int | None = None
     report: LoadReport = field(default_factory=LoadReport)

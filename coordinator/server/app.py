@@ -24,6 +24,7 @@ from coordinator.runtime.router import partition_for
 from coordinator.runtime.slot import ShardStatus
 from coordinator.server.central_election import CentralElection
 from coordinator.server.clock import Clock
+from coordinator.server.disk_room import DiskRoom
 from coordinator.server.dispatch import Method, methods_of
 from coordinator.server.drive import Driver
 from coordinator.server.grpc_adapter import Methods
@@ -35,7 +36,7 @@ from coordinator.server.service import Endpoint, GroupCoordinator
 from coordinator.server.session import Sessions
 from coordinator.server.shape import MalformedRequest
 from coordinator.server.telling import Telling
-from coordinator.server.troubles import explanations_lost, room_looked_at, shard_changed, upkeep_failed
+from coordinator.server.troubles import explanations_lost, room_looked_at, room_measured, shard_changed, upkeep_failed
 from coordinator.server.watch import Watchers
 from coordinator.server.zookeeper import HEALTH as ZOOKEEPER
 from coordinator.server.zookeeper import ZooKeeperSide, registration_of
@@ -102,6 +103,7 @@ class Node:
         self._isolation = Isolation(limits)
         # A simulation takes no place from a group that waits for its plan.
         self._isolated_simulations = Isolation(replace(limits, max_processes=1))
+        self._disk_room = DiskRoom(settings.data_dir, settings.log_dirs_free_warn_bytes)
         self._cluster_id: str | None = None
 
     @property
@@ -387,6 +389,7 @@ class Node:
                 log.error("the log's periodic work failed", exc_info=error)
                 complaints = [repr(error)]
             upkeep_failed(self.telling.conditions, complaints)
+            room_measured(self.telling.conditions, await asyncio.to_thread(self._disk_room.shortage))
             explanations_lost(self.telling.conditions, self._group_log.take_losses())
             room_looked_at(self.telling.conditions, self.engine.starved)
             self._log_troubles.carry()

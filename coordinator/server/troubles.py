@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from coordinator.runtime.conditions import GROUPS, LOG, Conditions
-from coordinator.runtime.slot import ShardStatus
+from coordinator.runtime.slot import ShardStatus, not_served
 
 UPKEEP_TROUBLE_MS = 600_000
 """The log's periodic work counts as failing until none of it has failed for so long: retention is looked at seldom."""
@@ -12,8 +12,7 @@ UPKEEP_TROUBLE_MS = 600_000
 def shard_changed(conditions: Conditions, shard: int, status: ShardStatus, why: str) -> None:
     name = f"shard-failed:{shard}"
     if status is ShardStatus.FAILED:
-        sentence = f"the groups of shard {shard} are not served: {why}; the shard is loaded again after a pause"
-        conditions.report(name, sentence, impairs=GROUPS)
+        conditions.report(name, not_served(shard, why), impairs=GROUPS)
     else:
         conditions.clear(name)
 
@@ -30,6 +29,14 @@ def room_looked_at(conditions: Conditions, starved: Mapping[int, str]) -> None:
         "are refused meanwhile, heartbeats and reads go on; free some space, no restart is needed",
         impairs=GROUPS,
     )
+
+
+def room_measured(conditions: Conditions, shortage: str) -> None:
+    """`shortage`: how little room the disk has left; empty while there is enough."""
+    if shortage:
+        conditions.report("disk-nearly-full", shortage)
+    else:
+        conditions.clear("disk-nearly-full")
 
 
 def upkeep_failed(conditions: Conditions, complaints: Sequence[str]) -> None:

@@ -11,7 +11,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from structlog.testing import capture_logs
 
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from coordinator.runtime.conditions import GROUPS, LOG
+from coordinator.runtime.loader import GROUPS_TOPIC
+from coordinator.runtime.router import partition_for
+from coordinator.runtime.slot import ShardStatus
 from coordinator.server.app import Node
 from storage.batch import encode_batch
 from storage.errors import LogFenced
@@ -86,6 +91,44 @@ def test_groups_that_cannot_be_loaded_are_missed_aloud_in_the_list(tmp_path: Pat
             ]
 
     asyncio.run(story())
+
+
+def test_health_says_no_before_the_disk_is_full(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path, **{"log.dirs.free.warn.bytes": str(1 << 62)}) as node:
+            await until(lambda: bool(node.telling.conditions.current()))
+            code, out, complaint = await asked(node)
+            assert (code, out, len(complaint)) == (4, "SERVING", 1)
+            assert complaint[0].startswith("error: disk-nearly-full: ")
+            assert f"are free where {tmp_path} lies, less than log.dirs.free.warn.bytes (4194304.0 TiB)" in complaint[0]
+
+    asyncio.run(story())
+
+
+def test_a_group_of_a_failed_shard_is_refused_in_healths_words(tmp_path: Path) -> None:
+    asyncio.run(group_of_a_failed_shard(tmp_path))
+
+
+async def group_of_a_failed_shard(data: Path) -> None:
+    async with serving(data) as node, connected(node) as channel:
+        groups = GroupCoordinatorStub(channel)  # type: ignore[no-untyped-call]
+        node.broker.create_topic("t", 1)
+        shard = partition_for("g", node.engine.shards)
+        for segment in node.broker.log(GROUPS_TOPIC, shard).segments:
+            os.unlink(segment.path())
+        place = pb.OffsetCommitPartition(partition_index=0, committed_offset=5)
+        commit = pb.OffsetCommitRequest(group_id="g", topics=[pb.OffsetCommitTopic(name="t", partitions=[place])])
+        await groups.OffsetCommit(commit)  # its flush finds that the file is gone
+        await until(lambda: node.engine.status(shard) is ShardStatus.FAILED)
+        sentence = node.telling.conditions.sentence(f"shard-failed:{shard}")
+        described = (await groups.DescribeGroups(pb.DescribeGroupsRequest(groups=["g"]))).groups[0]
+        assert described.error_message == sentence
+        assert "has been removed or replaced" in described.error_message
+        assert described.error_message.startswith(f"the groups of shard {shard} are not served: its log cannot be ")
+        patience = ("--set", "default.api.timeout.ms=300")
+        code, _, complaint = await asked(node, *patience, command=("groups", "describe", "g"))
+        assert code != 0
+        assert node.telling.conditions.sentence(f"shard-failed:{shard}") in complaint[0]
 
 
 def test_a_log_whose_file_is_taken_away_says_so_to_its_producer_and_in_health(tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
 """Read-only views of groups, and what the ledger knows of them."""
 
-from collections.abc import Sequence
-
 from coordinator.core.effects import ExplainReply, ListReply
 from coordinator.core.events import DescribeConsumerGroup, DescribeGroup, ExplainGroup, ListGroups
 from coordinator.core.kinds import KINDS
-from coordinator.core.ledger import settled
+from coordinator.core.ledger import Ledger, settled
 from coordinator.core.state import Step
-from coordinator.core.types import RebalanceEntry, Stall
+from coordinator.core.types import Stall
 from coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -50,10 +48,11 @@ def explain_group(request: ExplainGroup, step: Step) -> None:
         if request.generation in (0, entry.generation)
     ]
     shown = tuple(entries[: request.limit or None])
-    step.reply(request.request_id, ExplainReply(entries=shown, stalls=stalls_since(shown, step)))
+    since_ms = shown[-1].started_at_ms if shown else step.now_ms
+    step.reply(request.request_id, ExplainReply(entries=shown, stalls=stalls_since(since_ms, ledger, step)))
 
 
-def stalls_since(entries: Sequence[RebalanceEntry], step: Step) -> tuple[Stall, ...]:
-    """When the node stood still after the oldest of these rebalances had begun, newest first."""
-    since_ms = entries[-1].started_at_ms if entries else step.now_ms
-    return tuple(stall for stall in reversed(step.state.stalls.values()) if stall.ended_at_ms >= since_ms)
+def stalls_since(since_ms: int, ledger: Ledger, step: Step) -> tuple[Stall, ...]:
+    """When the node stood still since then and the group had members whose deadlines moved by it, newest first."""
+    stalls = reversed(step.state.stalls.values())
+    return tuple(stall for stall in stalls if stall.ended_at_ms >= since_ms and ledger.had_members(stall.ended_at_ms))

@@ -10,7 +10,7 @@ from coordinator.core.types import RebalanceEntry, Settlement
 
 def next_number(group_id: str, step: Step) -> int:
     ledger = step.state.ledgers.get(group_id)
-    return ledger.next_number if ledger else 1
+    return max(ledger.next_number if ledger else 1, step.state.numbers_passed + 1)
 
 
 def begun(group_id: str, trigger: Trigger, previous_generation: int, step: Step) -> RebalanceInProgress:

@@ -9,6 +9,7 @@ from coordinator.core.ledger import Ledger
 from coordinator.core.records import (
     DelayForgotten,
     DelayStored,
+    NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
     OffsetStored,
@@ -110,6 +111,10 @@ def forget_stall(state: ShardState, record: StallForgotten) -> None:
     state.stalls.pop(record.number, None)
 
 
+def pass_numbers(state: ShardState, record: NumbersPassed) -> None:
+    state.numbers_passed = record.number
+
+
 FACTS: Mapping[type[Any], Keeper] = {
     OffsetsStored: keep_offsets,
     OffsetStored: keep_offset,
@@ -123,4 +128,5 @@ FACTS: Mapping[type[Any], Keeper] = {
     SettingsUnset: unset_settings,
     StallNoted: note_stall,
     StallForgotten: forget_stall,
+    NumbersPassed: pass_numbers,
 }

@@ -213,6 +213,13 @@ class Ledger:
         number = max(rebalances, default=None)
         return None if number is None else self.entries[number]
 
+    def had_members(self, at_ms: int) -> bool:
+        """Whether the group had any then: the last rebalance that had begun did not leave it empty."""
+        begun = [entry for entry in self.entries.values() if entry.started_at_ms < at_ms]
+        rebalances = [entry for entry in begun if entry.outcome is not Outcome.SETTINGS_CHANGED]
+        last = max(rebalances, key=lambda entry: entry.number, default=None)
+        return last is None or last.outcome is not Outcome.EMPTIED or at_ms <= last.ended_at_ms
+
     def surplus(self, limit: int, most_bytes: int) -> list[int]:
         """The oldest entries beyond `limit`, or beyond so much memory; never the newest."""
         kept = 0

@@ -13,6 +13,7 @@ from coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, Sessio
 from coordinator.core.kind import Outlook
 from coordinator.core.kinds import KINDS
 from coordinator.core.records import (
+    NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
     OffsetStored,
@@ -32,7 +33,7 @@ Hear: TypeAlias = Callable[[Heartbeat | ConsumerHeartbeat, Step], None]
 
 SILENT = (
     *(OffsetsStored, OffsetStored, OffsetDeleted),
-    *(RebalanceDecided, RebalanceSettled, RebalanceForgotten, StallNoted, StallForgotten),
+    *(RebalanceDecided, RebalanceSettled, RebalanceForgotten, StallNoted, StallForgotten, NumbersPassed),
 )
 """Facts that no heartbeat speaks of."""
 

@@ -148,11 +148,20 @@ class SettingsUnset:
     group_id: str
 
 
+@value
+class NumbersPassed:
+    """Rebalances up to this number may be told of where nobody can read it any more: no other gets one of them."""
+
+    number: int
+
+
 OwnRecord: TypeAlias = DelayStored | DelayForgotten | SettingsStored | SettingsUnset | CentralRecord
 """Hard facts that Kafka has no record for."""
 GroupRecord: TypeAlias = (
     GroupStored | GroupDeleted | OffsetStored | OffsetsStored | OffsetDeleted | ConsumerRecord | OwnRecord
 )
-LedgerRecord: TypeAlias = RebalanceDecided | RebalanceSettled | RebalanceForgotten | StallNoted | StallForgotten
+LedgerRecord: TypeAlias = (
+    RebalanceDecided | RebalanceSettled | RebalanceForgotten | StallNoted | StallForgotten | NumbersPassed
+)
 """Explanations: nothing is decided by them, and a node without them serves as well."""
 Record: TypeAlias = GroupRecord | LedgerRecord

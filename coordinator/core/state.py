@@ -55,6 +55,8 @@ class ShardState:
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
     stalls: dict[int, Stall] = field(default_factory=dict)
     """When the node stood still, by number, oldest first. Hard state."""
+    numbers_passed: int = 0
+    """No rebalance gets one of the numbers up to this one. Hard state."""
     listeners: dict[str, dict[str, Listen]] = field(default_factory=dict)
     """group -> member -> its session stream's question"""
     going: set[str] = field(default_factory=set)

@@ -115,6 +115,7 @@ class BrokerGroupLog:
         return True
 
     def _read(self, topic: str, shard: int) -> Iterator[KeyValue | Damage]:
+        offset = end = 0
         try:
             # What is not durable cannot be fetched, and after a failure in this process there may be such records.
             if topic == LEDGER_TOPIC:
@@ -129,7 +130,7 @@ class BrokerGroupLog:
                 for batch in read_batches(fetched.records):
                     next_offset = batch.next_offset
                     if not batch.crc_ok:
-                        yield Damage(batch.base_offset, str(wrong_checksum(batch)))
+                        yield Damage(batch.base_offset, str(wrong_checksum(batch)), batch.next_offset)
                         continue
                     records = () if batch.control else batch.records()
                     yield from (
@@ -138,10 +139,12 @@ class BrokerGroupLog:
                         if record.offset >= offset
                     )
                 if next_offset <= offset:
-                    raise LogFailed(f"{topic}-{shard}: nothing can be read at offset {offset}, but it ends at {end}")
+                    raise OSError(f"nothing can be read at offset {offset}, but it ends at {end}")
                 offset = next_offset
         except (StorageError, OSError) as error:
-            raise LogFailed(f"{topic}-{shard}: {error}") from error
+            if topic != LEDGER_TOPIC or not end:
+                raise LogFailed(f"{topic}-{shard}: {error}") from error
+            yield Damage(offset, str(error), end)
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -1,12 +1,13 @@
 """Ledger records <-> JSON, as kept in `__rebalances`.
 
 Key: {"group": ..., "kind": ..., "number": ...}, kind "decided", "settled", "delay" or "central" (the last two with
-number 0: there is one of each). Kind "stall" is of no group (""): when the node stood still.
+number 0: there is one of each). Of no group ("") are kind "stall", when the node stood still, and kind "passed"
+(number 0): up to which number rebalances may be told of where nobody can read it any more.
 Value: {"version": 1, "entry": {...}}, {"version": 1, "settlement": {...}}, {"version": 1, "leader_state": "...",
-"until_ms": ...}, {"version": 1, "central": {...}} or {"version": 1, "stall": {...}}, with the field names of
-`RebalanceEntry`, `Settlement`, `DelayStored`, `CentralStored` and `Stall`. Kinds "delay" and "central" are read where
-an older version wrote them; they lie in `__consumer_offsets` (`codec_own`). The fields of keys are sorted and nothing
-is spaced out, so equal keys have equal bytes: compaction compares them by these.
+"until_ms": ...}, {"version": 1, "central": {...}}, {"version": 1, "stall": {...}} or {"version": 1, "passed": 7}, with
+the field names of `RebalanceEntry`, `Settlement`, `DelayStored`, `CentralStored` and `Stall`. Kinds "delay" and
+"central" are read where an older version wrote them; they lie in `__consumer_offsets` (`codec_own`). The fields of keys
+are sorted and nothing is spaced out, so equal keys have equal bytes: compaction compares them by these.
 """
 
 import json
@@ -19,6 +20,7 @@ from coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     LedgerRecord,
+    NumbersPassed,
     OwnRecord,
     RebalanceDecided,
     RebalanceForgotten,
@@ -43,7 +45,7 @@ class LedgerKey(BaseModel):
 
     group: str
     number: int
-    kind: Literal["decided", "settled", "delay", "central", "stall"]
+    kind: Literal["decided", "settled", "delay", "central", "stall", "passed"]
 
 
 class DecidedValue(BaseModel):
@@ -73,6 +75,11 @@ class StallValue(BaseModel):
     stall: Stall
 
 
+class PassedValue(BaseModel):
+    version: Literal[1]
+    passed: int
+
+
 def central_json(record: CentralStored) -> bytes:
     return b'{"version":%d,"central":%b}' % (VERSION, CENTRAL.dump_json(record))
 
@@ -99,6 +106,8 @@ def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
             return [KeyValue(ledger_key("", stall.number, "stall"), value)]
         case StallForgotten(number):
             return [KeyValue(ledger_key("", number, "stall"), None)]
+        case NumbersPassed(number):
+            return [KeyValue(ledger_key("", 0, "passed"), compact_json({"version": VERSION, "passed": number}))]
 
 
 def decode_ledger(stored: KeyValue) -> LedgerRecord | OwnRecord | Skipped:
@@ -117,6 +126,8 @@ def decode_ledger(stored: KeyValue) -> LedgerRecord | OwnRecord | Skipped:
             if stored.value is None:
                 return StallForgotten(key.number)
             return StallNoted(StallValue.model_validate_json(stored.value).stall)
+        if key.kind == "passed":
+            return NumbersPassed(0 if stored.value is None else PassedValue.model_validate_json(stored.value).passed)
         if key.kind == "central":
             if stored.value is None:
                 return CentralDeleted(key.group)

@@ -11,6 +11,7 @@ from coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     GroupDeleted,
+    NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
     OwnRecord,
@@ -58,8 +59,11 @@ class LoadReport:
     superseded: int = 0
     malformed: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
-    moved: list[OwnRecord] = field(default_factory=list)
-    """Hard facts that an older version kept in the ledger: to be written where they belong now."""
+    moved: list[Record] = field(default_factory=list)
+    """Hard facts that an older version kept in the ledger: to be written where they belong now. And how far numbers of
+    rebalances may have come that nobody can read any more."""
+    unread_until: int = 0
+    """Where the last part of the ledger ends that cannot be read."""
     orphans: str = ""
     """What is told of positions that were dropped, for their topic is another now."""
     complaints: list[str] = field(default_factory=list)
@@ -94,7 +98,7 @@ def replay(
             own.add(own_place(record))
         core.apply(record)
         report.tombstones += isinstance(record, TOMBSTONES)
-    place = f"{LEDGER_TOPIC}-{shard}"
+    place, passed = f"{LEDGER_TOPIC}-{shard}", 0
     wanted = newest(still_wanted(sound(log.read_ledger(shard), place, report), place, given_up), report)
     for record in understood(still_wanted(wanted, place, given_up), decode_ledger, place, report):
         if isinstance(record, OwnRecord):
@@ -105,6 +109,12 @@ def replay(
         core.apply(record)
         report.ledger += 1
         report.tombstones += isinstance(record, RebalanceForgotten | StallForgotten)
+        if isinstance(record, NumbersPassed):
+            passed = record.number
+    if report.unread_until > passed:
+        # Each entry takes an offset at least, so no group's numbers are ahead of them.
+        report.moved.append(NumbersPassed(report.unread_until))
+        core.apply(report.moved[-1])
     return report
 
 
@@ -119,6 +129,7 @@ def sound(stored: Iterator[KeyValue | Damage], place: str, report: LoadReport) -
         for item in stored:
             if isinstance(item, Damage):
                 complain(report, f"{place} offset {item.offset}: {item.sentence}; explanations there are passed over")
+                report.unread_until = max(report.unread_until, item.next_offset)
             else:
                 yield item
     except LogFailed as error:
@@ -178,6 +189,8 @@ def understood(
             record = decode(item)
         except MalformedRecord as error:
             complain(report, f"{place} offset {item.offset}: {error}; the record is passed over")
+            if decode is decode_ledger:
+                report.unread_until = max(report.unread_until, item.offset + 1)
             continue
         if isinstance(record, Skipped):
             report.skipped[f"{place.rsplit('-', 1)[0]} {record.kind}"] += 1

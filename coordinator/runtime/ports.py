@@ -30,6 +30,8 @@ class Damage(NamedTuple):
 
     offset: int
     sentence: str
+    next_offset: int
+    """Where it ends."""
 
 
 class GroupLog(Protocol):

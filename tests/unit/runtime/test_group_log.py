@@ -111,7 +111,7 @@ def test_a_flipped_bit_in_the_diary_is_passed_over_and_said(tmp_path: Path) -> N
     flip_a_bit(broker, "__rebalances")
     assert [item if isinstance(item, Damage) else item.key for item in log.read_ledger(0)] == [
         b"l0",
-        Damage(1, next(item.sentence for item in log.read_ledger(0) if isinstance(item, Damage))),
+        Damage(1, next(item.sentence for item in log.read_ledger(0) if isinstance(item, Damage)), 2),
         b"l2",
     ]
     flip_a_bit(broker, "__consumer_offsets")

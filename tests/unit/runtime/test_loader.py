@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 
 from coordinator.core.central.records import CentralStored
+from coordinator.core.events import AlterSettings
 from coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     GroupDeleted,
+    NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
     OffsetStored,
@@ -18,7 +20,7 @@ from coordinator.core.shard import Shard
 from coordinator.core.types import Limits, StoredOffset
 from coordinator.runtime.codec import decode_group, encode
 from coordinator.runtime.engine import Engine
-from coordinator.runtime.ledger_codec import ledger_key
+from coordinator.runtime.ledger_codec import decode_ledger, ledger_key
 from coordinator.runtime.loader import MAX_COMPLAINTS, replay
 from coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from tests.fakes.memory_group_log import MemoryGroupLog
@@ -83,7 +85,7 @@ class Diary(MemoryGroupLog):
     """A log whose diary cannot be read to the end."""
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
-        yield Damage(0, "its checksum is wrong")
+        yield Damage(0, "its checksum is wrong", 40)
         yield from super().read_ledger(shard)
         raise LogFailed("__rebalances-0: the disk is gone")
 
@@ -96,10 +98,32 @@ def test_a_damaged_diary_costs_explanations_and_is_said() -> None:
     report = replay(log, 0, core)
     assert core.offsets == {("g", "t", 0): 10}
     assert core.rounds == {"g": 3}
+    assert report.moved == [NumbersPassed(40)]
     assert report.complaints == [
         "__rebalances-0 offset 0: its checksum is wrong; explanations there are passed over",
         "__rebalances-0: the disk is gone; the rest of the explanations is passed over",
     ]
+
+
+def test_numbers_of_rebalances_that_nobody_can_read_are_not_given_again() -> None:
+    def next_numbers(log: MemoryGroupLog) -> list[int]:
+        engine = Engine(log, 1, Limits())
+        engine.load(0)
+        for at, group in enumerate(("g", "h")):
+            options = {"member.capacity": {"a": 1.0 + log.appends}}
+            engine.submit(0, AlterSettings(at + 1, group, {"assignor.options": options}, (), None, False, "ops"))
+        engine.turn(1)
+        core = engine.core(0)
+        assert isinstance(core, Shard)
+        return [max(core.ledgers[group].entries) for group in ("g", "h")]
+
+    log = Diary(1)
+    assert next_numbers(log) == [41, 41]
+    # What was damaged may be gone by the next start, with what was told since: how far numbers had come is on record.
+    sound = MemoryGroupLog(1)
+    sound.append(0, [], [stored for stored in log.ledger[0].read() if decode_ledger(stored) == NumbersPassed(40)], 0)
+    assert next_numbers(sound) == [41, 41]
+    assert next_numbers(sound) == [42, 42]
 
 
 OWNED = CentralStored("g", 3, "range", 100)

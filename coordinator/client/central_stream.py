@@ -85,7 +85,7 @@ class CentralStream:
             answer = await asyncio.wait_for(asyncio.shield(waiting), patience_ms / 1000)
         except TimeoutError:
             raise Unreachable(self._transport.bootstrap, patience_ms, self._doing) from None
-        return ce.Registered(action.token, code_of(answer.error_code), answer.error_message)
+        return ce.Registered(action.token, code_of(answer.error_code), answer.error_message, answer.coordinator_epoch)
 
     def listen(self) -> None:
         """The registration has been taken in: tell what has come since, and everything from now on."""
@@ -164,7 +164,8 @@ class CentralStream:
                     self._registered.set_result(response.registered)
             case "order":
                 if not self._over:
-                    self._tell(ce.Ordered(order_of(response.order), response.order.answered))
+                    order = response.order
+                    self._tell(ce.Ordered(order_of(order), order.answered, order.coordinator_epoch))
             case "fenced":
                 self._ended(code_of(response.fenced.error_code), response.fenced.error_message)
             case "drain":
@@ -196,6 +197,7 @@ class CentralStream:
             regex=action.regex,
             assignor=action.assignor,
             offsets=consumed(offsets),
+            coordinator_epoch=action.coordinator_epoch,
         )
         if action.generation >= 0 and not action.again:
             request.generation_id = action.generation

@@ -39,6 +39,7 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         self._lease_from_ms: int | None = None
         self._stop: int | None = None  # the stop order to answer once the callbacks have run
         self._start: StartFetcher | None = None  # came while they were running
+        self._epoch = 0  # the latest election that a coordinator has told of; never forgotten
 
     @property
     def lease_end_ms(self) -> int | None:
@@ -113,7 +114,7 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         token = self._requests.ask(RequestKind.JOIN)
         wish, owned = self._wish, tuple(sorted(self.owned))
         said = (wish.topics, wish.regex, wish.server_assignor, self.generation, owned)
-        self._out.append(ce.Register(token, self.member_id, *said, again=again))
+        self._out.append(ce.Register(token, self.member_id, *said, again=again, coordinator_epoch=self._epoch))
 
     def _say_wish(self) -> None:
         """On the open stream; while another registration is under way, after it."""
@@ -121,7 +122,10 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
             self._register(again=True)
 
     def _registered(self, answer: ce.Registered) -> None:
-        if answer.code is ErrorCode.NONE:
+        if answer.code is ErrorCode.NONE and self._deposed(answer.coordinator_epoch):
+            self._streaming = True  # it has only just been opened
+            self._send_away()
+        elif answer.code is ErrorCode.NONE:
             self._link.well()
             self._link.heard(self._now_ms)
             if self.state is State.JOINING:
@@ -149,6 +153,9 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
     def _ordered(self, event: ce.Ordered) -> None:
         if not self._streaming:
             return
+        if self._deposed(event.coordinator_epoch):
+            self._send_away()
+            return
         self._link.heard(self._now_ms)
         self._renew_lease(event.answered)
         match event.order:
@@ -162,6 +169,21 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
                 self._out.append(ce.Report(detail))
             case _:
                 assert_never(event.order)
+
+    def _deposed(self, epoch: int) -> bool:
+        """Whether who speaks was elected before somebody else was of whom the member has heard."""
+        if 0 < epoch < self._epoch:
+            return True
+        self._epoch = max(self._epoch, epoch)
+        return False
+
+    def _send_away(self) -> None:
+        """What a deposed coordinator says is of no account: end its stream, and look for the one that is elected."""
+        self._close_stream()
+        if self.state is State.JOINING:
+            self._link.lost(self._now_ms)  # and not at once: it would be found again
+        else:
+            self._stream_lost()
 
     def _renew_lease(self, answered: int) -> None:
         """The coordinator has heard this answer, so it counts from then, or from later."""
@@ -274,6 +296,10 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
             if self.state in WORKING:
                 self._out_of_the_group(Cause.MEMBER_FENCED, event.message)
             return
+        self._stream_lost()
+
+    def _stream_lost(self) -> None:
+        """The membership lives on: say so on another stream, to whoever coordinates the group now."""
         self._link.lost(self._now_ms)
         self._link.retry_at_ms = self._now_ms  # at once; only then with pauses
         if self.state is State.STABLE:

@@ -17,6 +17,8 @@ class Registered:
     token: int
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
+    coordinator_epoch: int = 0
+    """The election that made the node the coordinator, ascending; 0: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Ordered:
 
     order: Order
     answered: int
+    coordinator_epoch: int = 0
+    """The election under which it was given; 0: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class Register:
     generation: int
     owned: Partitions
     again: bool = False
+    coordinator_epoch: int = 0
+    """The highest that the member has heard of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.router import partition_for
 from coordinator.runtime.slot import ShardStatus
 from coordinator.server.central_election import CentralElection
+from coordinator.server.central_session import NO_ELECTION
 from coordinator.server.clock import Clock
 from coordinator.server.disk_room import DiskRoom
 from coordinator.server.dispatch import Method, methods_of
@@ -307,7 +308,7 @@ class Node:
             shards=self.engine.shards,
             limit=self._settings.max_sessions,
             grace_ms=self._settings.group_reconnect_grace_ms,
-            coordinates_central=lambda: self._central is None or self._central.elected,
+            central_reign=lambda: NO_ELECTION if self._central is None else self._central.epoch,
         )
         if self._zookeeper is not None:
             self._central = CentralElection(
@@ -315,7 +316,7 @@ class Node:
                 self._settings.node_id,
                 lambda: self.advertised,
                 self._cores,
-                lambda: self._sessions.end_central("this node coordinates central groups no longer; find who does"),
+                self._sessions.end_central,
             )
         self.broker.on_topics_changed(self._topics_changed)
 

@@ -60,6 +60,12 @@ class CentralElection:
     def elected(self) -> bool:
         return self._election.reign is not None
 
+    @property
+    def epoch(self) -> int | None:
+        """That of this node's reign; None while it has none."""
+        reign = self._election.reign
+        return None if reign is None else reign.epoch
+
     def start(self) -> None:
         self._owners.start()
         self._election.start()

@@ -1,11 +1,14 @@
 """The stream of one member of a central group. No transport here, and nothing is decided.
 
+It is opened under one reign: the election that made this node the coordinator. When that is over, nothing that the
+member says reaches its group any more, and no order the member; what was on its way is told by its epoch.
+
 What the member says is asked of its shard, one message after the other; a question for orders is always open there, and
 what it brings is written. The next orders are asked for when the last ones are on their way.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from coordinator.core.central import events
 from coordinator.core.effects import CentralReply
@@ -15,6 +18,9 @@ from coordinator.server import answers, central_words, shape
 from coordinator.server.drive import Driver
 from coordinator.server.shape import MalformedRequest
 
+NO_ELECTION = 0
+"""The epoch of a node that shares no ZooKeeper: it coordinates its central groups, and nobody else does."""
+RESIGNED = "this node coordinates central groups no longer; find who does"
 UNWRITTEN_LIMIT = 8
 """Responses that may wait to be written; for a member that reads slowly, its shard keeps the latest order of a kind."""
 
@@ -22,7 +28,16 @@ UNWRITTEN_LIMIT = 8
 class CentralSession:
     """One stream, from the registration to its end."""
 
-    def __init__(self, driver: Driver, shard: int, registration: pb.RegisterConsumer, peer_host: str) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        shard: int,
+        registration: pb.RegisterConsumer,
+        peer_host: str,
+        *,
+        epoch: int,
+        reigning: Callable[[], int | None],
+    ) -> None:
         self.group_id = registration.group_id
         self.member_id = registration.member_id
         self.stream = 0
@@ -30,6 +45,8 @@ class CentralSession:
         self.left = False
         """The member has deregistered, or the group knows already that it is gone."""
         self._driver = driver
+        self._epoch = epoch
+        self._reigning = reigning
         self._shard = shard
         self._first = registration
         self._peer_host = peer_host
@@ -48,7 +65,7 @@ class CentralSession:
             return
         tasks = [asyncio.create_task(self._read(requests)), asyncio.create_task(self._hear())]
         try:
-            yield self._numbered(registered(CentralReply()))
+            yield self._numbered(self._registered())
             while (response := await self._next()) is not None:
                 yield self._numbered(response)
             if self._failure is not None:
@@ -105,6 +122,8 @@ class CentralSession:
     async def _take(self, request: pb.SessionRequest) -> bool:
         """Whether the stream goes on."""
         kind = request.WhichOneof("request")
+        if self._deposed():
+            return False
         if kind == "register_consumer":
             return await self._change_subscription(request.register_consumer)
         event = self._event(request)
@@ -144,7 +163,17 @@ class CentralSession:
             if (said := getattr(request, field)) != own:
                 raise MalformedRequest(f"{field} is {said!r}; this stream belongs to {own!r}")
         refused = await self._register(request)
-        await self._unwritten.put(refused or registered(CentralReply()))
+        await self._unwritten.put(refused or self._registered())
+        return True
+
+    def _registered(self) -> pb.SessionResponse:
+        return registered(CentralReply(), self._epoch)
+
+    def _deposed(self) -> bool:
+        """Whether the reign is over; then so is the stream."""
+        if self._reigning() == self._epoch:
+            return False
+        self.end(RESIGNED)
         return True
 
     async def _hear(self) -> None:
@@ -153,13 +182,13 @@ class CentralSession:
             while True:
                 event = events.AwaitOrders(self._driver.next_id(), self.group_id, self.member_id, self.stream)
                 reply = await self._driver.ask(self._shard, event, CentralReply)
-                if self._leaving:
+                if self._leaving or self._deposed():
                     return
                 if reply.code:
                     self._refused(reply)
                     return
                 for given in reply.orders:
-                    await self._unwritten.put(central_words.order(given, reply.answered))
+                    await self._unwritten.put(central_words.order(given, reply.answered, self._epoch))
         except Draining as error:
             self.end(str(error))
         except Refusal as error:
@@ -187,9 +216,11 @@ class CentralSession:
         return response
 
 
-def registered(reply: CentralReply) -> pb.SessionResponse:
+def registered(reply: CentralReply, epoch: int = NO_ELECTION) -> pb.SessionResponse:
     return pb.SessionResponse(
         registered=pb.ConsumerRegistered(
-            error_code=answers.error_code(reply.code), error_message=answers.sentence(reply.code, reply.message)
+            error_code=answers.error_code(reply.code),
+            error_message=answers.sentence(reply.code, reply.message),
+            coordinator_epoch=epoch,
         )
     )

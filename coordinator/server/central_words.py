@@ -65,9 +65,9 @@ def consumed(rows: Iterable[pb.ConsumedOffset]) -> events.Offsets:
     return offsets
 
 
-def order(given: Order, answered: int) -> pb.SessionResponse:
-    """`answered`: the highest number that has been heard back."""
-    out = pb.CentralOrder(number=given.number, answered=answered)
+def order(given: Order, answered: int, epoch: int) -> pb.SessionResponse:
+    """`answered`: the highest number that has been heard back; `epoch`: that of the reign under which it is given."""
+    out = pb.CentralOrder(number=given.number, answered=answered, coordinator_epoch=epoch)
     match given:
         case Ping():
             out.ping.SetInParent()

@@ -17,7 +17,7 @@ from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import ledger_pb2
 from coordinator.runtime.router import partition_for
 from coordinator.server import answers, answers_consumer, translate, translate_consumer
-from coordinator.server.central_session import CentralSession, registered
+from coordinator.server.central_session import NO_ELECTION, RESIGNED, CentralSession, registered
 from coordinator.server.dispatch import Call
 from coordinator.server.drive import Driver
 from coordinator.server.session_identity import Identity, greeted
@@ -206,7 +206,7 @@ class Sessions:
         shards: int,
         limit: int,
         grace_ms: int,
-        coordinates_central: Callable[[], bool] = lambda: True,
+        central_reign: Callable[[], int | None] = lambda: NO_ELECTION,
         hello_ms: int = HELLO_MS,
         most_silent: int = MOST_SILENT,
     ) -> None:
@@ -214,7 +214,7 @@ class Sessions:
         self._most_silent = most_silent
         self._silent = 0
         self._driver = driver
-        self._coordinates_central = coordinates_central
+        self._central_reign = central_reign
         self._shards = shards
         self._limit = limit
         self._grace_ms = grace_ms
@@ -225,10 +225,10 @@ class Sessions:
     def __len__(self) -> int:
         return self._count + self._silent
 
-    def end_central(self, reason: str) -> None:
+    def end_central(self) -> None:
         """Send the members of central groups away: this node does not coordinate them any more."""
         for stream in list(self._central):
-            stream.end(reason)
+            stream.end(RESIGNED)
 
     def close(self) -> None:
         """Tell every member that the node stops."""
@@ -293,12 +293,15 @@ class Sessions:
         self, registration: pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: Call
     ) -> AsyncGenerator[pb.SessionResponse, None]:
         """The stream of a member of a central group. Which of two streams counts, its group decides."""
-        if not self._coordinates_central():
+        epoch, heard = self._central_reign(), registration.coordinator_epoch
+        if epoch is None or NO_ELECTION < epoch < heard:
             why = "another node is elected for central groups, or none is yet; find the coordinator again"
             yield registered(CentralReply(ErrorCode.NOT_COORDINATOR, why))
             return
         shard = partition_for(registration.group_id, self._shards)
-        session = CentralSession(self._driver, shard, registration, call.peer_host)
+        session = CentralSession(
+            self._driver, shard, registration, call.peer_host, epoch=epoch, reigning=self._central_reign
+        )
         self._central.add(session)
         try:
             async with aclosing(session.responses(requests)) as responses:

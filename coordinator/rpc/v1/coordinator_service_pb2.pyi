@@ -842,7 +842,7 @@ class ConsumedOffset(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class RegisterConsumer(_message.Message):
-    __slots__ = ("group_id", "member_id", "client_id", "session_timeout_ms", "topics", "regex", "assignor", "generation_id", "owned", "offsets")
+    __slots__ = ("group_id", "member_id", "client_id", "session_timeout_ms", "topics", "regex", "assignor", "generation_id", "owned", "offsets", "coordinator_epoch")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -853,6 +853,7 @@ class RegisterConsumer(_message.Message):
     GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
     OWNED_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     member_id: str
     client_id: str
@@ -863,7 +864,8 @@ class RegisterConsumer(_message.Message):
     generation_id: int
     owned: _containers.RepeatedCompositeFieldContainer[_ledger_pb2.TopicPartitions]
     offsets: _containers.RepeatedCompositeFieldContainer[ConsumedOffset]
-    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., regex: _Optional[str] = ..., assignor: _Optional[str] = ..., generation_id: _Optional[int] = ..., owned: _Optional[_Iterable[_Union[_ledger_pb2.TopicPartitions, _Mapping]]] = ..., offsets: _Optional[_Iterable[_Union[ConsumedOffset, _Mapping]]] = ...) -> None: ...
+    coordinator_epoch: int
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., regex: _Optional[str] = ..., assignor: _Optional[str] = ..., generation_id: _Optional[int] = ..., owned: _Optional[_Iterable[_Union[_ledger_pb2.TopicPartitions, _Mapping]]] = ..., offsets: _Optional[_Iterable[_Union[ConsumedOffset, _Mapping]]] = ..., coordinator_epoch: _Optional[int] = ...) -> None: ...
 
 class PingAnswered(_message.Message):
     __slots__ = ("number", "offsets")
@@ -956,28 +958,32 @@ class SessionDrain(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class ConsumerRegistered(_message.Message):
-    __slots__ = ("error_code", "error_message")
+    __slots__ = ("error_code", "error_message", "coordinator_epoch")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ...) -> None: ...
+    coordinator_epoch: int
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., coordinator_epoch: _Optional[int] = ...) -> None: ...
 
 class CentralOrder(_message.Message):
-    __slots__ = ("number", "answered", "ping", "stop_fetcher", "start_fetcher", "rebalance_failed")
+    __slots__ = ("number", "answered", "ping", "stop_fetcher", "start_fetcher", "rebalance_failed", "coordinator_epoch")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     STOP_FETCHER_FIELD_NUMBER: _ClassVar[int]
     START_FETCHER_FIELD_NUMBER: _ClassVar[int]
     REBALANCE_FAILED_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     number: int
     answered: int
     ping: Ping
     stop_fetcher: StopFetcher
     start_fetcher: StartFetcher
     rebalance_failed: RebalanceFailed
-    def __init__(self, number: _Optional[int] = ..., answered: _Optional[int] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., stop_fetcher: _Optional[_Union[StopFetcher, _Mapping]] = ..., start_fetcher: _Optional[_Union[StartFetcher, _Mapping]] = ..., rebalance_failed: _Optional[_Union[RebalanceFailed, _Mapping]] = ...) -> None: ...
+    coordinator_epoch: int
+    def __init__(self, number: _Optional[int] = ..., answered: _Optional[int] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., stop_fetcher: _Optional[_Union[StopFetcher, _Mapping]] = ..., start_fetcher: _Optional[_Union[StartFetcher, _Mapping]] = ..., rebalance_failed: _Optional[_Union[RebalanceFailed, _Mapping]] = ..., coordinator_epoch: _Optional[int] = ...) -> None: ...
 
 class Ping(_message.Message):
     __slots__ = ()

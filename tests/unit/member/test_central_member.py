@@ -284,3 +284,33 @@ def test_every_state_is_told_and_has_its_moves() -> None:
     assert MOVES.keys() == MEANINGS.keys()
     assert MOVES[State.CLOSED] == frozenset()
     assert all(State.CLOSED in MOVES[state] for state in (State.CLOSING, State.FAILED, State.IDLE))
+
+
+def test_a_late_order_of_a_deposed_coordinator_is_not_obeyed() -> None:
+    """It was elected before another one of whom the member has heard: its stream ends, and the other is looked for."""
+    bench = Bench()
+    bench.tell(ev.Start())
+    bench.tell(ev.CoordinatorFound(bench.token()))
+    bench.tell(ce.Registered(bench.token(), coordinator_epoch=5))
+    bench.tell(ce.Ordered(start(1, 1, [T0]), 0, 5))
+    bench.tell(ce.Ordered(Ping(2), 0, 6))
+    done = bench.tell(ce.Ordered(stop(3), 0, 5))
+    assert [type(action).__name__ for action in done][:1] == ["CloseStream"]
+    assert bench.member.owned == {T0}, "what it fetches is its own as long as its lease runs"
+    bench.tell(ev.Tick(), 1)
+    bench.tell(ev.CoordinatorFound(bench.token()))
+    (register,) = bench.done
+    assert isinstance(register, ce.Register)
+    assert (register.coordinator_epoch, register.owned, register.generation) == (6, (T0,), 1)
+    # An older node again: it says so by its answer.
+    done = bench.tell(ce.Registered(register.token, coordinator_epoch=5))
+    assert [type(action).__name__ for action in done] == ["CloseStream"]
+    assert bench.member.state is State.JOINING
+    assert bench.wake_ms is not None
+    assert bench.wake_ms > bench.now_ms, "it is not asked again at once"
+
+
+def test_an_order_without_an_election_is_obeyed() -> None:
+    bench = Bench().registered()
+    bench.tell(ce.Ordered(Ping(1), 0, 5))
+    assert bench.tell(ce.Ordered(Ping(2), 0, 0)) == [ce.AnswerPing(2)]

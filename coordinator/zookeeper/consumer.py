@@ -5,6 +5,7 @@ SessionExpired.
 """
 
 import asyncio
+import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -16,6 +17,8 @@ from coordinator.member.zookeeper_types import STATIC, GroupView, Registration, 
 from coordinator.zookeeper import errors, paths
 from coordinator.zookeeper.connect import Fired, Session
 from coordinator.zookeeper.owners import Owners
+
+log = logging.getLogger("muster.client")
 
 T = TypeVar("T")
 MAX_IN_FLIGHT = 500
@@ -52,6 +55,8 @@ class ConsumerRegistry:
         self._registration = Registration({})
         self._ids: list[str] = []
         """Registrations that are, or may be, this session's."""
+        self._sessions: set[int] = set()
+        """All that this consumer has had."""
 
     async def prepare(self) -> None:
         """Make the directories that every consumer of that era makes if they are not there."""
@@ -65,7 +70,11 @@ class ConsumerRegistry:
             await self._session.ensure(path)
 
     async def register(self, registration: Registration) -> str:
-        """The id of this session's one registration. Raises IdInUse when `consumer.id` stays taken for a session."""
+        """The id of this session's one registration. Raises IdInUse when `consumer.id` stays taken for two sessions.
+
+        ZooKeeper tells whose session holds a name, and not whether a process is behind it: that of one that died holds
+        it until its timeout. What an earlier session of this consumer left behind is taken over at once.
+        """
         self._registration = registration
         await self._unregister()
         at_ms = time.time_ns() // 1_000_000
@@ -74,7 +83,10 @@ class ConsumerRegistry:
         self._ids.append(consumer_id)
         path = paths.consumer(self._group_id, consumer_id)
         body = paths.ConsumerRegistration(registration.subscription, pattern(registration), at_ms, self._offsets)
-        deadline = time.monotonic() + self._session.session_timeout_ms / 1000 * 2
+        self._sessions.add(self._session.id)
+        clock = asyncio.get_running_loop()
+        patience_s, told = self._session.session_timeout_ms / 1000 * 2, False
+        deadline = clock.time() + patience_s
         while True:
             try:
                 await self._session.create(path, body.to_json(), ephemeral=True)
@@ -83,8 +95,20 @@ class ConsumerRegistry:
                 node = await self._session.get(path)
                 if node is not None and node.owner == self._session.id:
                     return consumer_id  # The answer to an earlier attempt was lost.
+                if node is not None and node.owner in self._sessions:
+                    await self._session.delete(path)
+                    continue
             # The session of a process that died may hold the name a little longer.
-            if time.monotonic() >= deadline:
+            if not told:
+                told = True
+                log.warning(
+                    "%s is registered in group %r by another session: either by a consumer that lives, or by one that "
+                    "has just died; waiting up to %.0f s for it to go",
+                    consumer_id,
+                    self._group_id,
+                    patience_s,
+                )
+            if clock.time() >= deadline:
                 raise IdInUse(
                     f"{consumer_id} is registered in group {self._group_id!r} by another session; give each consumer "
                     "a consumer.id of its own, or leave it out"

@@ -90,9 +90,9 @@ class Line:
     async def exists(self, path: str, watch: Watch | None = None) -> bool:
         return await self.get(path, watch) is not None
 
-    async def create(self, path: str, data: bytes) -> None:
+    async def create(self, path: str, data: bytes, ephemeral: bool = False) -> None:
         await self._trip()
-        self._server.apply([("create", path, data, 0)])
+        self._server.apply([("create", path, data, self.id if ephemeral else 0)])
 
     async def ensure(self, path: str) -> None:
         await self._trip()

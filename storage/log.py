@@ -98,8 +98,8 @@ class Log:
         """What follows from the settings, worked out once."""
         self.settings = settings
         self.looks = looks(settings)
-        self._plain = settings.message_timestamp_type == "CreateTime" and not settings.compacted
-        self._short_way = ShortWay(self)
+        plain = settings.message_timestamp_type == "CreateTime" and not settings.compacted
+        self._short_way = ShortWay(self) if plain else None
         self.most_entries = min(settings.index_room // 8, settings.index_room // 12 - 1)
         self._flush_messages = settings.flush_messages
         self._tells_at_once = settings.flush_messages != 1
@@ -167,8 +167,9 @@ class Log:
         """
         if self.failure:
             raise self.failure
-        if self._plain:
-            done = self._short_way.append(batches, now_ms, looked or trusted)
+        short_way = self._short_way  # kept here, for the log may be retired meanwhile
+        if short_way is not None:
+            done = short_way.append(batches, now_ms, looked or trusted)
             if done is not None:
                 return done
         settings = self.settings
@@ -195,7 +196,8 @@ class Log:
         """Do what `append` would for the first few of these, with one write; the rest, maybe all, is left."""
         if self.failure:
             raise self.failure
-        return self._short_way.append_each(arrived, now_ms, looked) if self._plain else []
+        short_way = self._short_way
+        return [] if short_way is None else short_way.append_each(arrived, now_ms, looked)
 
     def write(self, stamped: Stamped, now_ms: int, *, check: bool = True) -> KnownBatch | None:
         """Put numbered batches at the end; a batch known from its producer is returned and not written again.
@@ -356,6 +358,8 @@ class Log:
         self.retired = True
         self.troubles.forget(self.partition)
         self.failure = UnknownTopicOrPartition(f"Partition {topic}-{partition} has been removed.")
+        # The two know each other: without this each log that goes would wait for the collector of garbage.
+        self._short_way = None
         for segment in self.segments:
             segment.abandon()
 

@@ -3,6 +3,7 @@
 All else may wait for the disk, has its checksums looked at, or opens files: that is for a thread.
 """
 
+import weakref
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
@@ -22,14 +23,16 @@ class Nearness:
     __slots__ = ("_active", "_from", "_log", "_until_size")
 
     def __init__(self, log: "Log") -> None:
-        self._log = log
+        # Not to keep it: a log that goes would wait for the collector of garbage.
+        self._log = weakref.ref(log)
         self._active: Segment | None = None
         self._from = 0
         self._until_size = -1
 
     def holds(self, offset: int) -> bool:
         """Whether a fetch from `offset` takes no time. From any thread."""
-        log = self._log
+        log = self._log()
+        assert log is not None, "it is the log that asks"
         active = log.segment_list.active
         if active is not self._active or active.size > self._until_size:
             self._measure(active)

@@ -290,6 +290,11 @@ class TopicsChanged:
     partitions: Mapping[str, int]
     deleted: tuple[str, ...] = ()
     ids: Mapping[str, bytes] = field(default_factory=dict)
+    names: dict[bytes, str] = field(init=False, repr=False, compare=False)
+    """The same from id to name: worked out once for all shards."""
+
+    def __post_init__(self) -> None:
+        self.names = {topic_id: name for name, topic_id in self.ids.items()}  # type: ignore[misc]
 
 
 @value

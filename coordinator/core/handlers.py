@@ -1,5 +1,6 @@
 """Who handles an event: the table. What is meant for a group goes to its kind, which answers in its own way."""
 
+from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
@@ -129,11 +130,12 @@ def on_timer(event: TimerFired, step: Step) -> None:
 
 def on_topics(event: TopicsChanged, step: Step) -> None:
     state = step.state
-    if event.ids.keys() - state.topic_ids.keys():
+    if not event.ids.keys() <= state.topic_ids.keys():
         state.topics_version = step.tick()
-    last_words = {topic_id: name for topic_id, name in state.topic_names.items() if name in event.deleted}
+    last_words = {state.topic_ids[name]: name for name in event.deleted if name in state.topic_ids}
     state.partitions, state.topic_ids = event.partitions, event.ids
-    state.topic_names = {**last_words, **{topic_id: name for name, topic_id in event.ids.items()}}
+    # All shards share the names: a copy for each would take long where there are thousands.
+    state.topic_names = ChainMap(last_words, event.names) if last_words else event.names
     state.catalog_known = True
     sweeps.forget_topics(event, step)
     for group in list(state.groups.values()):

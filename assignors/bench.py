@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from assignors import registry
+from assignors import bench_isolation, registry
 from assignors.api import Assignor, Member, Snapshot
 from assignors.bench_peers import Peer, peers
 from assignors.run import run
@@ -57,6 +57,8 @@ def measure(clock: Clock, only: str = "", names: Sequence[str] = (), java: AskJa
     for make in (_small, _middle, _million, _lag):
         for case in make(only, tuple(names)):
             yield _row(case, clock)
+    if "isolation".startswith(only) or only.startswith("isolation"):
+        yield from (row for row in bench_isolation.rows(clock) if only in row["case"])
     for case in _against_java(only, tuple(names), java) if java else ():
         yield _row(case, clock)
 

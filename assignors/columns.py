@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignors.axis import Axis, Ints
-from assignors.member_table import MemberRow, MemberTable
+from assignors.member_table import MemberList, MemberRow, MemberTable
 from assignors.order import in_java_order, in_kafka_order
 from assignors.values import Facts
 
@@ -134,6 +134,8 @@ class OwnerTable(Mapping[str, Mapping[str, Sequence[int]]]):
 def columns_of(snapshot: Facts) -> Columns:
     """The columns of a snapshot; fast from a `MemberTable`, a pass over all claims from a list."""
     members = snapshot.members
+    if isinstance(members, MemberList) and members.untouched:
+        members = members.table
     table = members if isinstance(members, MemberTable) else table_of(snapshot)
     order = kafka_order(table.rows)
     axis = Axis.of(_wanted(snapshot, table), snapshot.topics)
@@ -162,6 +164,8 @@ def columns_of(snapshot: Facts) -> Columns:
 
 def table_of(snapshot: Facts) -> MemberTable:
     """Members of any kind as a table."""
+    if isinstance(snapshot.members, MemberTable):
+        return snapshot.members
     axis = Axis.of(in_java_order(t for t, count in snapshot.topics.items() if count > 0), snapshot.topics)
     base = dict(zip(axis.topics, axis.base.tolist(), strict=False))
     known: dict[tuple[str, ...], int] = {}

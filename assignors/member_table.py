@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import overload
 
 import numpy as np
@@ -93,3 +94,16 @@ class MemberTable(Sequence[Member]):
             rack=row.rack,
             user_data=row.user_data,
         )
+
+
+class MemberList(list[Member]):
+    """The members of a table, for those who expect a list. As long as nobody changes it, the table stands for it."""
+
+    def __init__(self, table: MemberTable) -> None:
+        super().__init__(table)
+        self.table = table
+        self._made = tuple(self)
+
+    @property
+    def untouched(self) -> bool:
+        return len(self) == len(self._made) and all(map(is_, self, self._made))

@@ -16,7 +16,7 @@ import numpy as np
 from assignors import snapshot_binary
 from assignors.api import Assignment, AssignorError, Snapshot
 from assignors.columns import OwnerTable, table_of
-from assignors.member_table import MemberTable
+from assignors.member_table import MemberList, MemberTable
 from assignors.run import checked
 
 MAX_NOTE = 10_000
@@ -37,7 +37,8 @@ def load_snapshot(header: Mapping[str, Any], body: Any) -> Snapshot:
     """As the plugin is to see it: a list of members where the caller had one, lags as plain numbers."""
     snapshot = snapshot_binary.load(body)
     lags = snapshot.lags and {topic: tuple(np.asarray(row).tolist()) for topic, row in snapshot.lags.items()}
-    members = list(snapshot.members) if header["listed"] else snapshot.members
+    table = table_of(snapshot)
+    members = MemberList(table) if header["listed"] else table
     return replace(snapshot, members=members, lags=lags)
 
 

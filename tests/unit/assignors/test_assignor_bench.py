@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from assignors import bench, bench_grid
+from assignors import bench, bench_grid, bench_isolation
 
 
 def ticking():
@@ -59,3 +59,20 @@ def test_every_cell_of_the_grid_is_a_group():
         assert bench_grid.after(snapshot, resolve("range"), "full") is snapshot
     added = bench_grid.after(bench_grid.group("equal", "disjoint", "none"), resolve("range"), "partitions added")
     assert set(added.topics.values()) == {bench_grid.PARTITIONS + 2}
+
+
+def test_a_plugin_s_process_is_measured_against_the_same_logic_here(monkeypatch):
+    monkeypatch.setattr(bench_isolation, "SMALL_TURNS", 2)
+    monkeypatch.setattr(bench_isolation, "LARGE_TURNS", 1)
+    monkeypatch.setattr(bench_isolation, "LARGE", [("4,000", (10, 4, 1000))])
+    rows = list(bench.measure(ticking(), only="isolation: plain"))
+    assert [row["case"] for row in rows] == [
+        f"isolation: plain, {size} partitions" for size in ("100", "1,000", "4,000")
+    ]
+    for row in rows:
+        assert list(row) == ["bench", "case", "value", "unit", "peer", "peer_value", "ratio", "goal", "ok"]
+        assert (row["value"], row["peer_value"], row["ok"]) == (1.0, 1.0, True)
+    assert [row["goal"] for row in rows] == [1.5] * 3
+    assert bench_isolation.row("", 0.001, 0.0029)["ok"]
+    assert not bench_isolation.row("", 0.001, 0.0031)["ok"]
+    assert not bench_isolation.row("", 1.0, 1.6)["ok"]

@@ -200,3 +200,23 @@ def gone(pid: int) -> bool:
     ready = bool(select.select([descriptor], [], [], 30)[0])
     os.close(descriptor)
     return ready
+
+
+def test_a_list_of_members_stands_for_its_table_as_long_as_nobody_changes_it() -> None:
+    from dataclasses import replace
+
+    from assignors.api import Member, Snapshot
+    from assignors.columns import table_of
+    from assignors.member_table import MemberList
+
+    plain = Snapshot({"t": 4, "u": 2}, [Member("b", ("t",), {"t": [0, 1]}, 3), Member("a", ("t", "u"))])
+    listed = MemberList(table_of(plain))
+    same = replace(plain, members=listed)
+    assert isinstance(same.members, list)
+    assert list(same.columns.members) == list(plain.columns.members)
+    assert same.columns.owner.tolist() == plain.columns.owner.tolist()
+    assert listed.untouched
+    listed[0] = replace(listed[0], topics=("u",), owned=None)
+    changed = replace(plain, members=[*listed])
+    assert not listed.untouched
+    assert replace(plain, members=listed).columns.owner.tolist() == changed.columns.owner.tolist()

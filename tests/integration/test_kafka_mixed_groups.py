@@ -102,10 +102,11 @@ class Member:
             self._consumer.subscribe(["t"], on_assign=gained, on_revoke=let_go, on_lost=lost)
             while not self._stop.is_set():
                 message = self._consumer.poll(0.1)
-                if message is not None and not message.error():
+                record = message is not None and not message.error()  # An error is news, such as of a connection.
+                if record:
                     positions[message.partition()] = message.offset() + 1
                     self._journal.read[message.partition(), message.offset()] += 1
-                if message is None or message.offset() % 20 == 0:
+                if not record or message.offset() % 20 == 0:
                     # While the group moves on this may be refused; whoever lets partitions go has to be heard.
                     with suppress(KafkaException):
                         commit(self._consumer)

@@ -15,7 +15,7 @@ from tests.unit.storage.logs import T0
 
 LOG_APIS = {
     "Produce", "Fetch", "ListOffsets", "Metadata", "CreateTopics", "DeleteTopics", "DeleteRecords", "InitProducerId",
-    "CreatePartitions", "DescribeConfigs",
+    "CreatePartitions", "DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs",
 }  # fmt: skip
 CASES = [(api.name, version) for api in APIS if api.name in LOG_APIS for version in range(api.first, api.last + 1)]
 ROUNDS = 100
@@ -38,6 +38,8 @@ def likely(message: object, rng: random.Random) -> None:
             setattr(message, name, rng.choice([-1, 0, 1]))
         elif name in ("fetch_offset", "timestamp", "offset") and rng.random() < 0.7:
             setattr(message, name, rng.choice([-3, -2, -1, 0, 1, 2, T0]))
+        elif name in ("resource_type", "config_operation") and rng.random() < 0.8:
+            setattr(message, name, rng.choice([0, 1, 2, 2, 3, 4, 32]))
         elif name == "records" and rng.random() < 0.8:
             setattr(message, name, spoilt(rng))
         elif name == "transactional_id" and rng.random() < 0.8:

@@ -155,7 +155,7 @@ class CrashingLog:
             self._spoil(part)
         for record in self._read(shard, LEDGER):
             if record.offset in part.unreadable:
-                yield Damage(record.offset, "its checksum is wrong")
+                yield Damage(record.offset, "its checksum is wrong", record.offset + 1)
             else:
                 yield record
         self.unread.discard(shard)

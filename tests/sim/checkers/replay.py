@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from coordinator.core.effects import Effects
 from coordinator.core.events import Event
-from coordinator.core.records import OwnRecord, Record, StallForgotten, StallNoted
+from coordinator.core.records import NumbersPassed, OwnRecord, Record, StallForgotten, StallNoted
 from coordinator.core.shard import Shard
 from coordinator.core.types import GroupState
 from coordinator.runtime.codec import decode_group
@@ -18,7 +18,7 @@ from coordinator.runtime.ports import KeyValue
 from tests.sim.watch import Checker
 from tests.sim.world import World
 
-STALLS = (StallNoted, StallForgotten)
+OF_NO_GROUP = (StallNoted, StallForgotten, NumbersPassed)
 """Facts of no group."""
 
 
@@ -64,10 +64,13 @@ class ReplayEqualsLive(Checker):
         records: list[Record] = [record for record in decoded if not isinstance(record, Skipped)]
         for record in records:
             mirror.apply(record)
-        for group_id in sorted({record.group_id for record in records if not isinstance(record, STALLS)}):
+        for group_id in sorted({record.group_id for record in records if not isinstance(record, OF_NO_GROUP)}):
             self._compare(group_id, live, mirror)
         if live.state.stalls != mirror.state.stalls:
             self.fail(f"the log knows the stalls {mirror.state.stalls}, the live shard {live.state.stalls}")
+        if live.state.numbers_passed != mirror.state.numbers_passed:
+            known, told = live.state.numbers_passed, mirror.state.numbers_passed
+            self.fail(f"the log says that {told} numbers have been passed, the live shard {known}")
 
     def _compare(self, group_id: str, live: Shard, mirror: Shard) -> None:
         hard, replayed = hard_group(live, group_id), hard_group(mirror, group_id)

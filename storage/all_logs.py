@@ -88,6 +88,16 @@ def make_all(files: Files, data_dir: str, plan: Plan, opened: OpenSegments, now_
     return together(one, wanted)
 
 
+def remove_all(files: Files, data_dir: str, partitions: Iterable[TopicPartition]) -> None:
+    """Remove the directories of these partitions, as far as they are there."""
+
+    def one(directory: str) -> None:
+        if files.is_dir(directory):
+            remove_tree(files, directory)
+
+    together(one, [(directory_of(data_dir, tp),) for tp in partitions])
+
+
 def close_all(files: Files, data_dir: str, logs: Sequence[Log]) -> bool:
     """Close the logs; whether all went in order, and what they wrote down is durable. OSError when it is not."""
     many = len(logs) >= FEW_PARTITIONS

@@ -5,6 +5,7 @@ exist, so that Kafka's tools still read the file and a flipped digit does not be
 `#id/TOPIC/ID 0 0` says whose offsets these are: a topic of that name that was made anew has another id.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from crc32c import crc32c
@@ -15,6 +16,8 @@ from storage.types import TopicPartition
 
 _SEAL = "#checksum"
 _ID = "#id"
+
+logger = logging.getLogger("muster.storage")
 
 
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> None:
@@ -33,6 +36,15 @@ def read_offsets(files: Files, path: str, ids: Mapping[str, str]) -> dict[TopicP
     offsets, owners = read_checkpoint(files, path)
     ours = {name for name, topic_id in ids.items() if owners.get(name, topic_id) == topic_id}
     return {tp: offset for tp, offset in offsets.items() if tp[0] in ours}
+
+
+def believed_offsets(files: Files, path: str, ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """`read_offsets`; one that is damaged is told of, and counts as empty."""
+    try:
+        return read_offsets(files, path, ids)
+    except DataDirectoryError as error:
+        logger.error("%s It is taken as empty.", error)
+        return {}
 
 
 def read_checkpoint(files: Files, path: str) -> tuple[dict[TopicPartition, int], dict[str, str]]:

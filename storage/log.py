@@ -9,37 +9,27 @@ topic promises a flush before the answer, and the log's end where it does not.
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
-from storage import fencing, reshape
+from storage import fencing, fetching, reshape
 from storage.config import TopicSettings
 from storage.cuts import Cuts
-from storage.errors import (
-    InvalidFetchSize,
-    LogDamaged,
-    OffsetOutOfRange,
-    RecordListTooLarge,
-    StorageError,
-    UnknownTopicOrPartition,
-)
+from storage.errors import InvalidFetchSize, RecordListTooLarge, StorageError, UnknownTopicOrPartition
 from storage.files import Buffer, Files
 from storage.log_state import LogState
 from storage.look import check_records, looks
 from storage.nearness import Nearness
 from storage.open_segments import OpenSegments
 from storage.producer_state import KnownBatch, Marker
-from storage.reading import EARLIEST, LATEST, MAX_TIMESTAMP, SegmentList
+from storage.reading import EARLIEST, LATEST, SegmentList
 from storage.scan import Head
 from storage.segment import Segment
 from storage.short_way import ShortWay
 from storage.stamp import Stamped, stamp
 from storage.summaries import save_epochs
 from storage.troubles import Troubles
-from storage.txn_index import AbortedEntry, overlapping
-from storage.types import AbortedTransaction, Appended, Fetched, TopicPartition
+from storage.txn_index import AbortedEntry
+from storage.types import Appended, Fetched, TopicPartition
 from storage.validation import check_timestamps, split
-
-Known = TypeVar("Known")
 
 
 class Log:
@@ -374,45 +364,7 @@ class Log:
         """
         if max_bytes < 0:
             raise InvalidFetchSize(f"A fetch asked for {max_bytes} bytes; expected 0 or more.")
-        return self._told(lambda: self._fetch(offset, max_bytes, min_one, committed))
-
-    def _told(self, read: Callable[[], Known]) -> Known:
-        """What a reader of this log finds; damage is not its business alone."""
-        try:
-            return self.cuts.outside(read)
-        except LogDamaged as damage:
-            self.troubles.damaged(self.partition, damage)
-            raise
-
-    def _fetch(self, offset: int, max_bytes: int, min_one: bool, committed: bool) -> Fetched:
-        segments = self.segment_list
-        high = self.high_watermark
-        stable = self.last_stable_offset if self.producers.producers else high
-        start, end = self.start_offset, self.end_offset
-        if not start <= offset <= end:
-            raise OffsetOutOfRange(
-                f"Offset {offset} of {self.partition[0]}-{self.partition[1]} is outside {start} to {end}. "
-                "Start again from the earliest or the latest offset."
-            )
-        damage = self.recovered.damage
-        if damage and offset >= damage.first_offset:
-            raise damage
-        until = stable if committed else high
-        if offset >= until:
-            return Fetched(b"", high, start, stable)
-        try:
-            data = segments.read(offset, until, max_bytes, min_one)
-        except OSError as error:
-            raise fencing.unreadable(self, error) from error
-        aborted = self._aborted(segments, offset, until) if committed else ()
-        return Fetched(data, high, start, stable, aborted)
-
-    @staticmethod
-    def _aborted(segments: SegmentList, offset: int, until: int) -> tuple[AbortedTransaction, ...]:
-        entries = (entry for segment in segments.since(offset) for entry in segment.aborted)
-        return tuple(
-            AbortedTransaction(entry.producer_id, entry.first_offset) for entry in overlapping(entries, offset, until)
-        )
+        return fetching.told(self, lambda: fetching.fetch(self, offset, max_bytes, min_one, committed))
 
     # -- look-up ------------------------------------------------------------------------------------------
 
@@ -426,13 +378,4 @@ class Log:
             return self.last_stable_offset if committed else self.high_watermark, -1
         if timestamp == EARLIEST:
             return self.start_offset, -1
-        return self._told(lambda: self._search(timestamp))
-
-    def _search(self, timestamp: int) -> tuple[int, int]:
-        segments, start, until = self.segment_list, self.start_offset, self.high_watermark
-        try:
-            if timestamp == MAX_TIMESTAMP:
-                return segments.largest_timestamp(start, until)
-            return segments.search(timestamp, start, until)
-        except OSError as error:
-            raise fencing.unreadable(self, error) from error
+        return fetching.told(self, lambda: fetching.search(self, timestamp))

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from storage.all_logs import FEW_PARTITIONS, close_all, directory_of, make_all, open_all
+from storage.all_logs import FEW_PARTITIONS, close_all, make_all, open_all, remove_all
 from storage.catalog import CatalogEntry, alike, check_name, load_catalog, save_catalog
-from storage.checkpoint import read_offsets
+from storage.checkpoint import believed_offsets
 from storage.config import LogSettings, TopicSettings
 from storage.data_dir import (
     CLEANER_POINTS,
@@ -29,14 +29,13 @@ from storage.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from storage.files import Files, RealFiles, remove_tree
+from storage.files import Files, RealFiles
 from storage.log import Log
 from storage.log_state import Recovered
 from storage.open_segments import OpenSegments
 from storage.periodic import Upkeep
 from storage.plans import Plan, Plans, called
 from storage.producer_ids import ProducerIds
-from storage.together import together
 from storage.troubles import Troubles
 from storage.types import Topic, TopicPartition
 
@@ -114,12 +113,12 @@ class Topics:
         clean = take_clean_mark(files, path)
         self._catalog = load_catalog(files, path)
         self._finish_deletions([entry for entry in self._catalog.values() if entry.deleting])
-        points = self._checkpoint(RECOVERY_POINTS)
-        starts = self._checkpoint(LOG_STARTS)
-        cleaned = self._checkpoint(CLEANER_POINTS)
+        ids = {entry.name: entry.id for entry in self._catalog.values()}
+        points, starts, cleaned = (
+            believed_offsets(files, f"{path}/{name}", ids) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_POINTS)
+        )
         self._topics = {entry.name: entry.topic() for entry in self._catalog.values()}
         self._alike = {alike(name): name for name in self._topics}
-
         logs, self._broken = open_all(
             files, path, self._topics.values(), self.settings, self._opened, clean=clean, points=points, starts=starts
         )
@@ -128,15 +127,6 @@ class Topics:
         for log in logs:
             log.cleaned_to = cleaned.get(log.partition, 0)
         self._adopt(logs)
-
-    def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return read_offsets(
-                self._files, f"{self.data_dir}/{name}", {entry.name: entry.id for entry in self._catalog.values()}
-            )
-        except DataDirectoryError as error:
-            logger.error("%s It is taken as empty.", error)
-            return {}
 
     def _adopt(self, logs: Sequence[Log]) -> None:
         for log in logs:
@@ -346,9 +336,9 @@ class Topics:
             with self._changing:
                 self._finish_deletions(going)
         except OSError as error:
-            names = [entry.name for entry in going]
+            names = called([entry.name for entry in going])
             raise StorageError(
-                f"{called(names)} could not be removed from disk: {error.strerror or error}. The next start goes on."
+                f"{names} could not be removed from disk: {error.strerror or error}. The next start goes on."
             ) from error
 
     def _finish_deletion_of(self, name: str) -> None:
@@ -362,12 +352,7 @@ class Topics:
             ) from error
 
     def _finish_deletions(self, going: Sequence[CatalogEntry]) -> None:
-        def removed(directory: str) -> None:
-            if self._files.is_dir(directory):
-                remove_tree(self._files, directory)
-
-        each = [(self._directory((entry.name, number)),) for entry in going for number in range(entry.partitions)]
-        together(removed, each)
+        remove_all(self._files, self.data_dir, [(entry.name, n) for entry in going for n in range(entry.partitions)])
         if going:
             self._files.sync_dir(self.data_dir)
             gone = {entry.name for entry in going}
@@ -377,9 +362,6 @@ class Topics:
     def _save(self, catalog: dict[str, CatalogEntry]) -> None:
         save_catalog(self._files, self.data_dir, catalog)
         self._catalog = catalog
-
-    def _directory(self, tp: TopicPartition) -> str:
-        return directory_of(self.data_dir, tp)
 
     # -- logs ---------------------------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@ from coordinator.bench import growth, handover, heartbeat, loading
 from coordinator.bench.cases import Measure, measured
 from coordinator.bench.rows import Row
 from coordinator.bench.stall import measure as stall
+from coordinator.bench.stall import startup
 
 CASES: dict[str, Measure] = {
     "heartbeats over gRPC": heartbeat.measure,
     "owned again": handover.measure,
     "loading offsets": loading.measure,
     "stall": stall.measure,
+    "startup": startup.measure,
     "one group": growth.measure,
     "one pushed group": growth.measure_pushed,
 }

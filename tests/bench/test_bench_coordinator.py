@@ -8,6 +8,8 @@ import pytest
 from coordinator.bench import crowd, growth, handover, heartbeat, loading, suite
 from coordinator.bench.processes import BenchFailed, server
 from coordinator.bench.rows import less_is_better
+from coordinator.bench.stall import measure as stall
+from coordinator.bench.stall import startup
 from coordinator.cli import bench
 from coordinator.cli.main import main
 
@@ -90,3 +92,34 @@ def test_messages_of_a_group_grow_with_its_members(tmp_path: Path, monkeypatch: 
     assert messages.value < 11
     assert size.unit == "bytes/member"
     assert len(times) == 2
+
+
+@pytest.mark.integration
+def test_others_are_listened_to_while_a_stranger_asks_for_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, small in (
+        ("PARTITIONS", 100),
+        ("OFFSETS", 700),
+        ("EXPIRING_GROUPS", 3),
+        ("MEMBERS", 3),
+        ("READS", 3),
+        ("LARGE_BATCHES", 2),
+        ("SEGMENTS", 2),
+        ("TOPICS", 3),
+        ("IDLE_S", 0.1),
+        ("UPKEEP_S", 0.1),
+        ("FIRST_EXPIRY_MS", 1_000),
+        ("SMALL_SEGMENTS", 5),
+    ):
+        monkeypatch.setattr(stall, name, small)
+    rows = list(stall.measure("stall", str(tmp_path / "data")))
+    assert len({row.case for row in rows}) == 15
+    assert all(row.value > 0 and row.peer_value > 0 for row in rows)
+
+
+@pytest.mark.integration
+def test_a_start_is_measured_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(startup, "PARTITIONS", 20)
+    monkeypatch.setattr(startup, "GROUPS", 20)
+    rows = list(startup.measure("startup", str(tmp_path / "data")))
+    assert [row.unit for row in rows] == ["s", "s CPU"]
+    assert all(row.value > 0 for row in rows)

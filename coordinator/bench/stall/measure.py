@@ -29,6 +29,9 @@ EXPIRING_GROUPS, OFFSETS_EACH = 2_000, 100
 MEMBERS = 1_000
 SEGMENTS, SEGMENT_BYTES = 48, 1 << 20
 READS = 400
+TOPICS = 500
+UPKEEP_S = 6.0
+SMALL_SEGMENTS = 1_000
 LARGE_BATCHES = 30
 IDLE_S = 2.0
 FIRST_EXPIRY_MS = 15_000
@@ -40,7 +43,6 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "1000",
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "0",
-    "offsets.retention.check.interval.ms": str(FIRST_EXPIRY_MS),
 }
 
 
@@ -57,7 +59,8 @@ def measure(name: str, home: str) -> Iterator[Row]:
     with filled(home) as fill:
         fill(expiring, days_ago(10))
         fill({"large": OFFSETS}, days_ago(0))
-    with pinned(LOAD_CORE), node(home, SETTINGS) as server, asyncio.Runner() as runner:
+    settings = SETTINGS | {"offsets.retention.check.interval.ms": str(FIRST_EXPIRY_MS)}
+    with pinned(LOAD_CORE), node(home, settings) as server, asyncio.Runner() as runner:
         rows = suffered(name, server)
         while row := runner.run(following(rows)):
             yield row
@@ -105,9 +108,9 @@ async def of_topics(stranger: Stranger) -> AsyncIterator[Strain]:
     yield Strain(f"creation of {PARTITIONS:,} partitions", stranger.create("many", PARTITIONS))
     yield Strain(f"a commit of {PARTITIONS:,} offsets", stranger.commit("committing", "many", range(PARTITIONS)))
     yield Strain("their deletion", stranger.delete("many"))
-    few = [stranger.create(f"few-{number}", 1) for number in range(500)]
+    few = [stranger.create(f"few-{number}", 1) for number in range(TOPICS)]
     yield Strain(f"creation of {len(few)} topics, one by one", lambda: one_by_one(few))
-    gone = [stranger.delete(f"few-{number}") for number in range(500)]
+    gone = [stranger.delete(f"few-{number}") for number in range(TOPICS)]
     yield Strain("their deletion, one by one", lambda: one_by_one(gone))
 
 
@@ -145,11 +148,11 @@ async def of_segments(stranger: Stranger) -> AsyncIterator[Strain]:
     keyed = encode_batch([(now_ms, b"key-%d" % (number % 500), os.urandom(200), ()) for number in range(4_500)])
     await one_by_one([stranger.produce("compacted", keyed) for _ in range(SEGMENTS)])
 
-    yield Strain("compaction", lambda: asyncio.sleep(6))
+    yield Strain("compaction", lambda: asyncio.sleep(UPKEEP_S))
     await stranger.create("short", 1, retention_bytes=SEGMENT_BYTES, segment_bytes=16_384)()
     small = encode_batch([(now_ms, None, os.urandom(15_000), ())])
-    await one_by_one([stranger.produce("short", small) for _ in range(1_000)])
-    yield Strain("retention", lambda: asyncio.sleep(4))
+    await one_by_one([stranger.produce("short", small) for _ in range(SMALL_SEGMENTS)])
+    yield Strain("retention", lambda: asyncio.sleep(UPKEEP_S))
 
 
 def simulation(server: Server) -> Strain:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from coordinator.bench.processes import BenchFailed
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
@@ -43,6 +44,17 @@ class Wire:
             self.count(len(data))
             self.count(len(reply))
         return answer.FromString(reply)
+
+    async def refused(self, method: str, data: bytes) -> None:
+        """Ask for what breaks a limit. Raises BenchFailed if it is answered."""
+        try:
+            ask: Any = self.channel.unary_unary(SERVICE + method)
+            await ask(data, timeout=CALL_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                return
+            raise
+        raise BenchFailed(f"{method} of {len(data)} bytes was answered; it has to be refused")
 
     def count(self, size: int) -> None:
         self.messages += 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from coordinator.bench import growth, handover, heartbeat, loading
+from coordinator.bench import abuse, growth, handover, heartbeat, loading
 from coordinator.bench.cases import Measure, measured
 from coordinator.bench.rows import Row
 from coordinator.bench.stall import measure as stall
@@ -14,6 +14,7 @@ CASES: dict[str, Measure] = {
     "loading offsets": loading.measure,
     "stall": stall.measure,
     "startup": startup.measure,
+    "abuse": abuse.measure,
     "one group": growth.measure,
     "one pushed group": growth.measure_pushed,
 }

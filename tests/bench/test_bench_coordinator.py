@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.bench import crowd, growth, handover, heartbeat, loading, suite
+from coordinator.bench import abuse, crowd, growth, handover, heartbeat, loading, suite
 from coordinator.bench.processes import BenchFailed, server
 from coordinator.bench.rows import less_is_better
 from coordinator.bench.stall import measure as stall
@@ -122,4 +122,14 @@ def test_a_start_is_measured_after_a_kill(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(startup, "GROUPS", 20)
     rows = list(startup.measure("startup", str(tmp_path / "data")))
     assert [row.unit for row in rows] == ["s", "s CPU"]
+
+
+def test_what_others_hear_beside_refused_requests_is_told_for_both_doors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, small in (("IDLE_S", 0.1), ("ENTRIES", 150_000), ("TIMES", 1), ("FLOOD", 50), ("FLOODS", 1)):
+        monkeypatch.setattr(abuse, name, small)
+    rows = list(abuse.measure("abuse", str(tmp_path / "data")))
+    assert len(rows) == 6
+    assert [row.case.rpartition(" by ")[2] for row in rows] == ["Kafka's door", "gRPC"] * 3
     assert all(row.value > 0 for row in rows)

@@ -5,7 +5,9 @@ Heartbeats of other groups, by the 99th percentile, against a time just before i
 
 import asyncio
 import math
+import sys
 import time
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,8 +22,8 @@ from coordinator.kafka.codec import struct
 from coordinator.kafka.emitting import Frame
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
-MEMBERS = 20
-EVERY_S = 0.02
+MEMBERS = 10
+EVERY_S = 0.1
 IDLE_S = 2.0
 ENTRIES = 5_000_000
 """Of a list of which 100,000 entries are taken."""
@@ -30,6 +32,7 @@ SHORT_BYTES = 1_000
 """A refusal has fewer; an answer about so many partitions has more."""
 FLOOD, FLOODS = 2_000, 10
 """Calls that are cancelled together, and how often."""
+HOLD_S = 0.02
 GOAL: Final = 0.25
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "kafka.listeners": "127.0.0.1:0"}
 
@@ -129,19 +132,45 @@ async def abuses(server: Server) -> AsyncIterator[Abuse]:
 
     yield Abuse(f"{ENTRIES:,} entries refused by Kafka's door", refused_by_kafka)
     yield Abuse(f"{ENTRIES:,} entries refused by gRPC", refused_by_grpc)
-    yield Abuse(f"{FLOOD:,} calls at once that are cancelled", lambda: cancelled(wire))
+    flood = await flooding(server.address)
+    yield Abuse(f"{FLOOD:,} calls at once that are cancelled", flood)
     line.close()
     await wire.close()
 
 
-async def cancelled(wire: Wire) -> None:
+async def flooding(address: str) -> Callable[[], Awaitable[object]]:
+    """A process of its own, ready to cancel calls: here they would keep heartbeats from being sent, and heard."""
+    words = ["-m", "coordinator.bench.abuse", address, str(FLOOD), str(FLOODS)]
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=PIPE, stdout=PIPE)
+    begin, said = process.stdin, process.stdout
+    assert begin is not None
+    assert said is not None
+    await said.readline()
+
+    async def work() -> None:
+        begin.close()
+        if await process.wait():
+            raise BenchFailed(f"the flood of cancelled calls ended with exit code {process.returncode}")
+
+    return work
+
+
+async def cancelled(address: str, flood: int, floods: int) -> None:
     """JoinGroups on one connection, of which nobody waits for the answer."""
+    wire = Wire(address)
     ask: Any = wire.channel.unary_unary(f"{SERVICE}JoinGroup")
     request = pb.JoinGroupRequest(group_id="g", protocol_type="consumer", session_timeout_ms=10_000)
     data = request.SerializeToString()
-    for _ in range(FLOODS):
-        calls = [ask(data) for _ in range(FLOOD)]
-        await asyncio.sleep(EVERY_S)
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    for _ in range(floods):
+        calls = [ask(data) for _ in range(flood)]
+        await asyncio.sleep(HOLD_S)
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
+    await wire.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(cancelled(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

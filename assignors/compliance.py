@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
-from assignors.claims import raw_claims
+from assignors.data.claims import raw_claims
 from assignors.isolation.pool import DEADLINE_MS, in_thread, shared
 from assignors.isolation.process import Ended, Overran, Unsendable
 from assignors.run import run

@@ -14,14 +14,14 @@ from assignors.api import Assignor, AssignorError, RebalanceProtocol
 ENTRY_POINT_GROUP = "muster.assignors"
 
 BUILT_IN = {
-    "range": "assignors.range:RangeAssignor",
-    "roundrobin": "assignors.roundrobin:RoundRobinAssignor",
-    "sticky": "assignors.sticky:StickyAssignor",
-    "cooperative-sticky": "assignors.cooperative_sticky:CooperativeStickyAssignor",
-    "lag": "assignors.lag:LagAssignor",
-    "uniform": "assignors.uniform:UniformAssignor",
-    "lag-sticky": "assignors.lag_sticky:LagStickyAssignor",
-    "roundrobin-legacy": "assignors.roundrobin_legacy:RoundRobinLegacyAssignor",
+    "range": "assignors.builtin.range:RangeAssignor",
+    "roundrobin": "assignors.builtin.roundrobin:RoundRobinAssignor",
+    "sticky": "assignors.builtin.sticky:StickyAssignor",
+    "cooperative-sticky": "assignors.builtin.cooperative_sticky:CooperativeStickyAssignor",
+    "lag": "assignors.builtin.lag:LagAssignor",
+    "uniform": "assignors.builtin.uniform:UniformAssignor",
+    "lag-sticky": "assignors.builtin.lag_sticky:LagStickyAssignor",
+    "roundrobin-legacy": "assignors.builtin.roundrobin_legacy:RoundRobinLegacyAssignor",
 }
 
 # What people have in their configuration files, lower case: Kafka's classes with and without their

@@ -19,9 +19,9 @@ from assignors.api import (
     Snapshot,
     TopicPartition,
 )
-from assignors.claims import raw_claims
+from assignors.data.claims import raw_claims
+from assignors.data.user_data import remembers
 from assignors.shield import is_ours, shielded
-from assignors.user_data import remembers
 
 LIMIT_OPTION = "max.partitions.per.member"
 _NAMED = 5  # How many culprits an error names before it only counts.

@@ -9,8 +9,8 @@ from typing import overload
 import numpy as np
 
 from assignors.api import Assignment, AssignorError, Snapshot, TopicPartition
-from assignors.axis import Axis, Ints
-from assignors.columns import NOBODY, Columns, OwnerTable, subscribed
+from assignors.data.axis import Axis, Ints
+from assignors.data.columns import NOBODY, Columns, OwnerTable, subscribed
 
 _NAMED = 5
 

@@ -10,8 +10,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from storage.compression import MAX_DECOMPRESSED_BYTES
 from storage.errors import InvalidConfig
+from storage.records.compression import MAX_DECOMPRESSED_BYTES
 from storage.topic_config import MAX_INT, MAX_LONG, Bytes, CleanupPolicy, Milliseconds, TopicSettings
 from storage.wording import expected
 

@@ -21,7 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job inherits that, and so would every process that a test starts, to stop it with Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SPARK = ("tests/integration/spark/", "tests/integration/test_pipeline_spark.py")
+SPARK = ("tests/integration/spark/", "tests/integration/spark/test_pipeline_spark.py")
 """Tests that share one Spark session, which takes long to start."""
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from assignors import snapshot_binary
 from assignors.api import Assignment, AssignorError, Snapshot
-from assignors.columns import OwnerTable, table_of
-from assignors.member_table import MemberList, MemberTable
+from assignors.data.columns import OwnerTable, table_of
+from assignors.data.member_table import MemberList, MemberTable
 from assignors.run import checked
+from assignors.wire import snapshot_binary
 
 MAX_NOTE = 10_000
 ROWS, OWNERS = "rows", "owners"

@@ -18,8 +18,8 @@ from coordinator.bench.rows import Row, less_is_better
 from coordinator.bench.stall.others import Others
 from coordinator.bench.wire.line import Line
 from coordinator.bench.wire.records import kafka_address
-from coordinator.kafka.codec import struct
-from coordinator.kafka.emitting import Frame
+from coordinator.kafka.codec.codec import struct
+from coordinator.kafka.codec.emitting import Frame
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 MEMBERS = 10

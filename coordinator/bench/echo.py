@@ -13,8 +13,8 @@ import grpc
 
 from coordinator.config import load_settings
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.app import transport_limits
-from coordinator.server.main import YOUNG_OBJECTS, loop_factory
+from coordinator.server.node.app import transport_limits
+from coordinator.server.node.main import YOUNG_OBJECTS, loop_factory
 
 METHOD = "/coordinator.rpc.v1.GroupCoordinator/Heartbeat"
 HOST = "127.0.0.1"

@@ -11,9 +11,9 @@ from coordinator.core.types import Limits, StoredOffset
 from coordinator.runtime.codec import encode
 from coordinator.runtime.group_log import BrokerGroupLog
 from coordinator.runtime.loader import GROUPS_TOPIC, replay
-from storage.batch import decode_records
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.config import MAX_LONG, LogSettings
+from storage.records.batch import decode_records
 
 RECORDS = 100_000
 KEYS = 20_000

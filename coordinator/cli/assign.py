@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.errors import Exit, complain
-from coordinator.cli.options import NumberRange
-from coordinator.cli.plugins import find_plugins_here
+from coordinator.cli.common.errors import Exit, complain
+from coordinator.cli.common.options import NumberRange
+from coordinator.cli.common.plugins import find_plugins_here
 
 if TYPE_CHECKING:
     from assignors.api import Assignment, Assignor, Snapshot
@@ -61,8 +61,8 @@ def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
 def answer_to(line: bytes, number: int, assignor: Any, deadline: float) -> tuple[Exit, str]:
     """The plan as JSON, or an empty answer and a complaint that names the line."""
     from assignors.api import AssignorError
-    from assignors.problem import solve
     from assignors.registry import UnknownAssignor
+    from assignors.tools.problem import solve
 
     try:
         plan = solve(parsed(line), assignor, partial(in_time, round(1000 * deadline)))

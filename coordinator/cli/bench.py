@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.jvm_peer import Ask, jvm_assignors
-from coordinator.cli.output import Column, show
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.jvm_peer import Ask, jvm_assignors
+from coordinator.cli.common.output import Column, show
 
 Rows = Iterator[dict[str, Any]]
 
@@ -34,7 +34,7 @@ def log_rows(only: str) -> Rows:
 
 
 def assignor_rows(only: str, java: Ask | None = None) -> Rows:
-    from assignors import bench
+    from assignors.tools import bench
 
     return bench.measure(time.perf_counter, only, java=java)
 

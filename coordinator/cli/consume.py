@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import NumberRange, client_options, properties, somebody_listens
+from coordinator.cli.common.output import notice
+from coordinator.cli.common.plugins import find_plugins_here
+from coordinator.cli.common.records import FIELDS, Writer, fields_option, writer
+from coordinator.cli.common.signals import interrupt_on_sigterm, stop_on_signal
+from coordinator.cli.common.words import plural
 from coordinator.cli.groups.reset import Position, parse_position, targets
 from coordinator.cli.groups.which import chosen_partitions
-from coordinator.cli.options import NumberRange, client_options, properties, somebody_listens
-from coordinator.cli.output import notice
-from coordinator.cli.plugins import find_plugins_here
-from coordinator.cli.records import FIELDS, Writer, fields_option, writer
-from coordinator.cli.signals import interrupt_on_sigterm, stop_on_signal
-from coordinator.cli.words import plural
 
 if TYPE_CHECKING:
     from coordinator.client import Consumer, Message, RebalanceEvent, TopicPartition
@@ -242,7 +242,7 @@ def write(messages: Sequence["Message"], line: Writer) -> None:
 
 def tell(consumer: "Consumer", partitions: Sequence["TopicPartition"], event: "RebalanceEvent") -> None:
     """One line per callback: what came or went, and why."""
-    from coordinator.cli.words import spans
+    from coordinator.cli.common.words import spans
 
     by_topic: dict[str, list[int]] = {}
     for topic, number in partitions:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit, Unhealthy
-from coordinator.cli.options import NumberRange, bootstrap_option
-from coordinator.cli.output import notice
-from coordinator.cli.reach import must_listen
+from coordinator.cli.common.errors import CommandError, Exit, Unhealthy
+from coordinator.cli.common.options import NumberRange, bootstrap_option
+from coordinator.cli.common.output import notice
+from coordinator.cli.common.reach import must_listen
 
 if TYPE_CHECKING:
     import grpc

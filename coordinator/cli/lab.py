@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import output_option
-from coordinator.cli.output import Column, show
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import output_option
+from coordinator.cli.common.output import Column, show
 
 if TYPE_CHECKING:
     from coordinator.lab.compare import Result

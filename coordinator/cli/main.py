@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from coordinator.cli.errors import guarded
-from coordinator.cli.lazy import Lazy, LazyGroup
+from coordinator.cli.common.errors import guarded
+from coordinator.cli.common.lazy import Lazy, LazyGroup
 
 COMMANDS = {
     "serve": Lazy("coordinator.cli.serve:serve", "Run a node."),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit, exit_code_of
-from coordinator.cli.options import client_options, properties, somebody_listens
-from coordinator.cli.output import notice
-from coordinator.cli.words import plural, spans
+from coordinator.cli.common.errors import CommandError, Exit, exit_code_of
+from coordinator.cli.common.options import client_options, properties, somebody_listens
+from coordinator.cli.common.output import notice
+from coordinator.cli.common.words import plural, spans
 
 if TYPE_CHECKING:
     from coordinator.client import Producer, RecordMetadata
@@ -172,7 +172,7 @@ def progress(file: BinaryIO) -> Iterator[Iterable[bytes]]:
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from coordinator.cli.output import console
+    from coordinator.cli.common.output import console
 
     columns = (TextColumn("producing"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:

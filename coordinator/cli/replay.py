@@ -5,10 +5,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import admin_of, client_options, output_option
-from coordinator.cli.output import Column, notice, show
-from coordinator.cli.plugins import find_plugins_here
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import admin_of, client_options, output_option
+from coordinator.cli.common.output import Column, notice, show
+from coordinator.cli.common.plugins import find_plugins_here
 
 if TYPE_CHECKING:
     from coordinator.cli.replayed import Replayed

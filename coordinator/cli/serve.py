@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import set_option
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import set_option
 
 
 @click.command()
@@ -34,7 +34,7 @@ def serve(
     all, each with its default; `muster settings -o wide NAME` says what one means.
     """
     from coordinator.config import SettingsError, load_settings
-    from coordinator.server.main import run
+    from coordinator.server.node.main import run
 
     named = {
         "log.dirs": data,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import FORMATS, admin_of, bootstrap_option, key_values
-from coordinator.cli.output import Column, show
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import FORMATS, admin_of, bootstrap_option, key_values
+from coordinator.cli.common.output import Column, show
 
 if TYPE_CHECKING:
     from coordinator.config import Settings

@@ -2,9 +2,9 @@
 
 import click
 
-from coordinator.cli.options import COUNT, admin_of, client_options, key_values, output_option
-from coordinator.cli.output import Column, notice, show, show_document
-from coordinator.cli.words import plural
+from coordinator.cli.common.options import COUNT, admin_of, client_options, key_values, output_option
+from coordinator.cli.common.output import Column, notice, show, show_document
+from coordinator.cli.common.words import plural
 
 EARLIEST, LATEST = -2, -1
 TOPIC_COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("#PARTITIONS", "partitions")]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit, Unhealthy
-from coordinator.cli.options import output_option
-from coordinator.cli.output import Column, notice, show
-from coordinator.cli.words import plural
+from coordinator.cli.common.errors import CommandError, Exit, Unhealthy
+from coordinator.cli.common.options import output_option
+from coordinator.cli.common.output import Column, notice, show
+from coordinator.cli.common.words import plural
 
 if TYPE_CHECKING:
     from coordinator.zookeeper.ensemble import Ensemble
@@ -115,7 +115,7 @@ def stop(data: Path) -> None:
 
 def stay(ensemble: "Ensemble") -> int:
     """Watch over the servers until a signal ends the command; they end with it."""
-    from coordinator.cli.signals import stop_on_signal
+    from coordinator.cli.common.signals import stop_on_signal
 
     stopping = stop_on_signal()
     try:

@@ -5,8 +5,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from coordinator.client.aio.admin import Admin as AsyncAdmin
-from coordinator.client.loop import shared_loop
-from coordinator.client.twins import iterating, waiting
+from coordinator.client.calls.loop import shared_loop
+from coordinator.client.calls.twins import iterating, waiting
 
 
 class Admin:

@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from coordinator.client.aio.consumer import Consumer as AsyncConsumer
-from coordinator.client.consuming import left_of
-from coordinator.client.listener import Listener, OnChange
-from coordinator.client.loop import shared_loop
-from coordinator.client.membership import Callback
-from coordinator.client.offsets import Offset, offsets_given
-from coordinator.client.twins import same, waiting
+from coordinator.client.calls.loop import shared_loop
+from coordinator.client.calls.twins import same, waiting
+from coordinator.client.consuming.listener import Listener, OnChange
+from coordinator.client.consuming.offsets import Offset, offsets_given
+from coordinator.client.consuming.shared import left_of
+from coordinator.client.membership.seam import Callback
 from coordinator.client.types import (
     Message,
 )

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from coordinator.client.accumulator import Delivered, Headers
+from coordinator.client.calls.loop import shared_loop
 from coordinator.client.config import ProducerConfig, load
 from coordinator.client.errors import ClientError
-from coordinator.client.loop import shared_loop
-from coordinator.client.producing import ANY, Producing, as_bytes
+from coordinator.client.producing.accumulator import Delivered, Headers
+from coordinator.client.producing.shared import ANY, Producing, as_bytes
 from coordinator.client.types import RecordMetadata
 
 LAST_CHANCE_S = 1.0

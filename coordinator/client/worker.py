@@ -5,10 +5,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from coordinator.client.aio.worker import Worker as AsyncWorker
-from coordinator.client.listener import Listener, OnChange
-from coordinator.client.loop import shared_loop
-from coordinator.client.membership import Callback
-from coordinator.client.twins import same
+from coordinator.client.calls.loop import shared_loop
+from coordinator.client.calls.twins import same
+from coordinator.client.consuming.listener import Listener, OnChange
+from coordinator.client.membership.seam import Callback
 
 T = TypeVar("T")
 

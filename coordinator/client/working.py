@@ -5,20 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from assignors.api import RebalanceProtocol
 from assignors.registry import resolve_all
-from coordinator.client.catalog import Catalog
+from coordinator.client.calls.catalog import Catalog
+from coordinator.client.calls.transport import Transport
 from coordinator.client.config import WorkerConfig
-from coordinator.client.driver import ClassicPart, ConsumerPart, MemberDriver
 from coordinator.client.errors import ConfigError, IllegalState
-from coordinator.client.group_calls import GroupCalls
-from coordinator.client.membership import Callback, leaving
-from coordinator.client.planner import Planner, isolation_of
-from coordinator.client.transport import Transport
+from coordinator.client.membership.delayed_plans import DelayedPlanner
+from coordinator.client.membership.driver import ClassicPart, ConsumerPart, MemberDriver
+from coordinator.client.membership.group_calls import GroupCalls
+from coordinator.client.membership.planner import Planner, isolation_of
+from coordinator.client.membership.seam import Callback, leaving
 from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
-from coordinator.client.worker_delayed import DelayedPlanner
 from coordinator.member import events as ev
-from coordinator.member.connect_member import DelayedSubscriber
-from coordinator.member.consumer import Wish
-from coordinator.member.subscription import Subscriber
+from coordinator.member.classic.subscription import Subscriber
+from coordinator.member.connect.member import DelayedSubscriber
+from coordinator.member.consumer.machine import Wish
 
 MAX_RESOURCES = 10_000
 

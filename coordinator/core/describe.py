@@ -2,7 +2,7 @@
 
 from coordinator.core.effects import ExplainReply, ListReply
 from coordinator.core.events import DescribeConsumerGroup, DescribeGroup, ExplainGroup, ListGroups
-from coordinator.core.kinds import KINDS
+from coordinator.core.groups.kinds import KINDS
 from coordinator.core.ledger import Ledger, settled
 from coordinator.core.state import Step
 from coordinator.core.types import Stall

@@ -1,7 +1,7 @@
 """Keeps a group's entries in the ledger, whatever its kind: a rebalance begins, is decided, and settles."""
 
 from coordinator.core.bounds import cut_entry, cut_settlement
-from coordinator.core.group import Group
+from coordinator.core.groups.group import Group
 from coordinator.core.ledger import RebalanceInProgress, Trigger, settled
 from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
 from coordinator.core.state import Step

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.kind import Keeper
+from coordinator.core.groups.kind import Keeper
 from coordinator.core.ledger import Ledger
 from coordinator.core.records import (
     DelayForgotten,

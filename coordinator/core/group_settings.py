@@ -14,8 +14,8 @@ from assignors.registry import BUILT_IN, resolve
 from coordinator.core.effects import SettingsReply
 from coordinator.core.entries import keep_entry, next_number
 from coordinator.core.events import AlterSettings, DescribeSettings
-from coordinator.core.group import Group
-from coordinator.core.kinds import KINDS
+from coordinator.core.groups.group import Group
+from coordinator.core.groups.kinds import KINDS
 from coordinator.core.ledger import Trigger
 from coordinator.core.plan import decided
 from coordinator.core.records import SettingsStored, SettingsUnset

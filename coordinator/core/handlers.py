@@ -4,7 +4,7 @@ from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core import describe, group_settings, offsets, push, stall, sweeps
+from coordinator.core import describe, group_settings, offsets, push, stall
 from coordinator.core.central import liveness, telling
 from coordinator.core.central.events import (
     AwaitOrders,
@@ -17,7 +17,6 @@ from coordinator.core.central.events import (
 )
 from coordinator.core.classic import join
 from coordinator.core.classic.checks import group_id_given
-from coordinator.core.conversions import converted
 from coordinator.core.events import (
     AlterSettings,
     ConsumerHeartbeat,
@@ -48,7 +47,9 @@ from coordinator.core.events import (
     TopicsChanged,
     Unload,
 )
-from coordinator.core.kinds import KINDS
+from coordinator.core.groups import sweeps
+from coordinator.core.groups.conversions import converted
+from coordinator.core.groups.kinds import KINDS
 from coordinator.core.observed import watching
 from coordinator.core.observed.events import GroupObserved, GroupUnseen
 from coordinator.core.state import Step

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from coordinator.core.classic.checks import group_id_given
 from coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
 from coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
-from coordinator.core.forgetting import forget_ledger
-from coordinator.core.kinds import KINDS
+from coordinator.core.groups.forgetting import forget_ledger
+from coordinator.core.groups.kinds import KINDS
 from coordinator.core.records import OffsetDeleted, OffsetsStored
 from coordinator.core.state import Step
 from coordinator.core.types import NO_TOPIC_ID, StoredOffset

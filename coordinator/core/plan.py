@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from assignors.api import Assignment, Assignor, AssignorError, Snapshot
 from assignors.api import Member as AssignorMember
+from assignors.data.user_data import member_from_subscription, parse_assignment, parse_subscription
 from assignors.registry import BUILT_IN, own_name, resolve
 from assignors.run import run
-from assignors.user_data import member_from_subscription, parse_assignment, parse_subscription
 from coordinator.core.types import Limits, Partitions
 
 CONSUMER = "consumer"

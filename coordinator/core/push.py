@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, PushReply
 from coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
-from coordinator.core.kind import Outlook
-from coordinator.core.kinds import KINDS
+from coordinator.core.groups.kind import Outlook
+from coordinator.core.groups.kinds import KINDS
 from coordinator.core.records import (
     NumbersPassed,
     OffsetDeleted,

@@ -13,7 +13,7 @@ from coordinator.core.events import (
     OffsetFetch,
     SessionHeartbeat,
 )
-from coordinator.core.kinds import KINDS
+from coordinator.core.groups.kinds import KINDS
 from coordinator.core.state import ShardState
 
 READS = (OffsetFetch, DescribeGroup, DescribeConsumerGroup, ListGroups, ExplainGroup)

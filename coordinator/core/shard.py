@@ -7,14 +7,14 @@ from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer.group import ConsumerGroup
 from coordinator.core.effects import Effects
 from coordinator.core.events import Event
+from coordinator.core.groups.kinds import FACTS
+from coordinator.core.groups.sweeps import not_going
 from coordinator.core.handlers import HANDLERS, hear
-from coordinator.core.kinds import FACTS
 from coordinator.core.ledger import Ledger
 from coordinator.core.quiet import quiet
 from coordinator.core.records import Record
 from coordinator.core.refusals import refused
 from coordinator.core.state import ShardState, Step, apply
-from coordinator.core.sweeps import not_going
 from coordinator.core.types import Limits
 from coordinator.errors import CoordinatorError
 

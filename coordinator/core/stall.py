@@ -6,7 +6,7 @@ sending, and nobody listens. Deadlines measure what was heard, so they stand sti
 
 from coordinator.core.classic import delay
 from coordinator.core.events import StoodStill
-from coordinator.core.kinds import KINDS
+from coordinator.core.groups.kinds import KINDS
 from coordinator.core.records import StallForgotten, StallNoted
 from coordinator.core.state import Step
 from coordinator.core.types import Stall

@@ -12,7 +12,7 @@ from assignors.api import JsonValue
 from coordinator.core.consumer.records import TopicId
 from coordinator.core.effects import Effects, GroupChanged, Reply
 from coordinator.core.events import Listen
-from coordinator.core.group import Group
+from coordinator.core.groups.group import Group
 from coordinator.core.ledger import Ledger
 from coordinator.core.observed.group import ObservedGroup
 from coordinator.core.plan import Planner, plan_at_once

@@ -19,10 +19,10 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from coordinator.kafka.apis import API_VERSIONS, APIS, Api
-from coordinator.kafka.codec import decoder_of, encoder_of, is_flexible, message_of, struct
-from coordinator.kafka.decoding import Decoder
-from coordinator.kafka.emitting import Buffer, present
-from coordinator.kafka.encoding import Encoder
+from coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flexible, message_of, struct
+from coordinator.kafka.codec.decoding import Decoder
+from coordinator.kafka.codec.emitting import Buffer, present
+from coordinator.kafka.codec.encoding import Encoder
 
 Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
 Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]

@@ -12,9 +12,9 @@ from coordinator.lab.clock import Clock
 from coordinator.lab.labourer import Labour, Labourer
 from coordinator.lab.node import Call, Connection, LabNode
 from coordinator.member import actions as act
-from coordinator.member import central_events as ce
 from coordinator.member import events as ev
-from coordinator.member.central import CentralMember
+from coordinator.member.central import events as ce
+from coordinator.member.central.machine import CentralMember
 from coordinator.member.types import TopicPartition
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from assignors.api import Snapshot
+from assignors.data.user_data import encode_assignment, member_from_subscription
 from assignors.registry import resolve
 from assignors.run import run
-from assignors.user_data import encode_assignment, member_from_subscription
 from coordinator.lab.account import Account
 from coordinator.lab.central_worker import CentralWorker
 from coordinator.lab.clock import Clock
@@ -16,14 +16,14 @@ from coordinator.lab.worker import PlanningWorker, ToldConsumer, ToldWorker, Wor
 from coordinator.lab.zookeeper_worker import Era, ZookeeperWorker
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.central import CentralMember
-from coordinator.member.classic import ClassicMember
-from coordinator.member.connect_member import DelayedLeader, DelayedSubscriber
-from coordinator.member.consumer import ConsumerMember, Wish
-from coordinator.member.subscription import Subscriber
+from coordinator.member.central.machine import CentralMember
+from coordinator.member.classic.machine import ClassicMember
+from coordinator.member.classic.subscription import Subscriber
+from coordinator.member.connect.member import DelayedLeader, DelayedSubscriber
+from coordinator.member.consumer.machine import ConsumerMember, Wish
 from coordinator.member.types import Leaving, MemberSettings
-from coordinator.member.zookeeper import ZookeeperMember
-from coordinator.member.zookeeper_types import ZookeeperSettings, registration_of
+from coordinator.member.zookeeper.machine import ZookeeperMember
+from coordinator.member.zookeeper.types import ZookeeperSettings, registration_of
 
 DELAY_MS = 60_000
 """How long a delayed group waits for a lost worker."""

@@ -13,9 +13,9 @@ from coordinator.lab.node import Call, Connection, LabNode
 from coordinator.lab.says import consumer_answered, heartbeat_answered, join_answered, sync_answered
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.classic import ClassicMember
-from coordinator.member.consumer import ConsumerMember
-from coordinator.member.subscription import by_topic
+from coordinator.member.classic.machine import ClassicMember
+from coordinator.member.classic.subscription import by_topic
+from coordinator.member.consumer.machine import ConsumerMember
 from coordinator.member.types import NO_GENERATION, MemberSettings, TopicPartition
 
 Machine: TypeAlias = ClassicMember | ConsumerMember

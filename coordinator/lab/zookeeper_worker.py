@@ -9,10 +9,10 @@ from coordinator.lab.ensemble import Ensemble, Session
 from coordinator.lab.era_registry import BROKERS, TOPICS, EraRegistry
 from coordinator.lab.labourer import Labour, Labourer
 from coordinator.lab.node import FLUSH_MS, NETWORK_MS
-from coordinator.member import zookeeper_events as zk
 from coordinator.member.types import TopicPartition
-from coordinator.member.zookeeper import ZookeeperMember
-from coordinator.member.zookeeper_types import Link
+from coordinator.member.zookeeper import events as zk
+from coordinator.member.zookeeper.machine import ZookeeperMember
+from coordinator.member.zookeeper.types import Link
 
 LAG_MS = 5
 """How far a server of the ensemble may be behind: they stand side by side."""

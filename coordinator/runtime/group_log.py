@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from coordinator.runtime.loader import GROUPS_TOPIC, LEDGER_TOPIC
 from coordinator.runtime.ports import Damage, KeyValue, LogFailed
-from storage.batch import encode_turn, read_batches, wrong_checksum
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.errors import StorageError
+from storage.records.batch import encode_turn, read_batches, wrong_checksum
 
 READ_BYTES = 4 << 20
 """How much of the log one step of a replay holds in memory."""

@@ -7,15 +7,15 @@ Names load on first use, so that importing this package costs nothing. A session
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coordinator.spark.commit import OffsetCommitter, commit_batch, pin_batch
+    from coordinator.spark.groups.commit import OffsetCommitter, commit_batch, pin_batch
     from coordinator.spark.session import register
     from coordinator.spark.source import MusterDataSource
 
 HOMES = {
     "MusterDataSource": "coordinator.spark.source",
-    "OffsetCommitter": "coordinator.spark.commit",
-    "commit_batch": "coordinator.spark.commit",
-    "pin_batch": "coordinator.spark.commit",
+    "OffsetCommitter": "coordinator.spark.groups.commit",
+    "commit_batch": "coordinator.spark.groups.commit",
+    "pin_batch": "coordinator.spark.groups.commit",
     "register": "coordinator.spark.session",
 }
 

@@ -28,7 +28,7 @@ from coordinator.spark.kafka_options import (
     Ignored,
 )
 from coordinator.spark.planning import ONE_TO_ONE, WAYS, check_assignor
-from coordinator.spark.reading import ReadOptions, Strategy
+from coordinator.spark.reading.options import ReadOptions, Strategy
 from coordinator.spark.starting import parse_assign, read_json
 from storage.wording import expected
 

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter as StreamWriter
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from coordinator.spark.reading import ReadOptions
+    from coordinator.spark.reading.options import ReadOptions
 
 NAME = "muster"
 
@@ -44,12 +44,12 @@ class MusterDataSource(DataSource):
         return ddl(next(iter(kinds.values())).column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from coordinator.spark.batch import batch_reader
+        from coordinator.spark.reading.batch import batch_reader
 
         return batch_reader(self._read_options(streaming=False), schema, self.cores)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from coordinator.spark.stream import MusterStreamReader, RefusedStreamReader
+        from coordinator.spark.streaming.stream import MusterStreamReader, RefusedStreamReader
 
         try:
             return MusterStreamReader(self._read_options(streaming=True), schema, self.cores)
@@ -58,12 +58,12 @@ class MusterDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from coordinator.spark.sink import batch_writer
+        from coordinator.spark.writing.sink import batch_writer
 
         return batch_writer(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        from coordinator.spark.sink import stream_writer
+        from coordinator.spark.writing.sink import stream_writer
 
         return stream_writer(dict(self.options), schema, overwrite)
 

@@ -1,6 +1,6 @@
 """What a consumer of the ZooKeeper era does in ZooKeeper: registers, reads its group under watches, claims, releases.
 
-The rules are `coordinator.member.zookeeper`'s; here they are performed. Every method may raise ConnectionLost and
+The rules are `coordinator.member.zookeeper.machine`'s; here they are performed. Every method may raise ConnectionLost and
 SessionExpired.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from coordinator.member.types import TopicPartition
-from coordinator.member.zookeeper_types import STATIC, GroupView, Registration, Share
+from coordinator.member.zookeeper.types import STATIC, GroupView, Registration, Share
 from coordinator.zookeeper import errors, paths
 from coordinator.zookeeper.connect import Fired, Session
 from coordinator.zookeeper.owners import Owners

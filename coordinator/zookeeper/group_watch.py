@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 import structlog
 
 from coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
-from coordinator.member.zookeeper_assign import topics_of
-from coordinator.member.zookeeper_types import Registration
+from coordinator.member.zookeeper.assign import topics_of
+from coordinator.member.zookeeper.types import Registration
 from coordinator.zookeeper import paths
 from coordinator.zookeeper.connect import Fired, Session
 from coordinator.zookeeper.consumer import at_most

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from coordinator.member.types import TopicPartition
-from coordinator.member.zookeeper_types import Share
+from coordinator.member.zookeeper.types import Share
 from coordinator.zookeeper import errors, paths
 from coordinator.zookeeper.connect import Session
 

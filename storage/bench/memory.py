@@ -8,10 +8,10 @@ import threading
 from collections.abc import Iterator
 
 from storage.bench.case import NO_FLUSH, NOW_MS, Case, bench_log, sample_batch
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.config import LogSettings
-from storage.data_dir import CLEAN_SHUTDOWN, RECOVERY_POINTS
-from storage.summaries import SUMMARIES
+from storage.segments.summaries import SUMMARIES
+from storage.topics.data_dir import CLEAN_SHUTDOWN, RECOVERY_POINTS
 
 
 def idle(name: str, home: str, rounds: int) -> Iterator[Case]:

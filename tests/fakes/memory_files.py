@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from storage.files import Buffer, LockHeld
+from storage.disk.files import Buffer, LockHeld
 
 SECTOR = 512
 
@@ -119,7 +119,7 @@ class MemoryLock:
 
 
 class MemoryFiles:
-    """Implements `storage.files.Files`. `calls` counts the operations, `fault` may refuse them."""
+    """Implements `storage.disk.files.Files`. `calls` counts the operations, `fault` may refuse them."""
 
     def __init__(self) -> None:
         self.root = Folder()

@@ -21,7 +21,7 @@ def main() -> None:
         )
     with atheris.instrument_imports(include=["coordinator.kafka", "coordinator.core", "storage"]):
         targets = importlib.import_module("tests.fuzz.targets").TARGETS
-        emitting = importlib.import_module("coordinator.kafka.emitting")
+        emitting = importlib.import_module("coordinator.kafka.codec.emitting")
     # The codec's own code is written at run time, past the import hook.
     compiled = emitting.Emitter.function
     emitting.Emitter.function = lambda self: atheris.instrument_func(compiled(self))

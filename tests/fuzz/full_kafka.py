@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec import encode, is_flexible, struct
-from coordinator.kafka.emitting import present
-from coordinator.kafka.encoding import uvarint
+from coordinator.kafka.codec.codec import encode, is_flexible, struct
+from coordinator.kafka.codec.emitting import present
+from coordinator.kafka.codec.encoding import uvarint
 from coordinator.kafka.schema import messages
 from coordinator.kafka.schema.notation import STRUCT, Field
 

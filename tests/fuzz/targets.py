@@ -11,12 +11,12 @@ from typing import Any, Final
 from structlog.testing import capture_logs
 
 from coordinator.kafka.apis import API_VERSIONS, APIS
-from coordinator.kafka.codec import MalformedFrame, decode_frame, encode, is_flexible
-from coordinator.kafka.connection import Connection, ConnectionLimits
+from coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, is_flexible
+from coordinator.kafka.connections.connection import Connection, ConnectionLimits
 from coordinator.kafka.schema import messages
-from tests.support.kafka_client import frame
-from tests.support.kafka_memory_node import MemoryNode, until
-from tests.support.kafka_messages import random_message
+from tests.support.kafka.client import frame
+from tests.support.kafka.memory_node import MemoryNode, until
+from tests.support.kafka.messages import random_message
 
 MESSAGES: Final = [(name, version) for name, message in sorted(messages().items()) for version in message.versions]
 SERVED: Final = [(api.name, version) for api in APIS for version in range(api.first, api.last + 1)]

@@ -12,18 +12,18 @@ from google.protobuf.message import Message
 
 from coordinator.edge.limits import MAX_ENTRIES, MAX_STRAY_FIELDS, most
 from coordinator.errors import ErrorCode
-from coordinator.kafka.codec import decode, decode_frame, is_flexible
-from coordinator.kafka.connection import Connection, ConnectionLimits
-from coordinator.kafka.decoding import TooMany
-from coordinator.kafka.emitting import present
+from coordinator.kafka.codec.codec import decode, decode_frame, is_flexible
+from coordinator.kafka.codec.decoding import TooMany
+from coordinator.kafka.codec.emitting import present
+from coordinator.kafka.connections.connection import Connection, ConnectionLimits
 from coordinator.kafka.schema import messages
 from coordinator.server.dispatch import Method, kind_of
-from coordinator.server.grpc_adapter import reader
-from coordinator.server.shape import MalformedRequest
+from coordinator.server.grpc.adapter import reader
+from coordinator.server.messages.shape import MalformedRequest
 from tests.fuzz import full_grpc, full_kafka
 from tests.fuzz.targets import Wire
-from tests.support.kafka_client import frame
-from tests.support.kafka_memory_node import MemoryNode
+from tests.support.kafka.client import frame
+from tests.support.kafka.memory_node import MemoryNode
 
 FRAME = 4 << 20
 LIMITS = ConnectionLimits(

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.support.client_node import admin, nobody, node, producer, topic
-from tests.support.spark import spark
-from tests.support.zookeeper import zookeeper, zookeeper_ensemble, zookeeper_server
+from tests.support.spark.session import spark
+from tests.support.zookeeper.servers import zookeeper, zookeeper_ensemble, zookeeper_server
 
 Story: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 Run: TypeAlias = Callable[[Story], None]

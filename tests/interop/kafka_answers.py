@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from coordinator.kafka.codec import struct
-from storage.batch import encode_batch
-from tests.support.kafka_client import KafkaClient
-from tests.support.kafka_node import SUBSCRIPTION
+from coordinator.kafka.codec.codec import struct
+from storage.records.batch import encode_batch
+from tests.support.kafka.client import KafkaClient
+from tests.support.kafka.node import SUBSCRIPTION
 
 PATIENCE_S = 5.0
 ALREADY = 36

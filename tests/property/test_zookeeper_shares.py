@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from assignors.api import Member, Snapshot
 from assignors.registry import resolve
 from assignors.run import run
-from coordinator.member.zookeeper_assign import share_of
-from coordinator.member.zookeeper_types import GroupView, Registration, Strategy
+from coordinator.member.zookeeper.assign import share_of
+from coordinator.member.zookeeper.types import GroupView, Registration, Strategy
 
 TOPICS = ("t", "u", "v")
 partitions = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.script import Stage
-from tests.support.story import read_story, write_story
-from tests.support.zookeeper_stage import ZookeeperStage
+from tests.support.stories.script import Stage
+from tests.support.stories.story import read_story, write_story
+from tests.support.stories.zookeeper_stage import ZookeeperStage
 
 STAGES = {"zookeeper_member": ZookeeperStage}
 """By folder; everything else is a story of a shard."""

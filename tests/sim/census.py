@@ -9,7 +9,7 @@ from coordinator.core.shard import Shard
 from coordinator.core.types import GroupState
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
-from tests.sim.client import Process
+from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

@@ -19,17 +19,17 @@ from coordinator.core.events import ConsumerHeartbeat, Event, OffsetCommit, Sync
 from coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record
 from coordinator.core.shard import Shard
 from coordinator.core.types import Limits
-from coordinator.member.classic import ClassicMember
-from coordinator.member.consumer import ConsumerMember
-from coordinator.member.consumer_report import Report
-from coordinator.member.cooperative import Cooperative
-from coordinator.member.handover import Change
-from coordinator.member.subscription import Subscriber
+from coordinator.member.classic.cooperative import Cooperative
+from coordinator.member.classic.handover import Change
+from coordinator.member.classic.machine import ClassicMember
+from coordinator.member.classic.subscription import Subscriber
+from coordinator.member.consumer.machine import ConsumerMember
+from coordinator.member.consumer.report import Report
 from coordinator.member.types import MemberSettings, TopicPartition
 from coordinator.runtime.engine import Engine, FlushJob, LoadJob
 from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.slot import Slot
-from tests.sim.crashing_log import CrashingLog
+from tests.sim.node.crashing_log import CrashingLog
 
 
 class GenerousShard(Shard):

@@ -18,7 +18,7 @@ from tests.sim.faults import CALM, Faults
 from tests.sim.world import World
 
 if TYPE_CHECKING:
-    from tests.sim.node import Node
+    from tests.sim.node.node import Node
 
 KEEPALIVE_MS = 20_000
 """After this long the node finds out that a client it cannot reach is gone."""

@@ -10,21 +10,21 @@ from typing import Any
 from coordinator.core.consumer.group import ConsumerGroupState
 from coordinator.core.shard import Shard
 from coordinator.core.types import GroupState, Limits
-from coordinator.member.classic import ClassicMember
-from coordinator.member.consumer import ConsumerMember
+from coordinator.member.classic.machine import ClassicMember
+from coordinator.member.consumer.machine import ConsumerMember
 from coordinator.runtime.engine import Engine
 from tests.sim.census import Census
 from tests.sim.checkers import ALL
-from tests.sim.classic_part import MakeClassic
-from tests.sim.client import METADATA_MS, Process, settled
-from tests.sim.consumer_part import MakeConsumer
-from tests.sim.crashing_log import GROUP_BYTES, CrashingLog
 from tests.sim.faults import DEAF_MS, HARD_ON_MEMBERS, JOIN_GRACE_MS, REQUEST_TIMEOUT_MS, Faults, draw
+from tests.sim.members.classic_part import MakeClassic
+from tests.sim.members.client import METADATA_MS, Process, settled
+from tests.sim.members.consumer_part import MakeConsumer
+from tests.sim.members.workload import GENERATIONS, RESTART_MS, Workload
 from tests.sim.network import KEEPALIVE_MS, Network
-from tests.sim.node import MakeEngine, MakeShard, Node
+from tests.sim.node.crashing_log import GROUP_BYTES, CrashingLog
+from tests.sim.node.node import MakeEngine, MakeShard, Node
+from tests.sim.node.work import DEADLINE_MS
 from tests.sim.watch import Checker, Watch
-from tests.sim.work import DEADLINE_MS
-from tests.sim.workload import GENERATIONS, RESTART_MS, Workload
 from tests.sim.world import World
 
 SAFETY_MS = 180_000

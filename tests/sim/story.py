@@ -7,7 +7,7 @@ fired late fire in time, what a crash lost is there after `reload`, and blobs ar
 from collections.abc import Iterator
 from pathlib import Path
 
-from assignors.user_data import parse_subscription
+from assignors.data.user_data import parse_subscription
 from coordinator.core import events
 from coordinator.core.effects import Effects
 from coordinator.core.plan import assignment_of
@@ -16,8 +16,8 @@ from tests.sim.checkers.epochs import named
 from tests.sim.run import Simulation
 from tests.sim.watch import Checker
 from tests.sim.world import START_MS, World
-from tests.support.script import Stage
-from tests.support.story import Block, write_story
+from tests.support.stories.script import Stage
+from tests.support.stories.story import Block, write_story
 
 
 class Recorder(Checker):

@@ -9,11 +9,11 @@ from coordinator.core.central import liveness, positions
 from coordinator.core.central.group import CentralMember as KnownMember
 from coordinator.core.central.group import CentralState
 from coordinator.member import actions as act
-from coordinator.member.central import CentralMember
+from coordinator.member.central.machine import CentralMember
 from coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.sim import mutants
-from tests.sim.central import FATES, run_central
+from tests.sim.central.run import FATES, run_central
 
 pytestmark = pytest.mark.sim
 

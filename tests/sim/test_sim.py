@@ -27,8 +27,8 @@ from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.run import HARD, Parts, run_seed
 from tests.sim.story import write_run_as_story
 from tests.sim.watch import Checker
-from tests.support.script import Stage
-from tests.support.story import read_story
+from tests.support.stories.script import Stage
+from tests.support.stories.story import read_story
 
 pytestmark = pytest.mark.sim
 

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from coordinator.member import zookeeper_events as zk
-from coordinator.member.zookeeper import ZookeeperMember
-from coordinator.member.zookeeper_states import ZookeeperState
-from coordinator.member.zookeeper_types import Link
-from tests.sim.era import run_era
+from coordinator.member.zookeeper import events as zk
+from coordinator.member.zookeeper.machine import ZookeeperMember
+from coordinator.member.zookeeper.states import ZookeeperState
+from coordinator.member.zookeeper.types import Link
+from tests.sim.era.run import run_era
 
 pytestmark = pytest.mark.sim
 

@@ -15,8 +15,8 @@ from coordinator.runtime.slot import ShardStatus
 from tests.sim.world import World
 
 if TYPE_CHECKING:
-    from tests.sim.client import Process
-    from tests.sim.node import Node
+    from tests.sim.members.client import Process
+    from tests.sim.node.node import Node
 
 
 class Checker:

@@ -11,7 +11,7 @@ from coordinator.config import Settings, load_settings
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from coordinator.server.app import Node
+from coordinator.server.node.app import Node
 from storage.rpc.v1 import broker_service_pb2 as storage_pb
 from storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 

@@ -11,15 +11,15 @@ from contextlib import suppress
 
 import grpc
 
-from assignors.user_data import Subscription, encode_assignment, encode_subscription
+from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from coordinator.errors import ErrorCode
-from coordinator.kafka.codec import struct
+from coordinator.kafka.codec.codec import struct
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from storage.rpc.v1 import broker_service_pb2 as log_pb
 from storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
-from tests.support.kafka_client import KafkaClient
-from tests.support.kafka_node import create_topic, join
+from tests.support.kafka.client import KafkaClient
+from tests.support.kafka.node import create_topic, join
 
 SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))
 SHARE = encode_assignment({"t": [0]})

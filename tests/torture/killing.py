@@ -7,8 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
-from storage.batch import decode_records, read_batches
-from storage.broker import Broker
+from storage.broker.broker import Broker
+from storage.records.batch import decode_records, read_batches
 from tests.torture.appender import value_at
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from assignors.user_data import Subscription, encode_assignment, encode_subscription
+from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1 import coordinator_service_pb2_grpc as rpc
 from coordinator.rpc.v1 import errors_pb2

@@ -273,8 +273,26 @@ def test_assignors_are_offered_by_their_names() -> None:
     assert limits.consumer_assignors == ("range", "deals")
     assert limits.remote_assignors == ("raises", "deals")
     assert limits.plugins == (("deals", DEALS), ("raises", RAISES))
-    words = ["deals", DEALS, "raises", "uniform", "UniformAssignor", "assignors.lag:LagAssignor", "os:system", "nobody"]
-    names = ["deals", "deals", "raises", "uniform", "uniform", "assignors.lag:LagAssignor", "os:system", "nobody"]
+    words = [
+        "deals",
+        DEALS,
+        "raises",
+        "uniform",
+        "UniformAssignor",
+        "assignors.builtin.lag:LagAssignor",
+        "os:system",
+        "nobody",
+    ]
+    names = [
+        "deals",
+        "deals",
+        "raises",
+        "uniform",
+        "uniform",
+        "assignors.builtin.lag:LagAssignor",
+        "os:system",
+        "nobody",
+    ]
     assert [canonical_name(word, limits) for word in words] == names
     assert [loadable(name, limits) for name in ("deals", "raises", "range")] == [DEALS, RAISES, "range"]
 

@@ -15,7 +15,7 @@ from coordinator.bench.spark.maven import jars
 from coordinator.bench.spark.times import tree_s
 from coordinator.bench.wire.line import Line
 from coordinator.java import find_java
-from coordinator.kafka.codec import struct
+from coordinator.kafka.codec.codec import struct
 
 KAFKA = "org.apache.kafka:kafka_2.13:4.1.1"
 HEAP = "-Xmx768m"

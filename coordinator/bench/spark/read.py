@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from coordinator.bench.rows import Row
 from coordinator.bench.spark.rows import faster, in_turns
 from coordinator.bench.spark.stage import VALUE_BYTES, fill, running_node, seconds_to_read, spark_on
-from coordinator.spark.arrow import TYPES, arrow_schema
+from coordinator.spark.reading.arrow import TYPES, arrow_schema
 from coordinator.spark.schema import COLUMNS
 from coordinator.spark.source import MusterDataSource
 

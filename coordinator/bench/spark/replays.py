@@ -52,7 +52,9 @@ def measure(name: str, home: str) -> Iterator[Row]:
                 lambda: timed(lambda: results.append(list(run_here(test)))),
             )
     if not all(same(rows, results[0]) for rows in results):
-        raise BenchFailed("the two runners disagree; tests/integration/test_pipeline_spark.py shows how they compare")
+        raise BenchFailed(
+            "the two runners disagree; tests/integration/spark/test_pipeline_spark.py shows how they compare"
+        )
     case = f"{name}: {len(test.jobs):,} replays, {EXECUTORS} executors of a cluster"
     yield faster(case, ours, "one process without Spark", alone, GOAL)
     yield paying(name, len(test.jobs), len(few.jobs), started_s, few_s, min(ours), min(alone))

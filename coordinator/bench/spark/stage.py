@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from coordinator.bench.processes import Server, stop
 from coordinator.client import Admin
-from coordinator.client.methods import PRODUCE
+from coordinator.client.calls.methods import PRODUCE
 from coordinator.client.types import TopicPartition
 from coordinator.spark.session import session
-from coordinator.spark.write_options import write_options
-from coordinator.spark.writer_calls import Node
-from coordinator.spark.writer_calls import fill as fill_in
-from coordinator.spark.writer_encode import encode_columns
-from coordinator.spark.writer_rows import Encoded
+from coordinator.spark.writing.calls import Node
+from coordinator.spark.writing.calls import fill as fill_in
+from coordinator.spark.writing.encode import encode_columns
+from coordinator.spark.writing.options import write_options
+from coordinator.spark.writing.rows import Encoded
 from storage.rpc.v1.broker_service_pb2 import ProduceRequest
 
 VALUE_BYTES = 100

@@ -10,7 +10,7 @@ from coordinator.core.types import StoredOffset
 from coordinator.runtime.codec import encode
 from coordinator.runtime.group_log import BrokerGroupLog
 from coordinator.runtime.router import partition_for
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.config import MAX_LONG, LogSettings
 
 SHARDS, SEGMENT_BYTES = 50, 100 << 20

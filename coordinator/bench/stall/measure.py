@@ -21,7 +21,7 @@ from coordinator.bench.wire.line import Line
 from coordinator.bench.wire.records import kafka_address
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from storage.batch import encode_batch
+from storage.records.batch import encode_batch
 
 PARTITIONS = 10_000
 OFFSETS = 100_000

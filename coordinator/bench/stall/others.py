@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from coordinator.bench.wire.members import WireMember, together
-from coordinator.kafka.emitting import Frame
+from coordinator.kafka.codec.emitting import Frame
 
 MEMBERS = 40
 EVERY_S = 0.02

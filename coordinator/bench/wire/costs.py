@@ -12,7 +12,7 @@ from coordinator.bench.wire.line import Line
 from coordinator.bench.wire.members import WireMember, together
 from coordinator.bench.wire.records import kafka_address
 from coordinator.bench.wire.yardstick import Machine, within
-from coordinator.kafka.codec import struct
+from coordinator.kafka.codec.codec import struct
 
 CONNECTIONS = 16
 WARM_UP_S, ROUND_S, ROUNDS = 0.5, 1.5, 5

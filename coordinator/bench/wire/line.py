@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec import decode, decode_frame, encode, is_flexible, struct
-from coordinator.kafka.emitting import Frame
-from coordinator.kafka.frames import Frames
+from coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
+from coordinator.kafka.codec.emitting import Frame
+from coordinator.kafka.connections.frames import Frames
 
 KEYS = {api.name: api.key for api in APIS}
 LARGEST = 1 << 28

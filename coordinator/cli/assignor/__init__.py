@@ -2,7 +2,7 @@
 
 import click
 
-from coordinator.cli.lazy import Lazy, LazyGroup
+from coordinator.cli.common.lazy import Lazy, LazyGroup
 
 COMMANDS = {
     "list": Lazy("coordinator.cli.assignor.listing:list_", "List the assignors known here."),

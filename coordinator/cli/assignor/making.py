@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import NumberRange, output_option
-from coordinator.cli.output import notice, show_document
-from coordinator.cli.plugins import find_plugins_here
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import NumberRange, output_option
+from coordinator.cli.common.output import notice, show_document
+from coordinator.cli.common.plugins import find_plugins_here
 
 
 @click.command()
@@ -21,7 +21,7 @@ from coordinator.cli.plugins import find_plugins_here
 )
 def new(name: str, into: Path | None) -> None:
     """Write a package with a working assignor called NAME, its entry point and its test."""
-    from assignors.scaffold import scaffold
+    from assignors.tools.scaffold import scaffold
 
     try:
         files = scaffold(name)

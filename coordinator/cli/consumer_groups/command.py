@@ -70,7 +70,7 @@ def flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., A
 def consumer_groups(bootstrap_server: str, command_config: Path | None, timeout: int, **options: Any) -> None:
     """Manage consumer groups with the flags and columns of Kafka's own tool."""
     action = check(options)
-    from coordinator.cli.options import properties
+    from coordinator.cli.common.options import properties
     from coordinator.client import Admin
 
     given = properties(bootstrap_server, read_properties(command_config), default_api_timeout_ms=timeout)

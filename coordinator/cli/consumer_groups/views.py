@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.output import ABSENT
 from coordinator.cli.groups.both import ZOOKEEPER
 from coordinator.cli.groups.describe import lags_of
 from coordinator.cli.groups.members import assignment_text
-from coordinator.cli.output import ABSENT
 
 if TYPE_CHECKING:
     from coordinator.client import Admin

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from coordinator.cli.errors import CommandError
+from coordinator.cli.common.errors import CommandError
 
 GRACE_S = 5.0
 START_S = 30.0

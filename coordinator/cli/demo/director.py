@@ -10,15 +10,15 @@ from typing import NamedTuple
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from coordinator.cli.common.errors import CommandError
+from coordinator.cli.common.output import console
+from coordinator.cli.common.words import duration, plural, spans
 from coordinator.cli.demo import report
 from coordinator.cli.demo.children import Children
 from coordinator.cli.demo.filling import fill
 from coordinator.cli.demo.lines import Source
 from coordinator.cli.demo.proof import Produced, Proof
-from coordinator.cli.errors import CommandError
 from coordinator.cli.groups.story import recorded
-from coordinator.cli.output import console
-from coordinator.cli.words import duration, plural, spans
 from coordinator.client import Admin
 from coordinator.client.described import GroupDescription, MemberDescription
 from coordinator.client.errors import GroupNotFound, Unreachable

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from coordinator.cli.demo.lines import Line, Source
 from coordinator.cli.demo.proof import Produced, checksum
 from coordinator.client import Producer, RecordMetadata
-from coordinator.client.partitioner import partition_for
+from coordinator.client.producing.partitioner import partition_for
 
 LOOK_EVERY = 2_000
 """Lines between two looks at the clock and the bar."""

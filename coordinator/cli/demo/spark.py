@@ -12,14 +12,14 @@ from typing import Any
 
 from rich.text import Text
 
+from coordinator.cli.common.errors import CommandError
+from coordinator.cli.common.output import console
+from coordinator.cli.common.words import plural
 from coordinator.cli.demo import report
 from coordinator.cli.demo.children import Children
 from coordinator.cli.demo.director import NODE_SETTINGS
 from coordinator.cli.demo.filling import fill
 from coordinator.cli.demo.lines import Line, Source
-from coordinator.cli.errors import CommandError
-from coordinator.cli.output import console
-from coordinator.cli.words import plural
 from coordinator.client import Admin, Consumer, Message, TopicPartition
 from coordinator.spark.cluster import Cluster, ClusterFailed, running_cluster
 

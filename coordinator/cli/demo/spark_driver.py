@@ -120,8 +120,8 @@ def say(told: dict[str, Any]) -> None:
 
 def dealt(end_offset: Any) -> tuple[list[int], list[int]]:
     """Records of each partition in a batch, and of each task: the source's own plan, made again."""
-    from coordinator.spark.offsets import parse
     from coordinator.spark.planning import Plan, plan_tasks
+    from coordinator.spark.reading.offsets import parse
 
     ranges = parse(end_offset).ranges()
     slots = plan_tasks(ranges, Plan(assignor="split", tasks=TASKS))

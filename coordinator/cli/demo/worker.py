@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.cli.options import NumberRange, client_options, properties
-from coordinator.cli.plugins import find_plugins_here
+from coordinator.cli.common.options import NumberRange, client_options, properties
+from coordinator.cli.common.plugins import find_plugins_here
 
 if TYPE_CHECKING:
     from coordinator.client import Consumer, Message

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coordinator.cli.output import notice
+from coordinator.cli.common.output import notice
 
 if TYPE_CHECKING:
     from coordinator.client import Admin

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coordinator.cli.common.options import admin_of, client_options, output_option
+from coordinator.cli.common.output import Column, notice, show
+from coordinator.cli.common.words import Names, moment
 from coordinator.cli.groups.both import ZOOKEEPER, say_who_else
 from coordinator.cli.groups.which import group_argument
-from coordinator.cli.options import admin_of, client_options, output_option
-from coordinator.cli.output import Column, notice, show
-from coordinator.cli.words import Names, moment
 
 if TYPE_CHECKING:
     from coordinator.client import Admin

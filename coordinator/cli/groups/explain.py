@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coordinator.cli.common.options import COUNT, admin_of, client_options, output_option
+from coordinator.cli.common.output import Column, console, notice, show, show_document
+from coordinator.cli.common.words import duration, moment
 from coordinator.cli.groups.which import group_argument
-from coordinator.cli.options import COUNT, admin_of, client_options, output_option
-from coordinator.cli.output import Column, console, notice, show, show_document
-from coordinator.cli.words import duration, moment
 
 if TYPE_CHECKING:
     from coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance

@@ -2,10 +2,10 @@
 
 import click
 
-from coordinator.cli.errors import Unhealthy
+from coordinator.cli.common.errors import Unhealthy
+from coordinator.cli.common.options import admin_of, client_options, output_option
+from coordinator.cli.common.output import Column, notice, show
 from coordinator.cli.groups.both import ZOOKEEPER, say_who_is_listed_twice
-from coordinator.cli.options import admin_of, client_options, output_option
-from coordinator.cli.output import Column, notice, show
 
 COLUMNS = [
     Column("GROUP", "group", style="cyan"),

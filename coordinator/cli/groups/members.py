@@ -2,11 +2,11 @@
 
 import click
 
+from coordinator.cli.common.options import admin_of, client_options, output_option
+from coordinator.cli.common.output import Column, show
 from coordinator.cli.groups.both import ZOOKEEPER, say_who_else
 from coordinator.cli.groups.describe import say_what_is_old, say_what_stands_out
 from coordinator.cli.groups.which import group_argument
-from coordinator.cli.options import admin_of, client_options, output_option
-from coordinator.cli.output import Column, show
 
 COLUMNS = [
     Column("GROUP", "group"),

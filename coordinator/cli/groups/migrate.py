@@ -5,11 +5,11 @@ from typing import Literal, cast
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import admin_of, client_options, output_option
+from coordinator.cli.common.output import Column, notice, show
+from coordinator.cli.common.words import plural
 from coordinator.cli.groups.which import group_argument
-from coordinator.cli.options import admin_of, client_options, output_option
-from coordinator.cli.output import Column, notice, show
-from coordinator.cli.words import plural
 
 DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
 COLUMNS = [

@@ -2,10 +2,10 @@
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import admin_of, client_options, output_option
+from coordinator.cli.common.output import Column, notice, show
 from coordinator.cli.groups.which import group_argument
-from coordinator.cli.options import admin_of, client_options, output_option
-from coordinator.cli.output import Column, notice, show
 
 COLUMNS = [
     Column("GROUP", "group"),

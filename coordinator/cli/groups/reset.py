@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import admin_of, client_options, output_option
+from coordinator.cli.common.output import Column, notice, show
 from coordinator.cli.groups.which import chosen_partitions, group_argument
-from coordinator.cli.options import admin_of, client_options, output_option
-from coordinator.cli.output import Column, notice, show
 
 if TYPE_CHECKING:
     from coordinator.client import Admin

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coordinator.cli.common.options import admin_of, client_options, output_option
+from coordinator.cli.common.output import Column, notice, show
 from coordinator.cli.groups.which import group_argument
-from coordinator.cli.options import admin_of, client_options, output_option
-from coordinator.cli.output import Column, notice, show
 
 if TYPE_CHECKING:
     from coordinator.client.described import GroupSettings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from coordinator.cli.words import Names, duration, moment, plural, spans
+from coordinator.cli.common.words import Names, duration, moment, plural, spans
 from coordinator.rpc.v1 import ledger_pb2
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import click
 
-from coordinator.cli.lazy import Lazy, LazyGroup
+from coordinator.cli.common.lazy import Lazy, LazyGroup
 
 COMMANDS = {
     "dump": Lazy("coordinator.cli.log.dump:dump", "Print log files batch by batch."),

@@ -2,7 +2,7 @@
 
 import click
 
-from coordinator.cli.lazy import Lazy, LazyGroup
+from coordinator.cli.common.lazy import Lazy, LazyGroup
 
 COMMANDS = {
     "backtest": Lazy("coordinator.cli.pipeline.backtest:backtest", "Try assignors on histories, and rank them."),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.options import NumberRange, admin_of, client_options, output_option, properties
-from coordinator.cli.output import Column, notice, show
+from coordinator.cli.common.options import NumberRange, admin_of, client_options, output_option, properties
+from coordinator.cli.common.output import Column, notice, show
 from coordinator.cli.pipeline.files import folder_for
 from coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
 

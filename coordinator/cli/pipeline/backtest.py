@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import NumberRange, key_values, output_option
-from coordinator.cli.output import Column, notice, show
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import NumberRange, key_values, output_option
+from coordinator.cli.common.output import Column, notice, show
+from coordinator.cli.common.plugins import find_plugins_here
+from coordinator.cli.common.words import plural
 from coordinator.cli.pipeline.files import folder_for, parquet_table, written
 from coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
-from coordinator.cli.plugins import find_plugins_here
-from coordinator.cli.words import plural
 
 if TYPE_CHECKING:
     from coordinator.spark.pipelines.backtest import Backtest, Row
@@ -207,7 +207,7 @@ def told(rows: "Iterable[Row]", count: int) -> "Iterable[Row]":
         return
     from rich.progress import track
 
-    from coordinator.cli.output import console
+    from coordinator.cli.common.output import console
 
     yield from track(rows, description="replaying", total=count, console=console(stderr=True), transient=True)
 

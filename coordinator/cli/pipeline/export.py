@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.errors import CommandError, Exit
-from coordinator.cli.options import NumberRange, admin_of, client_options, properties
-from coordinator.cli.output import notice
+from coordinator.cli.common.errors import CommandError, Exit
+from coordinator.cli.common.options import NumberRange, admin_of, client_options, properties
+from coordinator.cli.common.output import notice
+from coordinator.cli.common.words import plural
 from coordinator.cli.replay import documents_in, ledger_of
-from coordinator.cli.words import plural
 
 if TYPE_CHECKING:
     from coordinator.spark.pipelines.recorded import Entry, Lags

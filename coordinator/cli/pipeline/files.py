@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from coordinator.cli.errors import CommandError
-from coordinator.cli.output import notice
+from coordinator.cli.common.errors import CommandError
+from coordinator.cli.common.output import notice
 
 NO_ARROW = "Parquet files need pyarrow; install it with: pip install 'muster[spark]'"
 

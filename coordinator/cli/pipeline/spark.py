@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from coordinator.cli.errors import CommandError
-from coordinator.cli.options import key_values
+from coordinator.cli.common.errors import CommandError
+from coordinator.cli.common.options import key_values
 
 spark_conf_option = click.option(
     "--spark-conf",

@@ -4,17 +4,17 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.common.errors import CommandError, Exit
 
 if TYPE_CHECKING:
     from assignors.api import Snapshot
-    from assignors.what_if import Change
+    from assignors.tools.what_if import Change
     from coordinator.client import Admin
 
 
 def read_file(file: Path) -> "Snapshot":
     from assignors.api import Snapshot
-    from assignors.problem import snapshot_of
+    from assignors.tools.problem import snapshot_of
 
     try:
         text = file.read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def read_group(admin: "Admin", group: str, entry: int | None, reset: str) -> "Sn
 
 
 def change_of(asked: dict[str, Any]) -> "Change":
-    from assignors.what_if import Change
+    from assignors.tools.what_if import Change
 
     lags = read_lags(asked["lags"]) if asked["lags"] else None
     options = {key: parsed(value) for key, value in asked["options"].items()} or None

@@ -6,11 +6,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.consuming import Consuming, left_of
-from coordinator.client.listener import Listener, OnChange
-from coordinator.client.log_calls import end_offsets, list_offsets, start_offsets
-from coordinator.client.membership import Callback
-from coordinator.client.offsets import Offset, offsets_given
+from coordinator.client.consuming.listener import Listener, OnChange
+from coordinator.client.consuming.log_calls import end_offsets, list_offsets, start_offsets
+from coordinator.client.consuming.offsets import Offset, offsets_given
+from coordinator.client.consuming.shared import Consuming, left_of
+from coordinator.client.membership.seam import Callback
 from coordinator.client.types import (
     FencingToken,
     GroupMetadata,

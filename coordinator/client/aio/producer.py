@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from coordinator.client.accumulator import Delivered, Headers
 from coordinator.client.config import ProducerConfig, load
 from coordinator.client.errors import BufferFull, ClientError
-from coordinator.client.producing import ANY, Producing, as_bytes, size_of
+from coordinator.client.producing.accumulator import Delivered, Headers
+from coordinator.client.producing.shared import ANY, Producing, as_bytes, size_of
 from coordinator.client.types import RecordMetadata
 
 LAST_CHANCE_S = 1.0

@@ -5,8 +5,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from coordinator.client.config import WorkerConfig, load
-from coordinator.client.listener import Listener, OnChange
-from coordinator.client.membership import Callback
+from coordinator.client.consuming.listener import Listener, OnChange
+from coordinator.client.membership.seam import Callback
 from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
 from coordinator.client.working import Working
 

@@ -6,7 +6,7 @@ from typing import Any
 from coordinator.core.central.group import CentralGroup
 from coordinator.core.central.records import CentralDeleted, CentralStored
 from coordinator.core.facts import own_offsets
-from coordinator.core.kind import Keeper
+from coordinator.core.groups.kind import Keeper
 from coordinator.core.state import ShardState
 
 

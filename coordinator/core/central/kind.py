@@ -8,8 +8,8 @@ from coordinator.core.classic import join
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer import heartbeat
 from coordinator.core.events import ConsumerHeartbeat, JoinGroup
+from coordinator.core.groups.unconcerned import Unconcerned
 from coordinator.core.state import Step
-from coordinator.core.unconcerned import Unconcerned
 from coordinator.errors import CoordinatorError, ErrorCode
 
 

@@ -5,7 +5,7 @@ from coordinator.core.central.group import CentralGroup, CentralMember
 from coordinator.core.central.records import CentralOwner
 from coordinator.core.effects import DeleteReply, LeaveReply, MemberReply
 from coordinator.core.events import DeleteGroup, LeaveGroup, StoodStill
-from coordinator.core.forgetting import nobody_in
+from coordinator.core.groups.forgetting import nobody_in
 from coordinator.core.ledger import Trigger, by_member
 from coordinator.core.plan import canonical_name
 from coordinator.core.state import Step

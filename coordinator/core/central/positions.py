@@ -4,8 +4,8 @@ from coordinator.core.central.events import Offsets
 from coordinator.core.central.group import CentralGroup, CentralMember
 from coordinator.core.central.records import CentralDeleted
 from coordinator.core.events import OffsetCommit
-from coordinator.core.forgetting import forget_belongings, forget_unread
-from coordinator.core.kind import Refused
+from coordinator.core.groups.forgetting import forget_belongings, forget_unread
+from coordinator.core.groups.kind import Refused
 from coordinator.core.records import OffsetStored
 from coordinator.core.state import Step
 from coordinator.core.types import NO_TOPIC_ID, StoredOffset

@@ -1,6 +1,6 @@
 """Read-only views of central groups."""
 
-from assignors.user_data import Subscription, encode_assignment, encode_subscription
+from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from coordinator.core.central.group import CentralGroup, CentralMember, CentralState, Want
 from coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
 from coordinator.core.plan import CONSUMER

@@ -5,7 +5,7 @@ from typing import Any
 
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.facts import simple_group
-from coordinator.core.kind import Keeper
+from coordinator.core.groups.kind import Keeper
 from coordinator.core.records import GroupDeleted, GroupStored
 from coordinator.core.state import ShardState
 

@@ -7,8 +7,8 @@ from coordinator.core.classic import positions as offsets
 from coordinator.core.classic import sync as syncing
 from coordinator.core.classic.apply import FACTS
 from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.groups.unconcerned import Unconcerned
 from coordinator.core.state import Step
-from coordinator.core.unconcerned import Unconcerned
 
 
 class Classic(Unconcerned[ClassicGroup]):

@@ -5,8 +5,8 @@ from typing import assert_never
 from coordinator.core.classic.checks import known_member, not_dead, same_generation
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.events import OffsetCommit, OffsetFetch
-from coordinator.core.forgetting import expired, forget_belongings
-from coordinator.core.kind import Positions, Refused
+from coordinator.core.groups.forgetting import expired, forget_belongings
+from coordinator.core.groups.kind import Positions, Refused
 from coordinator.core.plan import CONSUMER
 from coordinator.core.records import GroupDeleted, OffsetDeleted
 from coordinator.core.state import Step

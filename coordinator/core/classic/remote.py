@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from assignors.api import Assignment, AssignorError, JsonValue, RebalanceProtocol, Snapshot
 from assignors.api import Member as AssignorMember
 from assignors.api import Plan as AssignorPlan
+from assignors.data.user_data import encode_assignment, member_from_subscription
 from assignors.registry import BUILT_IN, known
 from assignors.run import run, withheld
-from assignors.user_data import encode_assignment, member_from_subscription
 from coordinator.core.bounds import too_large
 from coordinator.core.classic import history
 from coordinator.core.classic.group import ClassicGroup

@@ -18,7 +18,7 @@ from coordinator.core.consumer.records import (
     TargetEpochStored,
     TargetStored,
 )
-from coordinator.core.kind import Keeper
+from coordinator.core.groups.kind import Keeper
 from coordinator.core.state import ShardState
 
 Stored: TypeAlias = (

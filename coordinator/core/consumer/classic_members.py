@@ -6,7 +6,7 @@ free the same way.
 
 import dataclasses
 
-from assignors.user_data import NEWEST, Subscription, encode_assignment, parse_subscription
+from assignors.data.user_data import NEWEST, Subscription, encode_assignment, parse_subscription
 from coordinator.core.consumer import history, removal, static, target
 from coordinator.core.consumer.checks import known_member, known_state
 from coordinator.core.consumer.downgrade import DOWNGRADE, Leaving

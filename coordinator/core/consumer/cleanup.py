@@ -11,7 +11,7 @@ from coordinator.core.consumer.records import (
 )
 from coordinator.core.effects import DeleteReply
 from coordinator.core.events import DeleteGroup
-from coordinator.core.forgetting import forget_belongings, nobody_in
+from coordinator.core.groups.forgetting import forget_belongings, nobody_in
 from coordinator.core.state import Step
 
 

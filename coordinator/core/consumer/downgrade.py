@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assignors.user_data import encode_assignment
+from assignors.data.user_data import encode_assignment
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.classic.lifecycle import restore
 from coordinator.core.classic.rebalance import prepare_rebalance
@@ -11,7 +11,7 @@ from coordinator.core.consumer import history
 from coordinator.core.consumer.cleanup import forget_group
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.core.consumer.records import ClassicSide
-from coordinator.core.conversion import Conversion
+from coordinator.core.groups.conversion import Conversion
 from coordinator.core.ledger import Departure, Trigger
 from coordinator.core.plan import CONSUMER
 from coordinator.core.records import GroupStored, MemberRecord

@@ -5,10 +5,10 @@ from coordinator.core.consumer import heartbeat as beats
 from coordinator.core.consumer import positions as offsets
 from coordinator.core.consumer.apply import FACTS
 from coordinator.core.consumer.group import ConsumerGroup
+from coordinator.core.groups.unconcerned import Unconcerned
 from coordinator.core.ledger import Trigger
 from coordinator.core.plan import CONSUMER
 from coordinator.core.state import Step
-from coordinator.core.unconcerned import Unconcerned
 
 
 class Consumer(Unconcerned[ConsumerGroup]):

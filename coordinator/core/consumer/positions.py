@@ -4,8 +4,8 @@ from coordinator.core.consumer.cleanup import delete_records
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.core.consumer.records import TopicId
 from coordinator.core.events import OffsetCommit, OffsetFetch
-from coordinator.core.forgetting import forget_unread
-from coordinator.core.kind import Positions, Refused
+from coordinator.core.groups.forgetting import forget_unread
+from coordinator.core.groups.kind import Positions, Refused
 from coordinator.core.state import Step
 from coordinator.errors import CoordinatorError, ErrorCode
 

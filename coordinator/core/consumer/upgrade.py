@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assignors.user_data import Subscription, parse_subscription
+from assignors.data.user_data import Subscription, parse_subscription
 from coordinator.core.classic import history as classic_history
 from coordinator.core.classic.checks import not_dead
 from coordinator.core.classic.group import ClassicGroup
@@ -24,8 +24,8 @@ from coordinator.core.consumer.records import (
     TargetStored,
     TopicId,
 )
-from coordinator.core.conversion import Conversion
 from coordinator.core.events import ConsumerHeartbeat
+from coordinator.core.groups.conversion import Conversion
 from coordinator.core.plan import CONSUMER, assignment_of
 from coordinator.core.records import GroupDeleted
 from coordinator.core.state import Step

@@ -1,6 +1,6 @@
 """Read-only views of KIP-848 groups."""
 
-from assignors.user_data import encode_assignment
+from assignors.data.user_data import encode_assignment
 from coordinator.core.consumer import history, target
 from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
 from coordinator.core.effects import (
@@ -11,7 +11,7 @@ from coordinator.core.effects import (
     ListedGroup,
 )
 from coordinator.core.events import ConsumerHeartbeat, Listen
-from coordinator.core.kind import Outlook
+from coordinator.core.groups.kind import Outlook
 from coordinator.core.plan import CONSUMER
 from coordinator.core.state import Step
 

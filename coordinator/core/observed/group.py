@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from coordinator.core.group import Group
+from coordinator.core.groups.group import Group
 from coordinator.core.ledger import MAX_ALSO, Trigger
 from coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
 from coordinator.core.types import GroupState, TimerKey

@@ -23,8 +23,8 @@ from coordinator.core.events import (
     StoodStill,
     SyncGroup,
 )
-from coordinator.core.group import Group
-from coordinator.core.kind import NO_FACTS, Kind, Outlook, Positions, Refused
+from coordinator.core.groups.group import Group
+from coordinator.core.groups.kind import NO_FACTS, Kind, Outlook, Positions, Refused
 from coordinator.core.ledger import Trigger
 from coordinator.core.observed import views, watching
 from coordinator.core.observed.group import ObservedGroup

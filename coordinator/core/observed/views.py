@@ -1,9 +1,9 @@
 """Views of groups that ZooKeeper holds, and what is left of one that it does not hold any more."""
 
-from assignors.user_data import Subscription, encode_assignment, encode_subscription
+from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from coordinator.core.effects import DeleteReply, DescribedMember, DescribeReply, ListedGroup
 from coordinator.core.events import DeleteGroup
-from coordinator.core.forgetting import forget_ledger
+from coordinator.core.groups.forgetting import forget_ledger
 from coordinator.core.observed.group import ZOOKEEPER, ObservedGroup
 from coordinator.core.state import Step
 from coordinator.errors import CoordinatorError, ErrorCode

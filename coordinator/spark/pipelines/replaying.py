@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignors.api import Assignment, Assignor, JsonValue, Member, RebalanceProtocol, Snapshot
-from assignors.axis import Axis
+from assignors.data.axis import Axis
 from coordinator.spark.foreign import DEADLINE_MS, run_in_time
 from coordinator.spark.pipelines.candidates import Candidate
 from coordinator.spark.pipelines.scoring import Holdings, Ints, Score, Tally

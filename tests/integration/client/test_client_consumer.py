@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.client import Admin, Consumer, Producer, TopicPartition
 from coordinator.client.errors import CommitFailed, IllegalState, NoOffset, OffsetOutOfRange, UnknownTopic
-from coordinator.client.partitioner import partition_for
+from coordinator.client.producing.partitioner import partition_for
 from coordinator.core.types import Cause
 from tests.support.client_stories import Told, member, poll_until, read
 from tests.support.node import NodeProcess, running_node

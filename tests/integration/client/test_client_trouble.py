@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.client import Admin, Consumer, Worker, aio
+from coordinator.client.calls.loop import shared_loop
 from coordinator.client.errors import FencedInstance, IllegalState, Unreachable, WrongPort
-from coordinator.client.loop import shared_loop
 from tests.support.client_stories import member, poll_until
 from tests.support.node import NodeProcess, running_node
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from assignors.user_data import parse_assignment
+from assignors.data.user_data import parse_assignment
 from coordinator.errors import ErrorCode
-from coordinator.kafka.codec import struct
+from coordinator.kafka.codec.codec import struct
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from coordinator.server.app import Node
-from coordinator.server.listener import AddressTaken
+from coordinator.server.grpc.listener import AddressTaken
+from coordinator.server.node.app import Node
 from tests.support.grpc_node import connected, settings
-from tests.support.kafka_client import KafkaClient
-from tests.support.kafka_node import beat, create_topic, join, kafka, kafka_node, lone_member, send_join, sync
+from tests.support.kafka.client import KafkaClient
+from tests.support.kafka.node import beat, create_topic, join, kafka, kafka_node, lone_member, send_join, sync
 
 pytestmark = pytest.mark.integration
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from coordinator.kafka.apis import APIS
 from coordinator.kafka.schema import messages
-from coordinator.server.app import Node
+from coordinator.server.node.app import Node
 from tests.support.grpc_node import settings as node_settings
-from tests.support.kafka_client import frame
-from tests.support.kafka_messages import random_message
-from tests.support.kafka_node import beat, kafka, lone_member
+from tests.support.kafka.client import frame
+from tests.support.kafka.messages import random_message
+from tests.support.kafka.node import beat, kafka, lone_member
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,10 @@ from uuid import uuid4
 import pytest
 
 from coordinator.errors import ErrorCode
-from coordinator.kafka.codec import struct
+from coordinator.kafka.codec.codec import struct
 from storage.errors import UnknownTopicOrPartition
-from tests.support.kafka_client import KafkaClient
-from tests.support.kafka_node import beat, create_topic, kafka, kafka_node, lone_member
+from tests.support.kafka.client import KafkaClient
+from tests.support.kafka.node import beat, create_topic, kafka, kafka_node, lone_member
 from tests.unit.storage.logs import batch
 
 pytestmark = pytest.mark.integration

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from coordinator.client import Admin, Consumer
-from coordinator.spark.admission import default_limit
-from coordinator.spark.offsets import parse
 from coordinator.spark.options import read_options
-from coordinator.spark.stream_driver import StreamDriver
+from coordinator.spark.reading.offsets import parse
+from coordinator.spark.streaming.admission import default_limit
+from coordinator.spark.streaming.driver import StreamDriver
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import eventually, fill, make_topics
 

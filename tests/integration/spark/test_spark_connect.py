@@ -46,7 +46,7 @@ def test_tables_streams_and_the_listener_work_on_spark_connect(tmp_path: Path) -
         fill(node.address, "source", sent, [b"a", b"b", b"c", b"d", b"e"])
         words = [node.address, "source", "target", "connected", str(tmp_path / "checkpoint")]
         done = subprocess.run(
-            [sys.executable, "-m", "tests.support.spark_connect", *words],
+            [sys.executable, "-m", "tests.support.spark.connect", *words],
             cwd=ROOT,
             # Spark's own word for: take any port that is free, others may test, too.
             env=os.environ | {"PYTHONPATH": str(ROOT), "SPARK_TESTING": "1"},

@@ -26,7 +26,7 @@ def driver(folder: Path, *arguments: str) -> Iterator[None]:
     """The copying query, killed with its JVM and its Python workers at the end of the block."""
     log = (folder / "driver.log").open("ab")
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.spark_copy", *arguments],
+        [sys.executable, "-m", "tests.support.spark.copy", *arguments],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,

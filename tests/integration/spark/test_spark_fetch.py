@@ -10,10 +10,10 @@ from coordinator.client import Admin, Producer
 from coordinator.client.config import ClientConfig, load
 from coordinator.client.errors import Unreachable
 from coordinator.spark.errors import DataLoss
-from coordinator.spark.fetch import Fetching, read_ranges
 from coordinator.spark.planning import OffsetRange
+from coordinator.spark.reading.fetch import Fetching, read_ranges
+from coordinator.spark.reading.slots import FetchSettings
 from coordinator.spark.schema import COLUMNS
-from coordinator.spark.slots import FetchSettings
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import make_topics
 

@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from coordinator.client import Admin, Consumer
-from coordinator.spark.commit import OffsetCommitter
+from coordinator.spark.groups.commit import OffsetCommitter
 from tests.support.node import NodeProcess, running_node
-from tests.support.reading import Reading
+from tests.support.spark.reading import Reading
 from tests.support.topics import eventually, fill, make_topics
 
 pytestmark = pytest.mark.integration

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from coordinator.client import Admin, Producer
-from coordinator.spark.commit import commit_batch, pin_batch
 from coordinator.spark.errors import OptionError
+from coordinator.spark.groups.commit import commit_batch, pin_batch
 from tests.support.node import NodeProcess, running_node
-from tests.support.reading import Reading
+from tests.support.spark.reading import Reading
 from tests.support.topics import make_topics
 
 pytestmark = pytest.mark.integration

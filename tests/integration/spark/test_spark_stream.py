@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import Admin
 from tests.support.node import NodeProcess, running_node
-from tests.support.reading import Reading
+from tests.support.spark.reading import Reading
 from tests.support.topics import eventually, fill, make_topics
 
 pytestmark = pytest.mark.integration

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from storage.batch import encode_batch
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.config import LogSettings
-from storage.control import encode_marker
+from storage.producers.control import encode_marker
+from storage.records.batch import encode_batch
 from tests.support.node import NodeProcess
-from tests.support.reading import Reading
+from tests.support.spark.reading import Reading
 
 pytestmark = pytest.mark.integration
 

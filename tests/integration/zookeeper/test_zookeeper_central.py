@@ -19,7 +19,7 @@ from coordinator.client.errors import ClientError
 from coordinator.zookeeper import paths
 from tests.support.client_stories import poll_until, read
 from tests.support.node import NodeProcess, running_node
-from tests.support.zookeeper import running
+from tests.support.zookeeper.servers import running
 
 pytestmark = pytest.mark.integration
 

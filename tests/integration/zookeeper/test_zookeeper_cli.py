@@ -8,8 +8,8 @@ from typing import Any
 
 from coordinator.client import Consumer
 from tests.support.node import NodeProcess
-from tests.support.zookeeper import running
-from tests.support.zookeeper_consumers import create, era_node, era_properties, fill, plain, wait_for
+from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, plain, wait_for
+from tests.support.zookeeper.servers import running
 
 MUSTER = str(Path(sys.executable).with_name("muster"))
 

@@ -16,17 +16,17 @@ from kazoo.client import KazooClient
 from coordinator.client.aio.admin import Admin
 from coordinator.client.errors import GroupNotEmpty, GroupNotFound, Refused
 from coordinator.client.types import TopicPartition
-from coordinator.kafka.codec import struct
+from coordinator.kafka.codec.codec import struct
 from coordinator.rpc.v1.ledger_pb2 import Rebalance
-from coordinator.server.app import Node
+from coordinator.server.node.app import Node
 from coordinator.zookeeper.connect import SessionState
 from coordinator.zookeeper.ensemble import Ensemble
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_registry import is_there, node_at, plain, until
 from tests.integration.zookeeper.test_zookeeper_session import expire
 from tests.support.grpc_node import connected, create_topic
-from tests.support.kafka_node import join, kafka
-from tests.support.zookeeper import running
+from tests.support.kafka.node import join, kafka
+from tests.support.zookeeper.servers import running
 
 JOINED, EXPIRED, LEFT, BROKERS, GREW = 1, 4, 5, 43, 32
 

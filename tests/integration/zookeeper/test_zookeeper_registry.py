@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from coordinator.kafka.codec import struct
-from coordinator.server.app import Node
+from coordinator.kafka.codec.codec import struct
+from coordinator.server.node.app import Node
 from coordinator.zookeeper.ensemble import Ensemble
 from coordinator.zookeeper.errors import Unreachable
 from coordinator.zookeeper.registry import ClusterMismatch, IdTaken
@@ -21,9 +21,9 @@ from storage.errors import DataDirectoryError
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire
 from tests.support.grpc_node import connected, create_topic, settings
-from tests.support.kafka_node import kafka
+from tests.support.kafka.node import kafka
 from tests.support.node import NodeProcess
-from tests.support.zookeeper_consumers import wait_for
+from tests.support.zookeeper.consumers import wait_for
 
 SESSION = {"zookeeper_session_timeout_ms": "1000", "zookeeper_connection_timeout_ms": "20000"}
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.errors import Exit
+from coordinator.cli.common.errors import Exit
 from coordinator.cli.main import main
 from coordinator.client import Admin, Consumer
 from tests.support.client_stories import poll_until
 from tests.support.node import NodeProcess
-from tests.support.zookeeper_consumers import create, era_node, era_properties, fill, plain
+from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, plain
 
 Capture = pytest.CaptureFixture[str]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from coordinator.client import Consumer, Producer
+from coordinator.client.calls.transport import Transport
 from coordinator.client.config import ClientConfig, load
-from coordinator.client.group_calls import GroupCalls
-from coordinator.client.transport import Transport
+from coordinator.client.membership.group_calls import GroupCalls
 from tests.integration.conftest import Run
 from tests.support.node import NodeProcess
-from tests.support.zookeeper_consumers import create, era_node, era_properties, fill, plain, wait_for
+from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, plain, wait_for
 
 PARTITIONS = 6
 MEMBERS = 3

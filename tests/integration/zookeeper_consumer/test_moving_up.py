@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import Admin, Consumer
 from tests.support.node import NodeProcess
-from tests.support.zookeeper_consumers import Process, create, era_node, era_properties, fill, wait_for
+from tests.support.zookeeper.consumers import Process, create, era_node, era_properties, fill, wait_for
 
 PARTITIONS = 4
 

@@ -9,12 +9,12 @@ from kazoo.client import KazooClient
 
 from coordinator.client import Consumer, aio
 from coordinator.client.errors import CommitFailed, ConsumerRebalanceFailed, ZookeeperAway
-from coordinator.client.zookeeper_joining import ZookeeperJoining
+from coordinator.client.membership.zookeeper.joining import ZookeeperJoining
 from coordinator.core.types import Cause
 from tests.integration.conftest import Run
 from tests.support.client_stories import Told, poll_until
 from tests.support.node import NodeProcess
-from tests.support.zookeeper_consumers import Process, create, era_node, era_properties, fill, plain, wait_for
+from tests.support.zookeeper.consumers import Process, create, era_node, era_properties, fill, plain, wait_for
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from coordinator.client import Admin, Consumer
 from coordinator.core.types import Cause
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.node import NodeProcess
-from tests.support.zookeeper_consumers import create, era_node, era_properties, fill, plain
+from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, plain
 
 GROUP = "/consumers/g"
 

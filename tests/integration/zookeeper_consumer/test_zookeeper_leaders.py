@@ -10,7 +10,7 @@ from coordinator.client import Consumer
 from coordinator.client.errors import ZookeeperRefused
 from tests.support.client_stories import poll_until, read
 from tests.support.node import NodeProcess, running_node
-from tests.support.zookeeper_consumers import create, era_node, era_properties, fill
+from tests.support.zookeeper.consumers import create, era_node, era_properties, fill
 
 Nodes = tuple[NodeProcess, NodeProcess]
 

@@ -12,7 +12,7 @@ from coordinator.client import Consumer
 from coordinator.client.errors import ZookeeperRefused
 from tests.support.client_stories import poll_until, read
 from tests.support.node import NodeProcess
-from tests.support.zookeeper_consumers import Process, create, era_node, era_properties, fill, plain
+from tests.support.zookeeper.consumers import Process, create, era_node, era_properties, fill, plain
 
 
 @pytest.fixture

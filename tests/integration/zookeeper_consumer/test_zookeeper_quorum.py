@@ -8,7 +8,7 @@ from coordinator.client import Consumer
 from coordinator.client.errors import ZookeeperAway
 from coordinator.zookeeper.ensemble import Ensemble
 from tests.support.client_stories import Told, poll_until, read
-from tests.support.zookeeper_consumers import create, era_node, era_properties, fill, wait_for
+from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, wait_for
 
 
 def committed(consumer: Consumer) -> bool:

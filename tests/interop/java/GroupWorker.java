@@ -12,7 +12,7 @@ import org.apache.kafka.common.errors.RetriableException;
 
 /**
  * One group member by Kafka's own client: arguments are address, group, topic, client id, assignor and instance id (or
- * nothing). It speaks as tests/support/kafka_worker.py does, and leaves when its input ends.
+ * nothing). It speaks as tests/support/kafka/worker.py does, and leaves when its input ends.
  */
 public class GroupWorker {
   static volatile boolean going = true;

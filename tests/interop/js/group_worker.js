@@ -1,5 +1,5 @@
 // One group member by kafkajs: arguments are address, group, topic, client id and the name of an assignor (without:
-// kafkajs' own). It speaks as tests/support/kafka_worker.py does, and leaves when its input ends.
+// kafkajs' own). It speaks as tests/support/kafka/worker.py does, and leaves when its input ends.
 const { AssignerProtocol: { MemberMetadata, MemberAssignment }, Kafka, logLevel } = require('kafkajs');
 
 const [address, groupId, topic, clientId, assignor] = process.argv.slice(2);

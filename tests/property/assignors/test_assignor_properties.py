@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from assignors import api, registry
 from assignors.api import Member, Snapshot
-from assignors.claims import owners
+from assignors.builtin.sticky import racks_that_count
 from assignors.compliance import settled
-from assignors.moves import owner_of
+from assignors.data.claims import owners
 from assignors.run import run
-from assignors.snapshot_binary import dump, load
-from assignors.sticky import racks_that_count
+from assignors.tools.moves import owner_of
+from assignors.wire.snapshot_binary import dump, load
 
 BUILT_IN = list(registry.BUILT_IN)
 STICKY = ["sticky", "cooperative-sticky", "uniform"]

@@ -13,7 +13,7 @@ from coordinator.core.types import Outcome
 from coordinator.runtime.codec import decode_group, encode
 from coordinator.runtime.fields import Skipped
 from coordinator.runtime.ports import KeyValue
-from tests.support.script import Stage, hard_state
+from tests.support.stories.script import Stage, hard_state
 
 MEMBERS = st.sampled_from(["a", "b", "c"])
 OLDER = st.sampled_from(["x", "y"])

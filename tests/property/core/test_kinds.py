@@ -10,16 +10,16 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from assignors.user_data import Subscription, encode_assignment, encode_subscription
+from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from coordinator.core import events
 from coordinator.core.central import events as central
 from coordinator.core.central.group import CentralGroup
 from coordinator.core.classic.group import ClassicGroup
 from coordinator.core.consumer.group import ConsumerGroup
-from coordinator.core.conversions import CONVERSIONS
 from coordinator.core.effects import Effects
 from coordinator.core.events import Event
-from coordinator.core.kinds import KINDS
+from coordinator.core.groups.conversions import CONVERSIONS
+from coordinator.core.groups.kinds import KINDS
 from coordinator.core.observed.events import GroupObserved, GroupUnseen, ObservedMember
 from coordinator.core.observed.group import ObservedGroup
 from coordinator.core.refusals import REPLY_TYPES

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.core.records import Record
-from tests.support.script import Stage
+from tests.support.stories.script import Stage
 
 TOLD = "REBALANCE_IN_PROGRESS"
 Change = tuple[str, str]

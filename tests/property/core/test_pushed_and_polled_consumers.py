@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from coordinator.core.consumer.records import CurrentStored
 from coordinator.core.records import RebalanceSettled, Record
-from tests.support.script import Stage
+from tests.support.stories.script import Stage
 
 Change = tuple[str, str]
 Share = dict[str, list[tuple[int, frozenset[int]]]]

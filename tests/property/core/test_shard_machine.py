@@ -6,15 +6,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from assignors.user_data import Subscription, encode_assignment, encode_subscription
+from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from coordinator.core import events
 from coordinator.core.effects import Effects, JoinReply, OffsetCommitReply, Reply
 from coordinator.core.records import Record
 from coordinator.core.shard import Shard
 from coordinator.core.types import CommittedOffset, GroupState, Limits, MemberIdentity, Protocol, TimerKey
 from coordinator.errors import ErrorCode
-from tests.support.script import hard_state
 from tests.support.shard_checks import check_shard
+from tests.support.stories.script import hard_state
 
 GROUPS = st.sampled_from(["g", "g", "g", "h"])
 INSTANCES = st.sampled_from([None, None, None, "i1", "i2"])

@@ -5,9 +5,9 @@ import random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator.kafka.codec import MalformedFrame, decode_frame, encode
+from coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode
 from coordinator.kafka.schema import messages
-from tests.support.kafka_messages import random_message
+from tests.support.kafka.messages import random_message
 
 CASES = [(name, version) for name, message in messages().items() for version in message.versions]
 WHICH = st.sampled_from(CASES)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from coordinator.core.effects import OffsetCommitReply
 from coordinator.core.types import CommittedOffset
 from coordinator.errors import ErrorCode
-from coordinator.kafka import commits
-from coordinator.kafka.codec import MalformedFrame, decode, encode, struct
-from coordinator.kafka.commits import LONGEST_KEPT, CommitReader, Shape
-from coordinator.kafka.group_offsets import commit_response
+from coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
+from coordinator.kafka.groups import commits
+from coordinator.kafka.groups.commits import LONGEST_KEPT, CommitReader, Shape
+from coordinator.kafka.groups.offsets import commit_response
 
 VERSIONS = range(2, 10)
 INT32 = st.integers(-(2**31), 2**31 - 1)

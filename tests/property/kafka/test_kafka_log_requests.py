@@ -5,12 +5,12 @@ import random
 import pytest
 
 from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec import decode_frame, encode
+from coordinator.kafka.codec.codec import decode_frame, encode
 from coordinator.kafka.dispatch import HangUp
 from coordinator.kafka.schema import messages
-from storage.batch import encode_batch
-from tests.support.kafka_door import Door, play
-from tests.support.kafka_messages import random_message
+from storage.records.batch import encode_batch
+from tests.support.kafka.door import Door, play
+from tests.support.kafka.messages import random_message
 from tests.unit.storage.logs import T0
 
 LOG_APIS = {

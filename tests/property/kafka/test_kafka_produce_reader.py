@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator.kafka.codec import MalformedFrame, decode, encode, struct
-from coordinator.kafka.log_records import produce_answer
-from coordinator.kafka.produces import SingleBatch, produce_reader
+from coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
+from coordinator.kafka.log.produces import SingleBatch, produce_reader
+from coordinator.kafka.log.records import produce_answer
 from storage.types import Appended
 
 INT16 = st.integers(-(2**15), 2**15 - 1)

@@ -15,7 +15,7 @@ from coordinator.runtime.engine import Engine, FlushJob
 from coordinator.runtime.group_log import BrokerGroupLog
 from coordinator.runtime.ports import LogFailed
 from coordinator.runtime.slot import CALM_MS
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from tests.fakes.memory_files import MemoryFiles
 from tests.fakes.tiny_shard import TinyShard, commit, fetch
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.errors import StorageError
 from storage.types import Appended
 from tests.fakes.memory_files import MemoryFiles

@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.errors import OffsetOutOfRange
-from storage.retention import policies
-from storage.upkeep import retain
+from storage.logs.retention import policies
+from storage.logs.upkeep import retain
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 

@@ -14,7 +14,7 @@ from coordinator.core.shard import Shard
 from coordinator.core.types import GroupState
 from tests.sim.watch import Checker
 from tests.sim.world import World
-from tests.support.consumer_stage import topic_id
+from tests.support.stories.consumer_stage import topic_id
 
 MayLand = Callable[[str, int], bool]
 Place = tuple[str, str, int]

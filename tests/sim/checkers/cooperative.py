@@ -8,7 +8,7 @@ such members do not count.
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member.types import TopicPartition
-from tests.sim.client import Process
+from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

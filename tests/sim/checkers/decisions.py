@@ -13,8 +13,8 @@ from coordinator.core.records import GroupStored, RebalanceDecided
 from coordinator.core.shard import Shard
 from coordinator.core.types import Cause, Move, Outcome, RebalanceEntry
 from coordinator.member import events as ev
-from coordinator.member.connect_member import decide_again
-from tests.sim.client import Process
+from coordinator.member.connect.member import decide_again
+from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

@@ -15,7 +15,7 @@ from coordinator.core.records import GroupDeleted
 from coordinator.core.shard import Shard
 from coordinator.errors import ErrorCode
 from coordinator.member import events as ev
-from tests.sim.client import Process
+from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

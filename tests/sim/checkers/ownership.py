@@ -28,7 +28,7 @@ from coordinator.core.shard import Shard
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from tests.sim.census import group_of
-from tests.sim.client import Process
+from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from assignors import bench, bench_grid, bench_isolation
+from assignors.tools import bench, bench_grid, bench_isolation
 
 
 def ticking():

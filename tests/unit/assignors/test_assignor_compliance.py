@@ -4,9 +4,9 @@ import pytest
 
 from assignors import compliance, registry
 from assignors.api import RebalanceProtocol
+from assignors.builtin.range import RangeAssignor
 from assignors.compliance import AssignorCompliance, examine
-from assignors.range import RangeAssignor
-from assignors.scaffold import scaffold
+from assignors.tools.scaffold import scaffold
 from tests.support import plugins
 
 

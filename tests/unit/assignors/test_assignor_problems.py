@@ -5,8 +5,8 @@ import json
 import pytest
 
 from assignors.api import AssignorError, Member, Snapshot
-from assignors.problem import snapshot_of, solve
-from assignors.snapshot_binary import dump, load
+from assignors.tools.problem import snapshot_of, solve
+from assignors.wire.snapshot_binary import dump, load
 
 GROUP = Snapshot(
     {"t": 3, "u": 0},

@@ -2,9 +2,10 @@
 
 import pytest
 
-from assignors import catalog, registry
+from assignors import registry
 from assignors.api import AssignorError, RebalanceProtocol
 from assignors.registry import UnknownAssignor, known, resolve, resolve_all
+from assignors.tools import catalog
 
 
 class Mine:

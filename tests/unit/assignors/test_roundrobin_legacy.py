@@ -3,7 +3,7 @@
 import pytest
 
 from assignors.api import Member, Snapshot
-from assignors.roundrobin_legacy import RoundRobinLegacyAssignor, partition_hash
+from assignors.builtin.roundrobin_legacy import RoundRobinLegacyAssignor, partition_hash
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from assignors.api import Assignment, AssignorError, Member, RebalanceProtocol, Snapshot
-from assignors.registry import resolve
-from assignors.run import overran, run, withheld
-from assignors.user_data import (
+from assignors.data.user_data import (
     Subscription,
     encode_sticky_user_data,
     encode_subscription,
     member_from_subscription,
 )
+from assignors.registry import resolve
+from assignors.run import overran, run, withheld
 
 GROUP = Snapshot({"t": 3, "u": 1}, [Member("a", ("t",)), Member("b", ("t", "u"))])
 

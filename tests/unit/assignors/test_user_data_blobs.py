@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from assignors.user_data import (
+from assignors.data.user_data import (
     Subscription,
     encode_assignment,
     encode_cooperative_user_data,

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from assignors.api import AssignorError, Member, Snapshot
-from assignors.moves import moves
-from assignors.what_if import Bounds, Change, compare, table, what_if
+from assignors.tools.moves import moves
+from assignors.tools.what_if import Bounds, Change, compare, table, what_if
 
 GROUP = Snapshot(
     {"t": 4},

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from coordinator.cli.errors import CommandError, Unhealthy
+from coordinator.cli.common.errors import CommandError, Unhealthy
 from coordinator.cli.main import cli
 
 SNAPSHOT = {

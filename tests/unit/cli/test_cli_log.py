@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from coordinator.cli.main import cli
-from storage.batch import encode_batch
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.config import LogSettings
+from storage.records.batch import encode_batch
 
 NOW_MS = 1_700_000_000_000
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.errors import Exit
+from coordinator.cli.common.errors import Exit
 from coordinator.cli.main import main
 
 

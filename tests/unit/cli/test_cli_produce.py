@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.cli.errors import CommandError, Exit
+from coordinator.cli.common.errors import CommandError, Exit
 from coordinator.cli.produce import ANY, MAX_NAMED, Sending
 from coordinator.client.errors import BufferFull, MessageTooLarge, Unreachable
 

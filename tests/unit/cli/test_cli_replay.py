@@ -9,11 +9,11 @@ import pytest
 from assignors.api import Member, Snapshot
 from assignors.registry import resolve
 from assignors.run import run
-from coordinator.cli.errors import Exit
+from coordinator.cli.common.errors import Exit
 from coordinator.cli.main import main
 from coordinator.member.actions import Plan
-from coordinator.member.connect_member import DELAYED, DelayedLeader
-from tests.support.delayed import shares, worker
+from coordinator.member.connect.member import DELAYED, DelayedLeader
+from tests.support.stories.delayed import shares, worker
 
 
 def entry(number: int, snapshot: Snapshot | None, plan: dict[str, dict[str, list[int]]], **more: Any) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from unittest import mock
 import click
 import pytest
 
-from coordinator.cli import options
-from coordinator.cli.errors import CommandError, Exit, Unhealthy, exit_code_of, guarded
-from coordinator.cli.lazy import LazyGroup
+from coordinator.cli.common import options
+from coordinator.cli.common.errors import CommandError, Exit, Unhealthy, exit_code_of, guarded
+from coordinator.cli.common.lazy import LazyGroup
+from coordinator.cli.common.reach import must_listen
 from coordinator.cli.main import cli, main
-from coordinator.cli.reach import must_listen
 from coordinator.client import errors as client
 from coordinator.client.aio.admin import AdminConfig
 from coordinator.client.config import load
@@ -258,7 +258,7 @@ def test_a_port_that_refuses_is_said_without_trying_on(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing but the look itself is done: a client would try for ten seconds, or for sixty."""
-    with mock.patch("grpc.insecure_channel"), mock.patch("coordinator.client.transport.Transport") as transport:
+    with mock.patch("grpc.insecure_channel"), mock.patch("coordinator.client.calls.transport.Transport") as transport:
         code, out, err = run(capsys, *arguments, "--bootstrap", "127.0.0.1:1")
     assert (code, out, transport.called) == (Exit.UNHEALTHY, "", False)
     assert err.startswith("error: 127.0.0.1:1 refuses connections: nothing listens there; expected a node that serves")
@@ -274,7 +274,7 @@ def test_one_of_several_nodes_that_listens_is_enough() -> None:
 def test_whoever_waits_for_a_node_is_told_before_the_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("coordinator.client.transport.QUIET_MS", 0)
+    monkeypatch.setattr("coordinator.client.calls.transport.QUIET_MS", 0)
     _, _, err = run(capsys, "topics", "list", "--bootstrap", "127.0.0.1:1", "--set", "default.api.timeout.ms=200")
     told, failed = err.splitlines()
     assert told == "listing topics: 127.0.0.1:1 cannot be reached; trying again"

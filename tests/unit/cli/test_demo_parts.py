@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from coordinator.cli.common.errors import CommandError
 from coordinator.cli.demo.filling import routed
 from coordinator.cli.demo.lines import MAX_LINE_BYTES, Line, Source, choose_source, standard_library
 from coordinator.cli.demo.proof import REPORT, REPORT_STRUCT, Produced, Proof, checksum
 from coordinator.cli.demo.report import show_ownership, show_proof
-from coordinator.cli.errors import CommandError
-from coordinator.client.partitioner import partition_for
+from coordinator.client.producing.partitioner import partition_for
 from coordinator.rpc.v1 import ledger_pb2 as pb
 
 

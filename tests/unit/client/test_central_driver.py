@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.central_driver import CentralDriver
-from coordinator.client.central_store import CentralStore
+from coordinator.client.calls.transport import Transport
 from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.driver import member_settings
-from coordinator.client.group_calls import GroupCalls
-from coordinator.client.transport import Transport
+from coordinator.client.membership.central.driver import CentralDriver
+from coordinator.client.membership.central.store import CentralStore
+from coordinator.client.membership.driver import member_settings
+from coordinator.client.membership.group_calls import GroupCalls
 from coordinator.member import events as ev
-from coordinator.member.consumer_report import Wish
+from coordinator.member.consumer.report import Wish
 from coordinator.member.states import State
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator.client.accumulator import Accumulator
 from coordinator.client.config import ProducerConfig, load
 from coordinator.client.errors import BufferFull
-from coordinator.client.producing import as_bytes, size_of
-from coordinator.client.sender import in_requests
+from coordinator.client.producing.accumulator import Accumulator
+from coordinator.client.producing.sender import in_requests
+from coordinator.client.producing.shared import as_bytes, size_of
 from coordinator.client.types import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

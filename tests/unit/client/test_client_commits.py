@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from coordinator.client.commits import STALE_MEMBER_EPOCH, Commits
+from coordinator.client.calls.transport import Transport
 from coordinator.client.config import ConsumerConfig, load
+from coordinator.client.consuming.commits import STALE_MEMBER_EPOCH, Commits
+from coordinator.client.consuming.fetcher import Fetcher
 from coordinator.client.errors import CommitFailed, Refused, refusal
-from coordinator.client.fetcher import Fetcher
-from coordinator.client.group_calls import GroupCalls
-from coordinator.client.transport import Transport
+from coordinator.client.membership.group_calls import GroupCalls
 from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 OFFSETS = {TopicPartition("t", 0): OffsetAndMetadata(7)}

@@ -4,12 +4,12 @@ import asyncio
 import gc
 import warnings
 
+from coordinator.client.calls.transport import Transport
 from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.driver import ConsumerPart, MemberDriver
-from coordinator.client.group_calls import GroupCalls
-from coordinator.client.transport import Transport
+from coordinator.client.membership.driver import ConsumerPart, MemberDriver
+from coordinator.client.membership.group_calls import GroupCalls
 from coordinator.member import events as ev
-from coordinator.member.consumer import Wish
+from coordinator.member.consumer.machine import Wish
 
 
 def test_a_call_that_is_given_up_before_it_began_leaves_nothing_behind() -> None:

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import grpc
 import pytest
 
-from coordinator.client import transport as transports
+from coordinator.client.calls import transport as transports
+from coordinator.client.calls.methods import METADATA
+from coordinator.client.calls.transport import Patience, Transport, happened
 from coordinator.client.config import ClientConfig
 from coordinator.client.errors import ConfigError, Unreachable, WrongPort
-from coordinator.client.group_calls import MAX_GROUP_ID_CHARS, GroupCalls
-from coordinator.client.methods import METADATA
-from coordinator.client.transport import Patience, Transport, happened
+from coordinator.client.membership.group_calls import MAX_GROUP_ID_CHARS, GroupCalls
 from storage.rpc.v1 import broker_service_pb2 as pb
 
 ADDRESS = "10.0.0.1:9290"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import pytest
 
 from assignors.api import Assignor, Plan, RebalanceProtocol, Snapshot
+from assignors.data.user_data import Subscription, encode_subscription, parse_assignment
 from assignors.registry import resolve
-from assignors.user_data import Subscription, encode_subscription, parse_assignment
-from coordinator.client.planner import Planner, isolation_of
+from coordinator.client.membership.planner import Planner, isolation_of
 from coordinator.client.types import TopicPartition
 from coordinator.member import actions as act
 from coordinator.member import events as ev

@@ -13,13 +13,13 @@ import pytest
 
 import coordinator.client
 from coordinator.client import aio
-from coordinator.client.classic_calls import cause_of, code_of
+from coordinator.client.calls.loop import shared_loop
+from coordinator.client.calls.transport import channel_options
 from coordinator.client.config import ClientConfig
+from coordinator.client.consuming.listener import Listener
 from coordinator.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
-from coordinator.client.listener import Listener
-from coordinator.client.loop import shared_loop
-from coordinator.client.membership import Callback, leaving
-from coordinator.client.transport import channel_options
+from coordinator.client.membership.classic_calls import cause_of, code_of
+from coordinator.client.membership.seam import Callback, leaving
 from coordinator.client.types import RebalanceEvent, TopicPartition
 from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
@@ -27,17 +27,17 @@ from coordinator.member.types import Leaving
 
 DOCUMENTED = [
     "coordinator.client",
-    "coordinator.client.catalog",
+    "coordinator.client.calls.catalog",
     "coordinator.client.consumer",
     "coordinator.client.errors",
-    "coordinator.client.listener",
-    "coordinator.client.partitioner",
-    "coordinator.client.producing",
+    "coordinator.client.consuming.listener",
+    "coordinator.client.producing.partitioner",
+    "coordinator.client.producing.shared",
     "coordinator.client.types",
     "coordinator.member.backoff",
-    "coordinator.member.cooperative",
-    "coordinator.member.eager",
-    "coordinator.member.subscription",
+    "coordinator.member.classic.cooperative",
+    "coordinator.member.classic.eager",
+    "coordinator.member.classic.subscription",
 ]
 
 

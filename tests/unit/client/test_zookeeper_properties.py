@@ -7,10 +7,10 @@ import pytest
 
 from coordinator.client import Consumer
 from coordinator.client.config import ConsumerConfig, WorkerConfig, load
+from coordinator.client.consuming.subscribed import Subscribed
 from coordinator.client.errors import ConfigError, IllegalState
-from coordinator.client.subscribed import Subscribed
-from coordinator.client.zookeeper_joining import settings_of
-from coordinator.member.zookeeper_types import ZookeeperSettings, registration_of, warning
+from coordinator.client.membership.zookeeper.joining import settings_of
+from coordinator.member.zookeeper.types import ZookeeperSettings, registration_of, warning
 
 ERA = {"group.protocol": "zookeeper", "group.id": "g", "zookeeper.connect": "zk1:2181,zk2/kafka"}
 

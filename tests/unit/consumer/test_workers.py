@@ -12,7 +12,7 @@ from assignors.isolation.pool import Isolation, IsolationLimits
 from coordinator.core.effects import ResolveRegex
 from coordinator.core.events import Planned, RegexResolved
 from coordinator.core.plan import PlanRequest
-from coordinator.server.workers import Workers
+from coordinator.server.driver.workers import Workers
 
 SNAPSHOT = Snapshot({"t": 2}, [Member("a", ("t",))])
 HANGING = threading.Event()

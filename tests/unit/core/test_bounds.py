@@ -1,6 +1,6 @@
 """No step makes a record that the log cannot take: requests are refused, plans fail, explanations are cut."""
 
-from assignors.user_data import Subscription, encode_subscription
+from assignors.data.user_data import Subscription, encode_subscription
 from coordinator.core import effects, events, records
 from coordinator.core.bounds import LAST_GENERATION, cut_entry, cut_settlement, entry_bytes
 from coordinator.core.records import GroupStored, MemberRecord

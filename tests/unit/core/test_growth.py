@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assignors.user_data import Subscription, encode_assignment, encode_subscription
+from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from coordinator.core import events
 from coordinator.core.observed.events import GroupObserved, GroupUnseen, ObservedMember
 from coordinator.core.records import RebalanceDecided

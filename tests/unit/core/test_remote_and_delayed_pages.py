@@ -8,7 +8,7 @@ import pytest
 from coordinator.client.config import WorkerConfig
 from coordinator.config import known_settings
 from coordinator.core.types import Cause
-from coordinator.member.connect_member import DELAYED
+from coordinator.member.connect.member import DELAYED
 
 ROOT = Path(__file__).parents[3]
 PAGES = ["delayed", "remote"]

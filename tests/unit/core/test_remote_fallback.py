@@ -1,7 +1,7 @@
 """What the ledger keeps when an assignor on the coordinator failed and the last plan stayed."""
 
 from assignors.api import Snapshot
-from tests.support.script import Stage
+from tests.support.stories.script import Stage
 
 
 def test_the_snapshot_says_what_the_group_got_instead_and_why() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assignors.user_data import Subscription, encode_subscription
+from assignors.data.user_data import Subscription, encode_subscription
 from coordinator.core import push
 from coordinator.core.effects import DescribeReply, HeartbeatReply
 from coordinator.core.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired

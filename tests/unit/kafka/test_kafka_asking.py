@@ -10,12 +10,12 @@ import pytest
 
 from coordinator.core import effects, events
 from coordinator.errors import Draining, ErrorCode, Overloaded
-from coordinator.kafka.asking import GROUPS_AT_ONCE, Asked, Groups
-from coordinator.kafka.codec import struct
-from coordinator.kafka.commits import commit_of
+from coordinator.kafka.codec.codec import struct
 from coordinator.kafka.dispatch import KafkaCall, Later, Peer
-from coordinator.kafka.group_handlers import GroupHandlers
-from coordinator.kafka.log_metadata import Endpoint
+from coordinator.kafka.groups.asking import GROUPS_AT_ONCE, Asked, Groups
+from coordinator.kafka.groups.commits import commit_of
+from coordinator.kafka.groups.handlers import GroupHandlers
+from coordinator.kafka.log.metadata import Endpoint
 from storage.errors import UnknownTopicOrPartition
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from coordinator.kafka.codec import MalformedFrame, Unencodable, decode, decode_frame, encode, struct
-from coordinator.kafka.decoding import MAX_ELEMENTS, MAX_TAGS
-from coordinator.kafka.encoding import uvarint
+from coordinator.kafka.codec.codec import MalformedFrame, Unencodable, decode, decode_frame, encode, struct
+from coordinator.kafka.codec.decoding import MAX_ELEMENTS, MAX_TAGS
+from coordinator.kafka.codec.encoding import uvarint
 from coordinator.kafka.schema import messages
 from coordinator.kafka.schema.notation import read
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from coordinator.core import group_settings
-from coordinator.kafka.group_configs import KNOWN
-from storage.in_turns import TURN
+from coordinator.kafka.groups.configs import KNOWN
+from storage.broker.in_turns import TURN
 from tests.fakes.memory_files import MemoryFiles
-from tests.support.kafka_door import NODE_ID, Door, made, play
+from tests.support.kafka.door import NODE_ID, Door, made, play
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import open_broker
 

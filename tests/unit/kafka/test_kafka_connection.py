@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from coordinator.kafka import listener as listener_module
 from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec import decode_frame, struct
-from coordinator.kafka.connection import KEEPALIVE
+from coordinator.kafka.codec.codec import decode_frame, struct
+from coordinator.kafka.codec.encoding import uvarint
+from coordinator.kafka.connections import listener as listener_module
+from coordinator.kafka.connections.connection import KEEPALIVE
 from coordinator.kafka.dispatch import KafkaCall, snake_case
-from coordinator.kafka.encoding import uvarint
-from tests.support.kafka_client import KafkaClient, frame
-from tests.support.kafka_listener import CONNECTION, LIMITS, HeldHandlers, client, listening
-from tests.support.kafka_memory_node import until
+from tests.support.kafka.client import KafkaClient, frame
+from tests.support.kafka.listener import CONNECTION, LIMITS, HeldHandlers, client, listening
+from tests.support.kafka.memory_node import until
 
 UNSUPPORTED_VERSION = 35
 INVALID_REQUEST = 42

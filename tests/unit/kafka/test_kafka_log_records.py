@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from coordinator.kafka.dispatch import HangUp
-from storage.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, read_batches, seal
-from storage.control import encode_marker
 from storage.errors import RequestTimedOut
+from storage.producers.control import encode_marker
+from storage.records.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, read_batches, seal
 from tests.fakes.memory_files import MemoryFiles
-from tests.support.kafka_door import Door, made, play
+from tests.support.kafka.door import Door, made, play
 from tests.unit.storage.logs import T0, batch
 from tests.unit.storage.test_cold_reads import reading_threads
 

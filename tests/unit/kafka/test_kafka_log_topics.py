@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from storage.catalog import format_id
-from storage.in_turns import TURN
+from storage.broker.in_turns import TURN
+from storage.topics.catalog import format_id
 from tests.fakes.memory_files import MemoryFiles
-from tests.support.kafka_door import NODE_ID, Door, made, play
+from tests.support.kafka.door import NODE_ID, Door, made, play
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0, batch, open_broker
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from storage.batch import decode_records
-from storage.legacy import read_message
-from tests.support.kafka_door import Door, made, play
+from storage.records.batch import decode_records
+from storage.records.legacy import read_message
+from tests.support.kafka.door import Door, made, play
 from tests.unit.storage.logs import T0, batch
 
 FETCH = range(4)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.cli.common.output import plain_table
 from coordinator.cli.lab import COLUMNS, rows
-from coordinator.cli.output import plain_table
 from coordinator.lab.account import Account
 from coordinator.lab.chart import NoPlotting, draw
 from coordinator.lab.compare import Result, Workload, compare

@@ -8,11 +8,11 @@ from coordinator.core.central.orders import Ping, RebalanceFailed, StartFetcher,
 from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
-from coordinator.member import central_events as ce
 from coordinator.member import events as ev
-from coordinator.member.central import CentralMember
-from coordinator.member.central_states import MEANINGS, MOVES
-from coordinator.member.consumer_report import Wish
+from coordinator.member.central import events as ce
+from coordinator.member.central.machine import CentralMember
+from coordinator.member.central.states import MEANINGS, MOVES
+from coordinator.member.consumer.report import Wish
 from coordinator.member.states import State
 from coordinator.member.types import Leaving, MemberSettings
 

@@ -3,16 +3,16 @@
 import pytest
 
 from assignors.api import RebalanceProtocol
-from assignors.user_data import encode_assignment, parse_subscription
+from assignors.data.user_data import encode_assignment, parse_subscription
 from coordinator.core.types import Cause
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
+from coordinator.member.classic.subscription import Subscriber
 from coordinator.member.states import State
-from coordinator.member.subscription import Subscriber
 from coordinator.member.types import GroupMember
-from tests.support.classic_story import COOPERATIVE, RANGE, STICKY, Story, claims
-from tests.support.member_story import t
+from tests.support.stories.classic_story import COOPERATIVE, RANGE, STICKY, Story, claims
+from tests.support.stories.member_story import t
 
 # The happy way
 

@@ -8,8 +8,8 @@ from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member.states import MOVES, State
 from coordinator.member.types import Leaving
-from tests.support.classic_story import COOPERATIVE, RANGE, Story, claims
-from tests.support.member_story import t
+from tests.support.stories.classic_story import COOPERATIVE, RANGE, Story, claims
+from tests.support.stories.member_story import t
 
 # Refusals
 

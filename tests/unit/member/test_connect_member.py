@@ -5,12 +5,12 @@ import json
 import pytest
 
 from assignors.api import RebalanceProtocol, Snapshot
-from assignors.user_data import parse_subscription
+from assignors.data.user_data import parse_subscription
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.classic import ClassicMember
-from coordinator.member.connect import LeaderState
-from coordinator.member.connect_member import (
+from coordinator.member.classic.machine import ClassicMember
+from coordinator.member.connect.leader import LeaderState
+from coordinator.member.connect.member import (
     DELAYED,
     DelayedLeader,
     DelayedSubscriber,
@@ -22,7 +22,7 @@ from coordinator.member.connect_member import (
 )
 from coordinator.member.states import State
 from coordinator.member.types import GroupMember, MemberSettings
-from tests.support.delayed import RESOURCES, shares, worker
+from tests.support.stories.delayed import RESOURCES, shares, worker
 
 DELAY_MS = 300_000
 

@@ -5,12 +5,12 @@ import pytest
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.consumer import Wish
-from coordinator.member.consumer_states import MOVES
+from coordinator.member.consumer.machine import Wish
+from coordinator.member.consumer.states import MOVES
 from coordinator.member.states import State
 from coordinator.member.types import Leaving
-from tests.support.consumer_story import FIVE_SECONDS, Story, answer
-from tests.support.member_story import t
+from tests.support.stories.consumer_story import FIVE_SECONDS, Story, answer
+from tests.support.stories.member_story import t
 
 # Joining and saying only what is new
 

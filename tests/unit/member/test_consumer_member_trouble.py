@@ -7,8 +7,8 @@ from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
 from coordinator.member.states import State
-from tests.support.consumer_story import FIVE_SECONDS, Story, answer
-from tests.support.member_story import t
+from tests.support.stories.consumer_story import FIVE_SECONDS, Story, answer
+from tests.support.stories.member_story import t
 
 # Fenced
 

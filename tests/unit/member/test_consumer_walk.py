@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.consumer import ConsumerMember, Wish
+from coordinator.member.consumer.machine import ConsumerMember, Wish
 from coordinator.member.states import State
 from coordinator.member.types import Leaving, MemberSettings
 

@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors.api import RebalanceProtocol
-from assignors.user_data import Subscription, encode_assignment, encode_subscription, parse_subscription
+from assignors.data.user_data import Subscription, encode_assignment, encode_subscription, parse_subscription
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member.classic import ClassicMember
+from coordinator.member.classic.machine import ClassicMember
+from coordinator.member.classic.subscription import Subscriber
 from coordinator.member.states import State
-from coordinator.member.subscription import Subscriber
 from coordinator.member.types import GroupMember, Leaving, MemberSettings
 
 CODES = [

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from coordinator.errors import ErrorCode
 from coordinator.member import actions as act
 from coordinator.member import events as ev
-from coordinator.member import zookeeper_events as zk
-from coordinator.member.zookeeper import ZookeeperMember
-from coordinator.member.zookeeper_states import MOVES, ZookeeperState
-from coordinator.member.zookeeper_types import GroupView, Link, Registration, ZookeeperSettings
+from coordinator.member.zookeeper import events as zk
+from coordinator.member.zookeeper.machine import ZookeeperMember
+from coordinator.member.zookeeper.states import MOVES, ZookeeperState
+from coordinator.member.zookeeper.types import GroupView, Link, Registration, ZookeeperSettings
 
 ONE = Registration({"t": 1})
 OTHERS: Sequence[dict[str, Registration]] = (

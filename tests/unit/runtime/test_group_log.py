@@ -12,7 +12,7 @@ from coordinator.runtime.engine import Engine
 from coordinator.runtime.group_log import BrokerGroupLog, PartitionCountConflict
 from coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from coordinator.runtime.slot import ShardStatus
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.errors import StorageError
 from tests.fakes.tiny_shard import TinyShard, commit
 

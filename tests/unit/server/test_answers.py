@@ -8,7 +8,7 @@ from coordinator.core import effects
 from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, StoredOffset
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import errors_pb2, ledger_pb2
-from coordinator.server import answers
+from coordinator.server.messages import answers
 
 ENTRY = RebalanceEntry(
     number=4,

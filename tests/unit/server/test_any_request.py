@@ -14,8 +14,8 @@ from coordinator.core.types import Limits, RequestId
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.runtime.engine import Engine
-from coordinator.server import answers, answers_consumer, translate, translate_consumer
-from coordinator.server.shape import MAX_NAME_CHARS, MalformedRequest
+from coordinator.server.messages import answers, answers_consumer, translate, translate_consumer
+from coordinator.server.messages.shape import MAX_NAME_CHARS, MalformedRequest
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 Translate = Callable[[Any, RequestId], events.Request]

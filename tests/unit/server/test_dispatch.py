@@ -7,9 +7,9 @@ import pytest
 
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from coordinator.server.dispatch import Kind, methods_of, snake_case
-from coordinator.server.service import GroupCoordinator
+from coordinator.server.service.groups import GroupCoordinator
 from storage.rpc.v1 import broker_service_pb2 as storage_pb
-from storage.service import BrokerService
+from storage.service.broker import BrokerService
 
 GROUPS = pb.DESCRIPTOR.services_by_name["GroupCoordinator"]
 BROKER = storage_pb.DESCRIPTOR.services_by_name["Broker"]

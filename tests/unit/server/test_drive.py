@@ -17,9 +17,9 @@ from coordinator.core.types import CommittedOffset, Limits, Protocol
 from coordinator.errors import Draining, ErrorCode, Overloaded
 from coordinator.runtime.engine import Engine
 from coordinator.runtime.ports import KeyValue, LogFailed
-from coordinator.server.clock import Clock
-from coordinator.server.drive import Driver
-from coordinator.server.pulse import STALL_MS
+from coordinator.server.driver.clock import Clock
+from coordinator.server.driver.drive import Driver
+from coordinator.server.driver.pulse import STALL_MS
 
 PATIENCE_S = 20
 

@@ -14,9 +14,9 @@ from coordinator.core.types import Limits
 from coordinator.errors import ErrorCode
 from coordinator.runtime.engine import Engine, Work
 from coordinator.runtime.ports import LogFailed
-from coordinator.server import workers
-from coordinator.server.clock import Clock
-from coordinator.server.drive import Driver
+from coordinator.server.driver import workers
+from coordinator.server.driver.clock import Clock
+from coordinator.server.driver.drive import Driver
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 PATIENCE_S = 20

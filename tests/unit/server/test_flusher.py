@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from coordinator.runtime.engine import FlushJob
 from coordinator.runtime.ports import KeyValue, LogFailed
-from coordinator.server.flusher import JobThread
+from coordinator.server.driver.flusher import JobThread
 
 
 class SickLog:

@@ -3,7 +3,7 @@
 import errno
 
 from coordinator.runtime.conditions import LOG, Conditions
-from coordinator.server.log_troubles import PASSING_MS, LogTroubles
+from coordinator.server.health.log_troubles import PASSING_MS, LogTroubles
 from storage.errors import LogFenced, StorageError
 from storage.troubles import Troubles
 

@@ -8,8 +8,8 @@ import pytest
 
 from coordinator.errors import Overloaded
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.session import Sessions
-from coordinator.server.shape import MalformedRequest
+from coordinator.server.messages.shape import MalformedRequest
+from coordinator.server.service.session import Sessions
 
 
 class Caller:

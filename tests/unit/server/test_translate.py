@@ -8,8 +8,8 @@ import pytest
 from coordinator.core import events
 from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server import shape, translate
-from coordinator.server.shape import MalformedRequest
+from coordinator.server.messages import shape, translate
+from coordinator.server.messages.shape import MalformedRequest
 
 
 def join(**fields: Any) -> events.JoinGroup:

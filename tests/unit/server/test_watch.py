@@ -8,7 +8,7 @@ import pytest
 from coordinator.core.effects import GroupChanged
 from coordinator.core.types import Cause, Outcome, RebalanceEntry
 from coordinator.errors import Draining
-from coordinator.server.watch import Watcher, Watchers
+from coordinator.server.service.watch import Watcher, Watchers
 
 ENTRY = RebalanceEntry(0, 0, 0, "consumer", "range", Cause.MEMBER_JOINED, "", "", "", "", "", Outcome.COMPLETED, 0, 0)
 

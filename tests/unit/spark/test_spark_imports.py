@@ -14,8 +14,8 @@ STREAM = f"from coordinator.spark.source import MusterDataSource as S; s = S({OP
 SCHEMA = "from pyspark.sql.types import *; SCHEMA = StructType([StructField('value', BinaryType())]); "
 DRIVER = SCHEMA + STREAM + "._driver"
 
-CALLS = ("grpc", "asyncio", "google.protobuf", "coordinator.client.transport")
-MEMBERS = ("coordinator.member.classic", "coordinator.client.working", "coordinator.client.aio")
+CALLS = ("grpc", "asyncio", "google.protobuf", "coordinator.client.calls.transport")
+MEMBERS = ("coordinator.member.classic.machine", "coordinator.client.working", "coordinator.client.aio")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_process_loads_what_it_does_and_not_what_others_do(does: str, unwanted
     [
         ("; s.streamReader(SCHEMA)._driver", ("pyarrow", "assignors")),
         ("; s.reader(SCHEMA)", ("pyarrow", "assignors")),
-        ("; import coordinator.spark.fetch", ("assignors",)),
+        ("; import coordinator.spark.reading.fetch", ("assignors",)),
     ],
 )
 def test_what_was_checked_in_one_process_is_not_checked_in_the_next(does: str, unwanted: tuple[str, ...]) -> None:

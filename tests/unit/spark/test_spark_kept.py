@@ -7,10 +7,10 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from coordinator.spark.fetch import transport_of
 from coordinator.spark.kept import DAEMON, settle_in
-from coordinator.spark.lookup import Lookup
 from coordinator.spark.options import read_options
+from coordinator.spark.reading.fetch import transport_of
+from coordinator.spark.reading.lookup import Lookup
 from coordinator.spark.source import MusterDataSource
 
 

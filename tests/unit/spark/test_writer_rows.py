@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from coordinator.client.errors import ClientError, UnknownTopic
-from coordinator.client.partitioner import partition_for
+from coordinator.client.producing.partitioner import partition_for
 from coordinator.spark.errors import OptionError
-from coordinator.spark.write_options import WriteOptions, write_options
-from coordinator.spark.writer_rows import Rows, check_columns, pieces
-from storage.batch import decode_records
+from coordinator.spark.writing.options import WriteOptions, write_options
+from coordinator.spark.writing.rows import Rows, check_columns, pieces
+from storage.records.batch import decode_records
 
 NODE = {"bootstrap.servers": "127.0.0.1:9290"}
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from storage.batch import decode_records, encode_batch, read_batches
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.config import LogSettings
-from storage.log import Log
+from storage.logs.log import Log
+from storage.records.batch import decode_records, encode_batch, read_batches
 from storage.types import Record
 from tests.fakes.memory_files import MemoryFiles
 

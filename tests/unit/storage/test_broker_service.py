@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from storage.batch import decode_records
-from storage.broker import Broker
-from storage.group_commit import GroupCommit
-from storage.in_turns import TURN
-from storage.requests import LogRequests
+from storage.broker.broker import Broker
+from storage.broker.group_commit import GroupCommit
+from storage.broker.in_turns import TURN
+from storage.broker.requests import LogRequests
+from storage.records.batch import decode_records
 from storage.rpc.v1 import broker_service_pb2 as pb
-from storage.service import BrokerService
-from storage.shape import MalformedRequest
+from storage.service.broker import BrokerService
+from storage.service.shape import MalformedRequest
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0, batch, open_broker

@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage.batch import BatchView, read_batches
-from storage.column_runs import decode_runs
-from storage.columns import Columns, to_arrow
 from storage.errors import CorruptMessage, StorageError
+from storage.records.batch import BatchView, read_batches
+from storage.records.columns import Columns, to_arrow
+from storage.records.runs import decode_runs
 from storage.types import Record
 from tests.vectors.log.golden import files, names
 

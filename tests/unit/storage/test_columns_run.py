@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.batch import HEADER_SIZE, encode_batch, read_batches
-from storage.column_runs import decode_runs
 from storage.errors import CorruptMessage, StorageError
+from storage.records.batch import HEADER_SIZE, encode_batch, read_batches
+from storage.records.runs import decode_runs
 from storage.types import Record
 from tests.unit.storage.test_columns import MODERN, records_of
 from tests.vectors.log.golden import files

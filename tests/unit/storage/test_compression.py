@@ -5,9 +5,9 @@ import zlib
 
 import pytest
 
-from storage.batch import encode_batch, read_batches
-from storage.compression import CODECS, compress, decompress
 from storage.errors import CorruptMessage, UnsupportedCompressionType
+from storage.records.batch import encode_batch, read_batches
+from storage.records.compression import CODECS, compress, decompress
 
 DATA = b"".join(b'{"user": %d, "page": "/home"}' % number for number in range(5000))
 

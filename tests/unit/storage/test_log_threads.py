@@ -8,14 +8,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from storage.batch import decode_records, encode_batch
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.config import LogSettings
 from storage.errors import OffsetOutOfRange
-from storage.log import Log
-from storage.retention import policies
-from storage.segment import Segment
-from storage.upkeep import retain
+from storage.logs.log import Log
+from storage.logs.retention import policies
+from storage.logs.upkeep import retain
+from storage.records.batch import decode_records, encode_batch
+from storage.segments.segment import Segment
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

@@ -3,7 +3,7 @@
 import gc
 from pathlib import Path
 
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.config import LogSettings
 
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from storage import group_commit
-from storage.batch import HEADER, HEADER_SIZE, NewRecord, encode_batch, seal, view_at
-from storage.broker import Broker
-from storage.compression import codec_number, compress
+from storage.broker import group_commit
+from storage.broker.broker import Broker
+from storage.broker.group_commit import GroupCommit
+from storage.broker.requests import LogRequests
 from storage.config import TopicSettings
 from storage.errors import InvalidRecord, InvalidTimestamp, StorageError
-from storage.framing import Framings
-from storage.group_commit import GroupCommit
-from storage.log import Log
-from storage.look import AT_ONCE_BYTES, see_each, see_together, takes_time
-from storage.requests import LogRequests
+from storage.logs.log import Log
+from storage.records.batch import HEADER, HEADER_SIZE, NewRecord, encode_batch, seal, view_at
+from storage.records.compression import codec_number, compress
+from storage.records.framing import Framings
+from storage.records.look import AT_ONCE_BYTES, see_each, see_together, takes_time
 from storage.types import Appended
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values

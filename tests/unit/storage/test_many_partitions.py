@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.errors import StorageError
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values

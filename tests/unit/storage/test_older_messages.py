@@ -2,11 +2,11 @@
 
 import pytest
 
-from storage.batch import LOG_APPEND_TIME_BIT, encode_batch
-from storage.compression import CODECS
 from storage.errors import CorruptMessage
-from storage.legacy import legacy_records, read_message
-from storage.older_messages import as_older, message
+from storage.records.batch import LOG_APPEND_TIME_BIT, encode_batch
+from storage.records.compression import CODECS
+from storage.records.legacy import legacy_records, read_message
+from storage.records.older_messages import as_older, message
 from storage.types import Record
 from tests.unit.storage.logs import T0
 

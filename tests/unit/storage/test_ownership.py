@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from storage import periodic
-from storage.broker import Broker
-from storage.checkpoint import read_checkpoint, write_offsets
+from storage.broker.broker import Broker
 from storage.config import LogSettings
-from storage.data_dir import CLEANER_POINTS, LOG_STARTS, RECOVERY_POINTS
+from storage.disk.checkpoint import read_checkpoint, write_offsets
+from storage.disk.files import read_file
 from storage.errors import StorageError
-from storage.files import read_file
+from storage.topics import periodic
+from storage.topics.data_dir import CLEANER_POINTS, LOG_STARTS, RECOVERY_POINTS
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, read_all, values
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from storage import errors
-from storage.broker import Broker
-from storage.control import encode_marker
+from storage.broker.broker import Broker
+from storage.producers.control import encode_marker
 from storage.types import AbortedTransaction
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage.batch import encode_batch, read_batches
 from storage.errors import LogDamaged, StorageError
-from storage.log import Log
+from storage.logs.log import Log
+from storage.records.batch import encode_batch, read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.vectors.log.golden import files as golden

@@ -8,14 +8,14 @@ from contextlib import suppress
 
 import pytest
 
-from storage.batch import decode_records, encode_batch
-from storage.broker import Broker
+from storage.broker.broker import Broker
+from storage.broker.group_commit import GroupCommit
 from storage.config import LogSettings
 from storage.errors import StorageError
-from storage.group_commit import GroupCommit
+from storage.records.batch import decode_records, encode_batch
 from storage.rpc.v1 import staging_service_pb2 as pb
-from storage.staging import Staging
-from storage.staging_service import StagingService
+from storage.service.staging import StagingService
+from storage.staging.staging import Staging
 from tests.fakes.memory_files import MemoryFiles
 
 NOW_MS = 1_700_000_000_000

@@ -4,10 +4,10 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
-from storage.broker import Broker
+from storage.broker.broker import Broker
+from storage.broker.requests import LogRequests
+from storage.broker.topic_requests import NewTopic, TopicRequests
 from storage.errors import StorageError, TopicAlreadyExists, UnknownTopicOrPartition
-from storage.requests import LogRequests
-from storage.topic_requests import NewTopic, TopicRequests
 from storage.types import Topic
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker

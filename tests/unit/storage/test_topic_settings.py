@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from storage import errors
-from storage.broker import Broker
-from storage.requests import LogRequests
+from storage.broker.broker import Broker
+from storage.broker.requests import LogRequests
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.broker import Broker
+from storage.broker.broker import Broker
 from storage.config import LogSettings
+from storage.disk.files import RealFiles
 from storage.errors import LogDamaged, LogFenced, StorageError
-from storage.files import RealFiles
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 

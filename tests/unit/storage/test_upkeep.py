@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from storage import errors
-from storage.batch import read_batches
-from storage.broker import Broker
-from storage.log import Log
-from storage.replica import append_as_follower, become_leader, end_offset_for_epoch
-from storage.retention import LogFacts, SegmentFacts, policies
-from storage.upkeep import retain, truncate_to
+from storage.broker.broker import Broker
+from storage.logs.log import Log
+from storage.logs.replica import append_as_follower, become_leader, end_offset_for_epoch
+from storage.logs.retention import LogFacts, SegmentFacts, policies
+from storage.logs.upkeep import retain, truncate_to
+from storage.records.batch import read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 
@@ -55,7 +55,7 @@ def test_a_bug_in_one_piece_of_work_is_told_and_the_rest_is_done(monkeypatch: py
     disk = MemoryFiles()
     broker = made({"flush.ms": "10"}, disk)
     broker.append("t", 0, batch(b"v"), T0)
-    monkeypatch.setattr("storage.periodic.policies", lambda: (Broken(),))
+    monkeypatch.setattr("storage.topics.periodic.policies", lambda: (Broken(),))
     broker.tick(T0)
     disk.now_ms = T0 + DAY
     assert broker.tick(T0 + DAY) == ["KeyError('a bug')"]

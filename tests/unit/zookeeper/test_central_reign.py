@@ -9,7 +9,7 @@ from coordinator.core.central.orders import Order, Ping
 from coordinator.core.effects import CentralReply
 from coordinator.errors import ErrorCode
 from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.session import Sessions
+from coordinator.server.service.session import Sessions
 from coordinator.zookeeper.connect import SessionState
 from coordinator.zookeeper.election import Election
 from tests.fakes.one_page_zookeeper import COUNTER, PLACE, SESSION_S, Line, Server, on_virtual_time

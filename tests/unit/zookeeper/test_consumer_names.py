@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.member.zookeeper_types import STATIC, Registration
+from coordinator.member.zookeeper.types import STATIC, Registration
 from coordinator.zookeeper import paths
 from coordinator.zookeeper.consumer import ConsumerRegistry, IdInUse
 from tests.fakes.one_page_zookeeper import SESSION_S, Line, Server, on_virtual_time

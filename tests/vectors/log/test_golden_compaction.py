@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from storage.batch import BatchView, read_batches
-from storage.broker import Broker
-from storage.compaction import Verdict, filter_batch
+from storage.broker.broker import Broker
+from storage.compaction.rules import Verdict, filter_batch
 from storage.config import LogSettings
-from storage.replica import append_as_follower
+from storage.logs.replica import append_as_follower
+from storage.records.batch import BatchView, read_batches
 from storage.types import Record
 from tests.fakes.memory_files import MemoryFiles
 from tests.vectors.log.golden import files, names, sidecar

@@ -3,8 +3,8 @@
 import contextlib
 from typing import Any
 
-from storage.batch import read_batches
-from storage.scan import BatchFault, Order, walk_checked
+from storage.records.batch import read_batches
+from storage.records.scan import BatchFault, Order, walk_checked
 from tests.fakes.memory_files import MemoryFiles
 from tests.vectors.log.golden import files, sidecar
 

@@ -206,8 +206,8 @@ def test_a_list_of_members_stands_for_its_table_as_long_as_nobody_changes_it() -
     from dataclasses import replace
 
     from assignors.api import Member, Snapshot
-    from assignors.columns import table_of
-    from assignors.member_table import MemberList
+    from assignors.data.columns import table_of
+    from assignors.data.member_table import MemberList
 
     plain = Snapshot({"t": 4, "u": 2}, [Member("b", ("t",), {"t": [0, 1]}, 3), Member("a", ("t", "u"))])
     listed = MemberList(table_of(plain))

@@ -1,0 +1,152 @@
+"""Sticky: as even as subscriptions allow, then as near as racks allow, then as few moves as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
+from assignors.builtin.roundrobin import deal_alike
+from assignors.data.claims import NOBODY, owner_table
+from assignors.solving import fair
+from assignors.solving.range_racks import partition_racks
+
+Share = dict[str, list[int]]
+
+
+class StickyAssignor:
+    """Balance exactly, keep what can be kept.
+
+    In this order: the least sum of squared member loads, the fewest partitions read across racks, the
+    fewest partitions taken from a rightful owner. All three are exact, not heuristics.
+
+    >>> members = [Member("a", ("t",), {"t": [0, 1, 2]}, 1), Member("b", ("t",))]
+    >>> StickyAssignor().assign(Snapshot({"t": 3}, members))
+    {'a': {'t': [0, 1]}, 'b': {'t': [2]}}
+    """
+
+    name = "sticky"
+    protocol = RebalanceProtocol.EAGER
+
+    def assign(self, snapshot: Snapshot) -> Plan | Assignment:
+        return sticky_plan(snapshot)
+
+
+def sticky_plan(snapshot: Snapshot) -> Plan | Assignment:
+    """The plan that every sticky kind shares."""
+    if snapshot.large and not snapshot.racks:
+        from assignors.solving import fair_columns
+
+        return Assignment(snapshot.columns.table(fair_columns.sticky_owner(snapshot.columns)))
+    members = snapshot.ordered_members()
+    topics = snapshot.subscribed_topics()
+    subscriptions = interned_subscriptions(members, topics)
+    counts = {topic: snapshot.topics[topic] for topic in topics}
+    held = owner_table(counts, members)
+    racks = racks_that_count(snapshot, members, topics)
+    readers = [index for index, subscription in enumerate(subscriptions) if subscription]
+    plan: dict[str, Mapping[str, Sequence[int]]] = {member.id: {} for member in members}
+    if racks is None and len({subscriptions[index] for index in readers}) == 1:
+        if not held:
+            return {**plan, **deal_alike(snapshot, [members[index].id for index in readers], topics)}
+        for index, share in zip(readers, share_alike(counts, held, readers), strict=True):
+            plan[members[index].id] = share
+    elif readers:
+        shares = fair.balance(
+            list(counts.values()),
+            subscriptions,
+            [held.get(topic) for topic in topics],
+            racks,
+            [member.rack or None for member in members],
+        )
+        for member, numbered in zip(members, shares, strict=True):
+            plan[member.id] = {topics[number]: partitions for number, partitions in numbered.items()}
+    return plan
+
+
+def interned_subscriptions(members: Sequence[Member], topics: Sequence[str]) -> list[tuple[int, ...]]:
+    """Each member's topics as sorted places in `topics`; equal ones are one object."""
+    place = {topic: number for number, topic in enumerate(topics)}
+    known: dict[tuple[str, ...], tuple[int, ...]] = {}
+    out: list[tuple[int, ...]] = []
+    for member in members:
+        if member.topics not in known:
+            known[member.topics] = tuple(sorted({place[topic] for topic in member.topics if topic in place}))
+        out.append(known[member.topics])
+    return out
+
+
+def racks_that_count(
+    snapshot: Snapshot, members: Sequence[Member], topics: Sequence[str]
+) -> list[list[frozenset[str]]] | None:
+    """Racks by topic and partition, or None when they cannot matter (KIP-881): no rack in common with a
+    member, or every partition in every rack."""
+    asked = {member.rack for member in members if member.rack}
+    if not asked or not snapshot.racks:
+        return None
+    racks = [partition_racks(snapshot, topic) for topic in topics]
+    offered = frozenset(rack for by in racks for near in by for rack in near)
+    if not asked & offered or all(near == offered for by in racks for near in by):
+        return None
+    return racks
+
+
+def share_alike(counts: Mapping[str, int], held: Mapping[str, Sequence[int]], readers: Sequence[int]) -> list[Share]:
+    """Equal subscriptions: quotas alone give the optimum in balance and in moves."""
+    owned, free = _lay_out(counts, held, readers)
+    quota, extras = divmod(sum(counts.values()), len(readers))
+    order = {topic: number for number, topic in enumerate(counts)}
+    needs: list[int] = []
+    for mine in owned:
+        cap = quota
+        if len(mine) > quota and extras:
+            cap += 1
+            extras -= 1
+        if len(mine) > cap:
+            # Lowest partitions stay: dropping topic by topic would empty one topic first (KAFKA-16277).
+            mine.sort(key=lambda tp: (tp[1], order[tp[0]]))
+            free.extend(mine[cap:])
+            del mine[cap:]
+        needs.append(quota - len(mine))
+    free.sort(key=lambda tp: (order[tp[0]], tp[1]))
+    _deal(free, owned, needs, extras)
+    return [_by_topic(mine, order) for mine in owned]
+
+
+def _lay_out(
+    counts: Mapping[str, int], held: Mapping[str, Sequence[int]], readers: Sequence[int]
+) -> tuple[list[list[tuple[str, int]]], list[tuple[str, int]]]:
+    """What each reader owns, and what nobody owns."""
+    owned: list[list[tuple[str, int]]] = [[] for _ in readers]
+    holder = dict(zip(readers, owned, strict=True))
+    free: list[tuple[str, int]] = []
+    holder[NOBODY] = free
+    for topic, count in counts.items():
+        if topic in held:
+            for partition, owner in enumerate(held[topic]):
+                holder[owner].append((topic, partition))
+        else:
+            free.extend([(topic, partition) for partition in range(count)])
+    return owned, free
+
+
+def _deal(free: list[tuple[str, int]], owned: list[list[tuple[str, int]]], needs: list[int], extras: int) -> None:
+    """Deal the free partitions in turn to those below quota; the last ones are the remaining extras."""
+    place = 0
+    hungry = [index for index, need in enumerate(needs) if need > 0]
+    while hungry:
+        for index in hungry:
+            owned[index].append(free[place])
+            needs[index] -= 1
+            place += 1
+        hungry = [index for index in hungry if needs[index] > 0]
+    # One each to members at quota (need 0); those above it (need -1) have theirs.
+    for index in [index for index, need in enumerate(needs) if need == 0][:extras]:
+        owned[index].append(free[place])
+        place += 1
+
+
+def _by_topic(mine: list[tuple[str, int]], order: Mapping[str, int]) -> Share:
+    share: Share = {}
+    for topic, partition in sorted(mine, key=lambda tp: (order[tp[0]], tp[1])):
+        share.setdefault(topic, []).append(partition)
+    return share

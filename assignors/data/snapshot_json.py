@@ -1,0 +1,166 @@
+"""Snapshots as JSON text: one object, field names as in `Snapshot` and `Member`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
+
+from assignors.data.values import Facts, JsonValue, Member
+
+_T = TypeVar("_T")
+
+_SNAPSHOT_FIELDS = ("topics", "members", "lags", "racks", "assignor", "options")
+_MEMBER_FIELDS = ("id", "topics", "owned", "generation", "instance_id", "rack", "user_data")
+
+
+class SnapshotFields(TypedDict):
+    """What a `Snapshot` is made of."""
+
+    topics: Mapping[str, int]
+    members: Sequence[Member]
+    lags: Mapping[str, Sequence[int]] | None
+    racks: Mapping[str, Sequence[Sequence[str]]] | None
+    assignor: str
+    options: Mapping[str, JsonValue]
+
+
+def dump(snapshot: Facts) -> str:
+    """One JSON object without spaces; fields at their default are left out."""
+    out: dict[str, Any] = {
+        "topics": dict(snapshot.topics),
+        "members": [_member_out(member) for member in snapshot.members],
+    }
+    if snapshot.lags is not None:
+        out["lags"] = {topic: [int(lag) for lag in lags] for topic, lags in snapshot.lags.items()}
+    if snapshot.racks is not None:
+        out["racks"] = {topic: [list(racks) for racks in by] for topic, by in snapshot.racks.items()}
+    if snapshot.assignor:
+        out["assignor"] = snapshot.assignor
+    if snapshot.options:
+        out["options"] = dict(snapshot.options)
+    return json.dumps(out, separators=(",", ":"))
+
+
+def load(text: str | bytes) -> SnapshotFields:
+    """Read the fields of a snapshot; ValueError names the field, what was expected and what stands there."""
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"a snapshot is one JSON object, but this is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("a snapshot is one JSON object; this one is nested too deeply to read") from None
+    known_fields(expect(raw, dict, "snapshot"), _SNAPSHOT_FIELDS, "snapshot")
+    return SnapshotFields(
+        topics=mapping(required(raw, "topics", "snapshot"), "topics", whole_number),
+        members=members_of(required(raw, "members", "snapshot"), _member_in),
+        lags=_optional(raw, "lags", lambda value: mapping(value, "lags", _numbers)),
+        racks=_optional(raw, "racks", lambda value: mapping(value, "racks", _rack_lists)),
+        assignor=expect(raw.get("assignor", ""), str, "assignor"),
+        options=expect(raw.get("options", {}), dict, "options"),
+    )
+
+
+def members_of(raw: object, read: Callable[[dict[str, Any], str], Member]) -> list[Member]:
+    """A list of members, each with an id of its own."""
+    members: list[Member] = []
+    seen: set[str] = set()
+    for index, item in enumerate(expect(raw, list, "members")):
+        member = read(expect(item, dict, f"members[{index}]"), f"members[{index}]")
+        if member.id in seen:
+            raise ValueError(f"members[{index}].id: {member.id!r} appears twice; member ids must differ")
+        seen.add(member.id)
+        members.append(member)
+    return members
+
+
+def known_fields(raw: dict[str, Any], known: Sequence[str], where: str) -> None:
+    for key in raw:
+        if key not in known:
+            raise ValueError(f"{where}: {key!r} is not a field of it; its fields are {', '.join(known)}")
+
+
+def required(raw: dict[str, Any], key: str, where: str) -> Any:
+    if key not in raw:
+        raise ValueError(f"{where}: {key!r} is missing; add it")
+    return raw[key]
+
+
+def expect(value: Any, kind: type[_T], where: str) -> _T:
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    words = {dict: "an object", list: "a list", str: "a string", int: "a whole number"}
+    raise ValueError(f"{where}: expected {words[kind]}, got {shorten(value)}")
+
+
+def mapping(raw: object, where: str, read: Callable[[object, str], _T]) -> dict[str, _T]:
+    return {key: read(value, f"{where}.{key}") for key, value in expect(raw, dict, where).items()}
+
+
+def whole_number(raw: object, where: str) -> int:
+    number = expect(raw, int, where)
+    if number < 0:
+        raise ValueError(f"{where}: expected a number of 0 or more, got {number}")
+    return number
+
+
+def texts(raw: object, where: str) -> tuple[str, ...]:
+    return tuple(expect(item, str, f"{where}[{index}]") for index, item in enumerate(expect(raw, list, where)))
+
+
+def shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _member_out(member: Member) -> dict[str, Any]:
+    out: dict[str, Any] = {"id": member.id, "topics": list(member.topics)}
+    if member.owned is not None:
+        out["owned"] = {topic: [int(p) for p in partitions] for topic, partitions in member.owned.items()}
+    if member.generation != -1:
+        out["generation"] = member.generation
+    if member.instance_id is not None:
+        out["instance_id"] = member.instance_id
+    if member.rack is not None:
+        out["rack"] = member.rack
+    if member.user_data:
+        out["user_data"] = base64.b64encode(member.user_data).decode()
+    return out
+
+
+def _member_in(raw: dict[str, Any], where: str) -> Member:
+    known_fields(raw, _MEMBER_FIELDS, where)
+    return Member(
+        id=expect(required(raw, "id", where), str, f"{where}.id"),
+        topics=texts(required(raw, "topics", where), f"{where}.topics"),
+        owned=_optional(raw, "owned", lambda value: mapping(value, f"{where}.owned", _numbers)),
+        generation=expect(raw.get("generation", -1), int, f"{where}.generation"),
+        instance_id=_optional(raw, "instance_id", lambda value: expect(value, str, f"{where}.instance_id")),
+        rack=_optional(raw, "rack", lambda value: expect(value, str, f"{where}.rack")),
+        user_data=_bytes(raw.get("user_data", ""), f"{where}.user_data"),
+    )
+
+
+def _optional(raw: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T | None:
+    return read(raw[key]) if raw.get(key) is not None else None
+
+
+def _numbers(raw: object, where: str) -> list[int]:
+    listed = expect(raw, list, where)
+    for index, item in enumerate(listed):
+        if type(item) is not int or item < 0:
+            raise ValueError(f"{where}[{index}]: expected a number of 0 or more, got {shorten(item)}")
+    return listed
+
+
+def _rack_lists(raw: object, where: str) -> list[tuple[str, ...]]:
+    return [texts(item, f"{where}[{index}]") for index, item in enumerate(expect(raw, list, where))]
+
+
+def _bytes(raw: object, where: str) -> bytes:
+    try:
+        return base64.b64decode(expect(raw, str, where), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError(f"{where}: expected base64 text, got {shorten(raw)}") from None

@@ -1,0 +1,120 @@
+"""Options that many commands share."""
+
+import math
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from coordinator.client import Admin
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
+PATIENCE = "default.api.timeout.ms"
+ONE_SHOT_PATIENCE_MS = 10_000
+"""default.api.timeout.ms of commands that ask once: somebody sits in front of them."""
+INT_MAX = 2**31 - 1
+COUNT = click.IntRange(1, INT_MAX)
+"""A number that travels as an int32."""
+
+
+class NumberRange(click.FloatRange):
+    """A range of numbers, which "nan" and "inf" are not in."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number; expected one in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
+FORMATS = ("table", "wide", "json", "yaml", "csv")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def key_values(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """key=value pairs as a dict; the last one of a key wins."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{text!r} is no setting; expected key=value", ctx, param)
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="Set any property by its dotted name; may be repeated.",
+)
+
+client_set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="Set any client property by its dotted name, such as default.api.timeout.ms, how long to try "
+    f"({ONE_SHOT_PATIENCE_MS} where one answer is wanted); may be repeated.",
+)
+
+bootstrap_option = click.option(
+    "--bootstrap",
+    metavar="HOST:PORT",
+    default=lambda: os.environ.get("MUSTER_BOOTSTRAP") or DEFAULT_BOOTSTRAP,
+    show_default=f"$MUSTER_BOOTSTRAP or {DEFAULT_BOOTSTRAP}",
+    help="The node to talk to.",
+)
+
+output_option = click.option(
+    "-o",
+    "--output",
+    "style",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="How to print; wide adds columns.",
+)
+
+
+def client_options(function: Function) -> Function:
+    """--bootstrap and --set, as `bootstrap` and `overrides`."""
+    return bootstrap_option(client_set_option(function))
+
+
+def properties(bootstrap: str, overrides: dict[str, str], **defaults: object) -> dict[str, object]:
+    """A client's configuration: our defaults (snake_case), then --bootstrap, then --set, which wins.
+
+    From here on what clients have to say goes to standard error.
+    """
+    from coordinator.cli.common.notices import hear_clients
+
+    hear_clients()
+    given: dict[str, object] = {name.replace("_", "."): value for name, value in defaults.items() if value is not None}
+    return {"client.id": "muster-cli", **given, "bootstrap.servers": bootstrap, **overrides}
+
+
+def admin_of(bootstrap: str, overrides: dict[str, str]) -> "Admin":
+    """An admin client for a command's options, which gives up soon; use it in a `with`."""
+    from coordinator.client import Admin
+
+    admin = Admin(properties(bootstrap, overrides, default_api_timeout_ms=ONE_SHOT_PATIENCE_MS))
+    somebody_listens(bootstrap, overrides)
+    return admin
+
+
+def somebody_listens(bootstrap: str, overrides: dict[str, str]) -> None:
+    """Raises Unhealthy when nothing does at --bootstrap, unless it was said how long to try.
+
+    To be called once a client has looked at its properties, and before it calls anybody.
+    """
+    from coordinator.cli.common.reach import must_listen
+
+    if PATIENCE not in overrides and overrides.get("group.protocol") != "zookeeper":
+        must_listen(overrides.get("bootstrap.servers", bootstrap).split(","))

@@ -1,0 +1,103 @@
+"""The calls of both services: path, answer type, and whether the same request may safely be sent twice."""
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2
+
+from coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from storage.rpc.v1 import broker_service_pb2 as broker_pb
+from storage.rpc.v1 import staging_service_pb2 as staging_pb
+from storage.service.fetch_frames import MultiFetchFrames
+
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response")
+Read = TypeVar("Read", covariant=True)
+
+GROUP = "/coordinator.rpc.v1.GroupCoordinator/"
+BROKER = "/storage.rpc.v1.Broker/"
+STAGING = "/storage.rpc.v1.Staging/"
+
+
+class Answer(Protocol[Read]):
+    """A message type, or what reads a message's bytes in its place."""
+
+    @staticmethod
+    def FromString(data: bytes, /) -> Read: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Generic[Request, Response]):
+    """`idempotent`: after a lost answer the request may be sent again (grpc.io's word, and HTTP's)."""
+
+    path: str
+    request: type[Request]
+    response: Answer[Response]
+    idempotent: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+FIND_COORDINATOR = Method(GROUP + "FindCoordinator", group_pb.FindCoordinatorRequest, group_pb.FindCoordinatorResponse)
+# A repeated join could add a second member, a repeated sync could meet another round: the member machine decides.
+JOIN_GROUP = Method(GROUP + "JoinGroup", group_pb.JoinGroupRequest, group_pb.JoinGroupResponse, False)
+SYNC_GROUP = Method(GROUP + "SyncGroup", group_pb.SyncGroupRequest, group_pb.SyncGroupResponse, False)
+HEARTBEAT = Method(GROUP + "Heartbeat", group_pb.HeartbeatRequest, group_pb.HeartbeatResponse)
+# After a lost answer the member says everything, which the coordinator can tell from a stale heartbeat.
+CONSUMER_GROUP_HEARTBEAT = Method(
+    GROUP + "ConsumerGroupHeartbeat",
+    group_pb.ConsumerGroupHeartbeatRequest,
+    group_pb.ConsumerGroupHeartbeatResponse,
+    False,
+)
+LEAVE_GROUP = Method(GROUP + "LeaveGroup", group_pb.LeaveGroupRequest, group_pb.LeaveGroupResponse)
+OFFSET_COMMIT = Method(GROUP + "OffsetCommit", group_pb.OffsetCommitRequest, group_pb.OffsetCommitResponse)
+OFFSET_FETCH = Method(GROUP + "OffsetFetch", group_pb.OffsetFetchRequest, group_pb.OffsetFetchResponse)
+OFFSET_DELETE = Method(GROUP + "OffsetDelete", group_pb.OffsetDeleteRequest, group_pb.OffsetDeleteResponse)
+SESSION = Method(GROUP + "Session", group_pb.SessionRequest, group_pb.SessionResponse)
+DESCRIBE_NODE = Method(GROUP + "DescribeNode", group_pb.DescribeNodeRequest, group_pb.DescribeNodeResponse)
+LIST_GROUPS = Method(GROUP + "ListGroups", group_pb.ListGroupsRequest, group_pb.ListGroupsResponse)
+DESCRIBE_GROUPS = Method(GROUP + "DescribeGroups", group_pb.DescribeGroupsRequest, group_pb.DescribeGroupsResponse)
+DELETE_GROUPS = Method(GROUP + "DeleteGroups", group_pb.DeleteGroupsRequest, group_pb.DeleteGroupsResponse, False)
+REMOVE_MEMBERS = Method(GROUP + "RemoveMembers", group_pb.RemoveMembersRequest, group_pb.RemoveMembersResponse, False)
+DESCRIBE_GROUP_SETTINGS = Method(
+    GROUP + "DescribeGroupSettings", group_pb.DescribeGroupSettingsRequest, group_pb.DescribeGroupSettingsResponse
+)
+ALTER_GROUP_SETTINGS = Method(
+    GROUP + "AlterGroupSettings", group_pb.AlterGroupSettingsRequest, group_pb.AlterGroupSettingsResponse, False
+)
+EXPLAIN_GROUP = Method(GROUP + "ExplainGroup", group_pb.ExplainGroupRequest, group_pb.ExplainGroupResponse)
+SIMULATE_ASSIGNMENT = Method(
+    GROUP + "SimulateAssignment", group_pb.SimulateAssignmentRequest, group_pb.SimulateAssignmentResponse
+)
+WATCH_GROUP = Method(GROUP + "WatchGroup", group_pb.WatchGroupRequest, group_pb.WatchGroupResponse)
+
+HEALTH = Method("/grpc.health.v1.Health/Check", health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse)
+
+METADATA = Method(BROKER + "Metadata", broker_pb.MetadataRequest, broker_pb.MetadataResponse)
+CREATE_TOPICS = Method(BROKER + "CreateTopics", broker_pb.CreateTopicsRequest, broker_pb.CreateTopicsResponse, False)
+DELETE_TOPICS = Method(BROKER + "DeleteTopics", broker_pb.DeleteTopicsRequest, broker_pb.DeleteTopicsResponse, False)
+CREATE_PARTITIONS = Method(
+    BROKER + "CreatePartitions", broker_pb.CreatePartitionsRequest, broker_pb.CreatePartitionsResponse, False
+)
+ALTER_CONFIGS = Method(BROKER + "AlterConfigs", broker_pb.AlterConfigsRequest, broker_pb.AlterConfigsResponse, False)
+DESCRIBE_CONFIGS = Method(
+    BROKER + "DescribeConfigs", broker_pb.DescribeConfigsRequest, broker_pb.DescribeConfigsResponse
+)
+PRODUCE = Method(BROKER + "Produce", broker_pb.ProduceRequest, broker_pb.ProduceResponse, False)
+FETCH = Method(BROKER + "Fetch", broker_pb.FetchRequest, broker_pb.FetchResponse)
+MULTI_FETCH = Method(BROKER + "MultiFetch", broker_pb.MultiFetchRequest, broker_pb.MultiFetchResponse)
+# The same call for readers of many records: they come as views of the answer.
+MULTI_FETCH_FRAMES = Method(BROKER + "MultiFetch", broker_pb.MultiFetchRequest, MultiFetchFrames)
+LIST_OFFSETS = Method(BROKER + "ListOffsets", broker_pb.ListOffsetsRequest, broker_pb.ListOffsetsResponse)
+DELETE_RECORDS = Method(
+    BROKER + "DeleteRecords", broker_pb.DeleteRecordsRequest, broker_pb.DeleteRecordsResponse, False
+)
+INIT_PRODUCER_ID = Method(BROKER + "InitProducerId", broker_pb.InitProducerIdRequest, broker_pb.InitProducerIdResponse)
+
+STAGE_RECORDS = Method(STAGING + "StageRecords", staging_pb.StageRecordsRequest, staging_pb.StageRecordsResponse)
+COMMIT_STAGED = Method(STAGING + "CommitStaged", staging_pb.CommitStagedRequest, staging_pb.CommitStagedResponse)
+ABORT_STAGED = Method(STAGING + "AbortStaged", staging_pb.AbortStagedRequest, staging_pb.AbortStagedResponse)

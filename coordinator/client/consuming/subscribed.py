@@ -1,0 +1,83 @@
+"""What a consumer subscribed to: topic names, and patterns that begin with ^."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from coordinator.client.calls.catalog import Catalog, matching
+from coordinator.client.config import ConsumerConfig
+from coordinator.client.errors import IllegalState
+from coordinator.client.membership.seam import Interest
+from coordinator.client.zookeeper_config import ZNODE_NAME, names_a_znode
+from coordinator.member.zookeeper.assign import compiled as compiled_re2
+
+MAX_TOPICS = 10_000
+
+
+class Subscribed:
+    """Names and patterns as they were given last. `resolved_there`: somebody else finds a pattern's topics."""
+
+    def __init__(self, catalog: Catalog, config: ConsumerConfig, resolved_there: bool) -> None:
+        self._catalog = catalog
+        self._config = config
+        self._resolved_there = resolved_there
+        self._names: frozenset[str] = frozenset()
+        self._patterns: tuple[re.Pattern[str], ...] = ()
+        self._black_list = False
+
+    @property
+    def looks_for_topics(self) -> bool:
+        """Whether new topics may change what is subscribed to, and it is for the consumer to look."""
+        return bool(self._patterns) and not self._resolved_there
+
+    @property
+    def _in_zookeeper(self) -> bool:
+        return self._config.group_protocol == "zookeeper"
+
+    def change(self, topics: Sequence[str], black_list: bool = False) -> None:
+        if len(topics) > MAX_TOPICS:
+            raise IllegalState(f"{len(topics)} topics are too many; at most {MAX_TOPICS} can be subscribed to")
+        names = frozenset(topic for topic in topics if not topic.startswith("^"))
+        patterns = tuple(compiled(topic) for topic in topics if topic.startswith("^"))
+        if black_list and (names or not patterns or not self._in_zookeeper):
+            raise IllegalState(
+                "black_list=True takes patterns that begin with ^ and nothing else, with group.protocol=zookeeper; "
+                f"got {', '.join(map(repr, topics)) or 'no topics'} with {self._config.group_protocol}"
+            )
+        if names and patterns and self._in_zookeeper:
+            raise IllegalState(
+                "a consumer of the ZooKeeper era subscribes by names or by patterns, not by both: "
+                f"{', '.join(map(repr, topics))}; give one kind"
+            )
+        if self._in_zookeeper:
+            if strange := [name for name in topics if name in names and not names_a_znode(name)]:
+                raise IllegalState(f"a topic is a znode in ZooKeeper, {ZNODE_NAME}; got {strange[0]!r}")
+            check_for_all(patterns)
+        self._names, self._patterns, self._black_list = names, patterns, black_list
+
+    async def interest(self) -> Interest:
+        """What it comes to now: names alone where the consumer itself resolves patterns."""
+        if not self.looks_for_topics:
+            return Interest(tuple(sorted(self._names)), self._regex, self._black_list)
+        everything = await self._catalog.fetch_all(include_internal=not self._config.exclude_internal_topics)
+        return Interest(tuple(sorted(self._names | matching(self._patterns, everything))))
+
+    @property
+    def _regex(self) -> str:
+        """The patterns as one expression that matches whole names."""
+        return "|".join(f"(?:{pattern.pattern}).*" for pattern in self._patterns)
+
+
+def check_for_all(patterns: Iterable[re.Pattern[str]]) -> None:
+    """Every consumer of a group in ZooKeeper resolves the patterns of all others, so what one cannot read stops all."""
+    for pattern in patterns:
+        try:
+            compiled_re2(pattern.pattern)
+        except ValueError as error:
+            raise IllegalState(f"{pattern.pattern!r} is not a regular expression in RE2 syntax: {error}") from None
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise IllegalState(f"{pattern!r} is not a regular expression: {error}") from None

@@ -1,0 +1,45 @@
+"""`group.protocol=central` on the ordinary consumer: one stream, by which the coordinator stops and starts it."""
+
+from collections.abc import Callable
+
+from coordinator.client.calls.transport import Transport
+from coordinator.client.config import ConsumerConfig
+from coordinator.client.membership.central.driver import CentralDriver, Positions
+from coordinator.client.membership.central.store import CentralStore
+from coordinator.client.membership.driver import member_settings
+from coordinator.client.membership.group_calls import GroupCalls
+from coordinator.client.membership.seam import Interest, Wake
+from coordinator.member.consumer.report import Wish
+
+
+class CentralJoining:
+    """`positions`: what the consumer has done; its coordinator commits that."""
+
+    resolves_patterns = True
+    reports_positions = True
+
+    def __init__(self, config: ConsumerConfig, transport: Transport, positions: Callable[[], Positions]) -> None:
+        assert config.group_id is not None, "the properties were checked"
+        self.store = CentralStore(GroupCalls(transport, config.group_id, "central"))
+        self._config = config
+        self._transport = transport
+        self._positions = positions
+
+    async def open(self) -> None:
+        """Nothing to do: bootstrap.servers says where to begin."""
+
+    def membership(self, interest: Interest, wake: Wake) -> CentralDriver:
+        wish = Wish(interest.topics, interest.regex, strategy(self._config))
+        settings = member_settings(self._config)
+        return CentralDriver(self._transport, self.store, settings, wish, wake, self._reported)
+
+    async def close(self) -> None:
+        """Nothing of its own is open."""
+
+    def _reported(self) -> Positions | None:
+        return self._positions() if self._config.auto_commits else None
+
+
+def strategy(config: ConsumerConfig) -> str:
+    """How the group assigns: group.remote.assignor, else the first of partition.assignment.strategy."""
+    return config.group_remote_assignor or config.partition_assignment_strategy.split(",")[0].strip()

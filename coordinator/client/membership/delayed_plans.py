@@ -1,0 +1,26 @@
+"""The plans of a worker that shares named resources: by the delayed protocol (KIP-415) where the group agreed on it."""
+
+from coordinator.client.calls.transport import now_ms
+from coordinator.client.config import WorkerConfig
+from coordinator.client.membership.planner import Plans
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.connect.member import DELAYED, DelayedLeader
+
+
+class DelayedPlanner:
+    """Needs nobody's word: the members' subscriptions and the leader's memory say it all.
+
+    While members that do not know the protocol are about, the group votes for an assignor; `otherwise` plans then.
+    """
+
+    def __init__(self, otherwise: Plans, config: WorkerConfig) -> None:
+        self._otherwise = otherwise
+        self._leader = DelayedLeader(
+            config.scheduled_rebalance_max_delay_ms, config.scheduled_rebalance_delay_survives_leader
+        )
+
+    async def plan(self, asked: act.Plan) -> ev.Planned:
+        if asked.protocol_name != DELAYED:
+            return await self._otherwise.plan(asked)
+        return self._leader.plan(asked, now_ms())

@@ -1,0 +1,226 @@
+"""Performs what a member machine asks for: calls, timers, plans. Callbacks are queued for whoever owns the member."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from assignors.api import RebalanceProtocol
+from coordinator.client.calls.transport import Transport, now_ms
+from coordinator.client.config import GroupConfig
+from coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
+from coordinator.client.membership.classic_calls import ClassicCalls
+from coordinator.client.membership.consumer_calls import ConsumerCalls
+from coordinator.client.membership.group_calls import LEAVE_PATIENCE_MS, GroupCalls
+from coordinator.client.membership.performing import Performing
+from coordinator.client.membership.planner import Plans
+from coordinator.client.membership.pushed import Machine, Pushed
+from coordinator.client.membership.seam import Callback
+from coordinator.client.membership.telling import callback_of
+from coordinator.client.types import GroupMetadata
+from coordinator.core.types import Cause
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.classic.machine import ClassicMember
+from coordinator.member.classic.subscription import Subscriber
+from coordinator.member.consumer.machine import ConsumerMember, Wish
+from coordinator.member.states import State
+from coordinator.member.types import MemberSettings
+
+log = logging.getLogger("muster.client")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicPart:
+    """A member that joins and syncs, and makes the plan when it leads."""
+
+    subscriber: Subscriber
+    planner: Plans
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPart:
+    """A member whose coordinator makes the plan (KIP-848)."""
+
+    wish: Wish
+
+
+class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
+    """One member of one group on the running loop. `wake` is called whenever the owner should look."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        calls: GroupCalls,
+        config: GroupConfig,
+        part: ClassicPart | ConsumerPart,
+        wake: Callable[[], None],
+    ) -> None:
+        self.settings = member_settings(config)
+        super().__init__(self.settings.group_id, wake)
+        self._transport = transport
+        self._calls = calls
+        self._config = config
+        self._classic = ClassicCalls(transport, calls, self.settings)
+        self._consumer = ConsumerCalls(transport, calls, self.settings, config.client_rack)
+        self._planner: Plans | None = None
+        if isinstance(part, ClassicPart):
+            self.machine: Machine = ClassicMember(self.settings, part.subscriber)
+            self._planner = part.planner
+            self._protocol = part.subscriber.protocol.value
+        else:
+            self.machine = ConsumerMember(self.settings, str(uuid4()), part.wish)
+            self._protocol = RebalanceProtocol.COOPERATIVE.value
+        self._pushed: Pushed | None = None
+        if config.group_membership == "push":
+            self._pushed = Pushed(transport, calls, self.settings, self._consumer, self.machine, self.send)
+        self._plan_task: asyncio.Task[None] | None = None
+        self._leave_task: asyncio.Task[None] | None = None
+        self._silent_since_ms: int | None = None
+
+    @property
+    def identity(self) -> GroupMetadata:
+        machine = self.machine
+        return GroupMetadata(
+            self.settings.group_id, machine.generation, machine.member_id, self.settings.group_instance_id
+        )
+
+    @property
+    def watches_topics(self) -> bool:
+        """Only the leader of a classic group acts on them."""
+        return self.machine.is_leader
+
+    def send(self, event: ev.Event | ev.ConsumerEvent) -> None:
+        """Step the machine and start what it asks for."""
+        for action in self.machine.step(event, now_ms()):
+            self._perform(action)
+        if self._pushed is not None:
+            self._pushed.look()
+
+    def next_callback(self) -> Callback | None:
+        """The next one to tell. What was to be revoked is lost if the group gave the member up in the meantime."""
+        if not self.callbacks:
+            return None
+        callback = self.callbacks.popleft()
+        if callback.kind == "revoked" and self.machine.generation < 0 and self.machine.state is not State.CLOSED:
+            lost = replace(callback.event, kind="lost", cause=Cause.MEMBER_FENCED)
+            return Callback("lost", callback.partitions, lost, callback.token)
+        return callback
+
+    async def abort(self) -> None:
+        """Stop everything at once; the group finds out by itself."""
+        await self._stop(self._plan_task, self._leave_task)
+        if self._pushed is not None:
+            await self._pushed.close()
+
+    async def left(self) -> None:
+        """Wait, not for long, until the coordinator has heard that the member leaves.
+
+        A callback that was interrupted (Ctrl-C) does not keep the member from leaving.
+        """
+        while (token := self.machine.awaited_release) is not None:
+            self.send(ev.Revoked(token))
+        if self._leave_task is not None:
+            await asyncio.wait([self._leave_task], timeout=LEAVE_PATIENCE_MS / 1000)
+        await self.abort()
+
+    # Actions
+
+    def _perform(self, action: act.Action) -> None:
+        match action:
+            case act.FindCoordinator():
+                self._ask(action.token, self._find(action))
+            case act.SendHeartbeat() | act.SendConsumerHeartbeat() if self._pushed is not None and self._pushed.is_open:
+                self._ask(action.token, self._pushed.heartbeat(action))
+            case act.SendJoin() | act.SendSync() | act.SendHeartbeat():
+                self._ask(action.token, self._classic.ask(action))
+            case act.SendConsumerHeartbeat():
+                self._ask(action.token, self._consumer.heartbeat(action))
+            case act.SendLeave():
+                self._leave_task = asyncio.create_task(self._classic.leave(action))
+            case act.LeaveConsumerGroup():
+                self._leave_task = asyncio.create_task(self._consumer.leave(action))
+            case act.Abandon():
+                self._abandon(action.token)
+            case act.Plan():
+                if self._plan_task is not None:
+                    self._plan_task.cancel()
+                self._plan_task = asyncio.create_task(self._plan(action))
+            case act.WakeAt():
+                self._wake_at(action.at_ms, spread=self.machine.state is State.JOINING)
+            case _:
+                self._tell(action)
+
+    def _tell(self, action: act.Revoke | act.Lost | act.Assign | act.Fail | act.Closed) -> None:
+        match action:
+            case act.Revoke() | act.Lost() | act.Assign():
+                machine, patience_ms = self.machine, self.settings.rebalance_timeout_ms
+                self.callbacks.append(
+                    callback_of(action, machine.generation, self._protocol, machine.owned, patience_ms)
+                )
+            case act.Fail():
+                self.failure = refusal(action.code, action.code.name, action.message, self.settings.group_id)
+            case act.Closed():
+                pass  # Whoever closes looks at the machine's state.
+        self._wake_owner()
+
+    # Calls
+
+    def _failed(self, token: int, error: Exception) -> ev.RequestFailed | None:
+        match error:
+            case Unreachable():
+                self._unreachable(error)
+                return ev.RequestFailed(token, True, str(error))
+            case Refused() | TransportRefused():
+                return ev.RequestFailed(token, isinstance(error, Refused) and error.retriable, str(error))
+            case _:
+                return None
+
+    def _answered(self, answer: ev.Event | ev.ConsumerEvent) -> None:
+        if not isinstance(answer, ev.RequestFailed):
+            self._silent_since_ms = None
+
+    def _unreachable(self, error: Unreachable) -> None:
+        """Keep trying; but whoever waits for the very first contact is told after default.api.timeout.ms."""
+        if self._silent_since_ms is None:
+            self._silent_since_ms = now_ms()
+            self._transport.announce(error)
+        waited_ms = now_ms() - self._silent_since_ms
+        if not self.machine.member_id and waited_ms >= self._config.default_api_timeout_ms:
+            self._silent_since_ms = now_ms()
+            self.trouble = Unreachable(error.address, waited_ms, f"joining group {self.settings.group_id!r}")
+            self._wake_owner()
+
+    async def _find(self, action: act.FindCoordinator) -> ev.Event:
+        self._calls.forget_coordinator()
+        await self._calls.coordinator()
+        return ev.CoordinatorFound(action.token)
+
+    async def _plan(self, action: act.Plan) -> None:
+        assert self._planner is not None, "only a classic member plans"
+        try:
+            answer: ev.Event = await self._planner.plan(action)
+        except ClientError as error:
+            log.warning("the plan for generation %d has to wait: %s", action.generation, error)
+            answer = ev.PlanFailed(action.generation, str(error))
+        except Exception as error:
+            self._crashed(error)
+            return
+        self.send(answer)
+
+
+def member_settings(config: GroupConfig) -> MemberSettings:
+    assert config.group_id is not None, "a member needs a group; its owner has checked"
+    return MemberSettings(
+        group_id=config.group_id,
+        client_id=config.client_id or f"{config.kind}-{config.group_id}-{config.group_instance_id or os.getpid()}",
+        group_instance_id=config.group_instance_id,
+        remote_assignor=config.group_remote_assignor or "",
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=max(config.retry_backoff_max_ms, config.retry_backoff_ms),
+    )

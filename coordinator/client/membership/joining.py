@@ -1,0 +1,82 @@
+"""Which way into a group `group.protocol` means, and the one over a coordinator: classic and KIP-848."""
+
+from collections.abc import Callable, Sequence
+
+from assignors.registry import resolve_all
+from coordinator.client.calls.catalog import Catalog
+from coordinator.client.calls.transport import Transport
+from coordinator.client.config import ConsumerConfig
+from coordinator.client.errors import IllegalState
+from coordinator.client.membership.central.driver import Positions
+from coordinator.client.membership.central.joining import CentralJoining
+from coordinator.client.membership.driver import ClassicPart, ConsumerPart, MemberDriver
+from coordinator.client.membership.group_calls import GroupCalls
+from coordinator.client.membership.planner import Planner, isolation_of
+from coordinator.client.membership.seam import Interest, Joining, Wake
+from coordinator.client.types import TopicPartition
+from coordinator.member.classic.subscription import Subscriber
+from coordinator.member.consumer.machine import Wish
+
+
+def joining(
+    config: ConsumerConfig, transport: Transport, catalog: Catalog, positions: Callable[[], Positions]
+) -> Joining:
+    """The way that this consumer's properties ask for. Raises ConfigError for assignors nobody knows.
+
+    `positions` tells what the consumer has done; it is asked once there is a membership.
+    """
+    if config.group_protocol == "zookeeper":
+        # Nobody else needs kazoo, nor what is built on it.
+        from coordinator.client.membership.zookeeper.joining import ZookeeperJoining
+
+        return ZookeeperJoining(config, transport)
+    if config.group_protocol == "central":
+        return CentralJoining(config, transport, positions)
+    return Coordinated(config, transport, catalog)
+
+
+class Coordinated:
+    """Through the group's coordinator: the members plan (classic), or it does (consumer)."""
+
+    def __init__(self, config: ConsumerConfig, transport: Transport, catalog: Catalog) -> None:
+        self.store = GroupCalls(transport, config.group_id) if config.group_id is not None else None
+        self.resolves_patterns = config.group_protocol == "consumer"
+        self.reports_positions = False
+        self._config = config
+        self._transport = transport
+        self._catalog = catalog
+        self._assignors = resolve_all(config.partition_assignment_strategy)
+
+    async def open(self) -> None:
+        """Nothing to do: bootstrap.servers says where to begin."""
+
+    def membership(self, interest: Interest, wake: Wake) -> MemberDriver:
+        calls = self._calls
+        part: ClassicPart | ConsumerPart
+        if self._config.group_protocol == "consumer":
+            part = ConsumerPart(Wish(interest.topics, interest.regex, self._config.group_remote_assignor or ""))
+        else:
+            planner = Planner(
+                self._assignors,
+                self._catalog.fetch,
+                self._measure_lags,
+                self._config.partition_assignment_deadline_ms,
+                self._config.partition_assignment_options,
+                calls.recall_moves,
+                isolation_of(self._config.partition_assignment_isolation),
+            )
+            part = ClassicPart(Subscriber(interest.topics, self._assignors, self._config.client_rack), planner)
+        return MemberDriver(self._transport, calls, self._config, part, wake)
+
+    async def close(self) -> None:
+        """Nothing of its own is open."""
+
+    @property
+    def _calls(self) -> GroupCalls:
+        if self.store is None:
+            raise IllegalState("subscribe() needs a group.id; without a group use assign([(topic, partition), ...])")
+        return self.store
+
+    async def _measure_lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        positions = await self._calls.positions(partitions)
+        return {tp: position.lag(self._config.auto_offset_reset) for tp, position in positions.items()}

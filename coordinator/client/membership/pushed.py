@@ -1,0 +1,138 @@
+"""A member whose coordinator speaks first: a session stream, tied to the member's machine."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from coordinator.client.calls.transport import Transport
+from coordinator.client.errors import Unreachable
+from coordinator.client.membership.classic_calls import cause_of, code_of
+from coordinator.client.membership.consumer_calls import ConsumerCalls
+from coordinator.client.membership.group_calls import GroupCalls
+from coordinator.client.membership.session import MemberSession
+from coordinator.core.types import Cause
+from coordinator.errors import ErrorCode
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.consumer.machine import ConsumerMember
+from coordinator.member.states import State
+from coordinator.member.types import MemberSettings
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+
+log = logging.getLogger("muster.client")
+
+
+class Machine(Protocol):
+    """What the driver and its owner know of a member, whichever protocol it speaks."""
+
+    state: State
+    member_id: str
+    generation: int
+    is_leader: bool
+    owned: set[tuple[str, int]]
+
+    @property
+    def awaited_release(self) -> int | None: ...
+
+    def step(self, event: Any, now_ms: int) -> list[act.Action]: ...
+
+
+class Pushed:
+    """Opens the stream once the member has joined, and turns what comes down into the machine's events."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        calls: GroupCalls,
+        settings: MemberSettings,
+        consumer: ConsumerCalls,
+        machine: Machine,
+        send: Callable[[ev.Event | ev.ConsumerEvent], None],
+    ) -> None:
+        self._settings = settings
+        self._consumer = consumer
+        self._machine = machine
+        self._send = send
+        self._timeout_ms = min(transport.config.request_timeout_ms, settings.session_timeout_ms)
+        self._session = MemberSession(transport, calls, settings, opened=self._opened, heard=self._heard)
+        self._generation = -1
+        self._saying: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._session.is_open
+
+    def look(self) -> None:
+        """After every step of the machine: whom to follow, and under which generation to listen."""
+        machine = self._machine
+        self._session.follow(machine.member_id if machine.generation >= 0 else "")
+        if self.is_open and machine.generation != self._generation and not isinstance(machine, ConsumerMember):
+            self._listen()
+
+    async def heartbeat(
+        self, action: act.SendHeartbeat | act.SendConsumerHeartbeat
+    ) -> ev.HeartbeatAnswered | ev.ConsumerHeartbeatAnswered:
+        """By the open stream. Raises Unreachable when it breaks."""
+        if isinstance(action, act.SendConsumerHeartbeat):
+            request = pb.SessionRequest(consumer_group_heartbeat=self._consumer.request(action))
+            answer = await self._session.ask(request, self._timeout_ms)
+            return self._consumer.answered(action.token, answer.consumer_group_heartbeat)
+        answer = await self._session.ask(pb.SessionRequest(heartbeat=self._alive(action.generation)), self._timeout_ms)
+        said = answer.heartbeat
+        return ev.HeartbeatAnswered(
+            action.token, code_of(said.error_code), said.error_message, cause_of(said.cause), said.cause_detail
+        )
+
+    async def close(self) -> None:
+        if self._saying is not None:
+            self._saying.cancel()
+            await asyncio.gather(self._saying, return_exceptions=True)
+        await self._session.close()
+
+    def _alive(self, generation: int) -> pb.HeartbeatRequest:
+        """Who it is has been said at the beginning."""
+        return pb.HeartbeatRequest(generation_id=generation)
+
+    def _opened(self) -> None:
+        if isinstance(self._machine, ConsumerMember):
+            self._send(ev.SessionOpened())
+        elif self._machine.generation >= 0:
+            self._listen()
+
+    def _listen(self) -> None:
+        """A heartbeat that wants no answer: from here on the coordinator speaks first."""
+        self._generation = self._machine.generation
+        if self._saying is not None:
+            self._saying.cancel()
+        self._saying = asyncio.create_task(self._say(self._generation))
+
+    async def _say(self, generation: int) -> None:
+        try:
+            await self._session.say(pb.SessionRequest(heartbeat=self._alive(generation)))
+        except Unreachable as error:
+            log.debug("%s", error)  # the next stream begins with the same
+
+    def _heard(self, response: pb.SessionResponse) -> None:
+        match response.WhichOneof("event"):
+            case "consumer_group_heartbeat":
+                self._send(ev.ConsumerPushed(self._consumer.answered(0, response.consumer_group_heartbeat)))
+            case "rebalance":
+                word = response.rebalance
+                code = code_of(word.error_code)
+                self._tell(code, word.error_message, word.generation_id, cause_of(word.cause), word.cause_detail)
+            case "fenced":
+                lost = response.fenced
+                self._tell(code_of(lost.error_code), lost.error_message, lost.generation_id)
+            case "drain":
+                self._tell(ErrorCode.NOT_COORDINATOR, response.drain.reason, self._machine.generation)
+            case other:
+                log.debug("the session of %r brought %s, which this client does not know", self._settings, other)
+
+    def _tell(
+        self, code: ErrorCode, message: str, generation: int, cause: Cause = Cause.UNSPECIFIED, detail: str = ""
+    ) -> None:
+        if isinstance(self._machine, ConsumerMember):
+            self._send(ev.ConsumerPushed(ev.ConsumerHeartbeatAnswered(0, code, message)))
+        else:
+            self._send(ev.Pushed(code, message, generation, cause, detail))

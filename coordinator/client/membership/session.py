@@ -1,0 +1,186 @@
+"""The member's end of a Session stream: heartbeats go up, and what the coordinator says first comes down.
+
+The stream is a convenience: whenever it is not open the member heartbeats by calls, and a node that does not offer it
+is polled for good.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import grpc
+
+from coordinator.client.calls.methods import SESSION
+from coordinator.client.calls.transport import Transport
+from coordinator.client.errors import ClientError, TransportRefused, Unreachable
+from coordinator.client.membership.group_calls import GroupCalls
+from coordinator.member.backoff import Backoff
+from coordinator.member.types import MemberSettings
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+
+log = logging.getLogger("muster.client")
+
+MAX_BACKOFF_MS = 10_000
+"""Between attempts to open the stream: meanwhile the member polls, so there is no hurry."""
+LAST_WORDS_S = 1.0
+"""How long a stream that is closed in good order may take to end."""
+
+
+class MemberSession:
+    """Keeps one stream open for the member it follows.
+
+    `opened` is called when heartbeats can go up, `heard` gets what was pushed. Lives on one loop.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        calls: GroupCalls,
+        settings: MemberSettings,
+        *,
+        opened: Callable[[], None],
+        heard: Callable[[pb.SessionResponse], None],
+    ) -> None:
+        self._transport = transport
+        self._calls = calls
+        self._settings = settings
+        self._opened = opened
+        self._heard = heard
+        self._member_id = ""
+        self._task: asyncio.Task[None] | None = None
+        self._call: grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse] | None = None
+        self._writing = asyncio.Lock()
+        self._waiting: dict[int, asyncio.Future[pb.SessionResponse]] = {}
+        self._last_number = 0
+        self._acknowledged = 0
+        self._offered = True
+        self._backoff = Backoff(settings.retry_backoff_ms, MAX_BACKOFF_MS)
+
+    @property
+    def is_open(self) -> bool:
+        return self._call is not None
+
+    def follow(self, member_id: str) -> None:
+        """Keep a stream open for this member; empty closes the one there is, in good order."""
+        if member_id == self._member_id:
+            return
+        self._member_id = member_id
+        before, self._task = self._task, None
+        if before is not None or (member_id and self._offered):
+            self._task = asyncio.create_task(self._change(before, member_id))
+
+    async def ask(self, request: pb.SessionRequest, timeout_ms: int) -> pb.SessionResponse:
+        """Send a heartbeat up the open stream and return its answer. Raises Unreachable when the stream breaks."""
+        self._last_number += 1
+        number = self._last_number
+        future: asyncio.Future[pb.SessionResponse] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        request.request_number = number
+        try:
+            await self.say(request)
+            return await asyncio.wait_for(future, timeout_ms / 1000)
+        except TimeoutError:
+            if self._call is not None:
+                self._call.cancel()
+            raise self._broken(timeout_ms) from None
+        finally:
+            self._waiting.pop(number, None)
+
+    async def say(self, request: pb.SessionRequest) -> None:
+        """Send without waiting for an answer. Raises Unreachable when there is no stream."""
+        request.acknowledged = self._acknowledged
+        async with self._writing:
+            if self._call is None:
+                raise self._broken(0)
+            try:
+                await self._call.write(request)
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                raise self._broken(0) from None
+
+    async def close(self) -> None:
+        """Close the stream in good order."""
+        self.follow("")
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _change(self, before: asyncio.Task[None] | None, member_id: str) -> None:
+        if before is not None:
+            await self._finish(before)
+        if member_id and self._offered:
+            await self._keep_open(member_id)
+
+    async def _finish(self, task: asyncio.Task[None]) -> None:
+        """To break the stream off would look like a crash, so the other side is asked to end it."""
+        call = self._call
+        if call is not None and not call.done():
+            try:
+                await call.done_writing()
+                await asyncio.wait([task], timeout=LAST_WORDS_S)
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                log.debug("the session of %r was broken already", self._settings.group_id)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def _keep_open(self, member_id: str) -> None:
+        while self._member_id == member_id:
+            try:
+                await self._converse(member_id)
+            except TransportRefused as error:
+                # An older node, or a limit of rights: the member polls and is none the worse for it.
+                log.info("%s; heartbeats go by calls", error)
+                self._offered = False
+                return
+            except ClientError as error:
+                log.info("%s; heartbeats go by calls meanwhile", error)
+            if self._member_id != member_id:
+                return
+            await asyncio.sleep(self._backoff.next_ms() / 1000)
+
+    async def _converse(self, member_id: str) -> None:
+        """One stream, from hello to its end."""
+        address = await self._calls.coordinator()
+        call = self._transport.converse(SESSION, address)
+        hello = pb.SessionHello(
+            group_id=self._settings.group_id,
+            member_id=member_id,
+            group_instance_id=self._settings.group_instance_id,
+        )
+        try:
+            await call.write(pb.SessionRequest(hello=hello))
+            async for response in call:
+                self._take(response, call)
+        except grpc.aio.AioRpcError as error:
+            raise self._transport.translated(error, address, f"session of {self._settings.group_id!r}", 0) from None
+        except asyncio.InvalidStateError:
+            raise Unreachable(address, 0, f"session of {self._settings.group_id!r}") from None
+        finally:
+            if self._call is call:
+                self._over()
+            if not call.done():
+                call.cancel()
+
+    def _take(
+        self,
+        response: pb.SessionResponse,
+        call: "grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse]",
+    ) -> None:
+        self._acknowledged = response.sequence_number
+        if response.HasField("welcome"):
+            self._backoff.reset()
+            self._call = call
+            self._opened()
+        elif not response.request_number:
+            self._heard(response)
+        elif (future := self._waiting.get(response.request_number)) is not None and not future.done():
+            future.set_result(response)
+
+    def _over(self) -> None:
+        """Whoever waits for an answer asks again by a call."""
+        self._call = None
+        self._acknowledged = 0
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(self._broken(0))
+
+    def _broken(self, waited_ms: int) -> Unreachable:
+        return Unreachable(self._transport.bootstrap, waited_ms, f"session of group {self._settings.group_id!r}")

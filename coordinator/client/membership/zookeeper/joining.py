@@ -1,0 +1,139 @@
+"""`group.protocol=zookeeper` on the ordinary consumer: a session, the nodes found through it, a store, a membership."""
+
+import asyncio
+import logging
+
+from coordinator.client.calls.transport import Transport
+from coordinator.client.config import ConsumerConfig
+from coordinator.client.errors import IllegalState, ZookeeperAway, ZookeeperRefused
+from coordinator.client.membership.group_calls import GroupCalls
+from coordinator.client.membership.seam import Interest, Wake
+from coordinator.client.membership.zookeeper.driver import ZookeeperDriver
+from coordinator.client.membership.zookeeper.leaders import Leaders
+from coordinator.client.membership.zookeeper.store import Holding, ZookeeperStore
+from coordinator.member.zookeeper.types import ZookeeperSettings, registration_of, warning
+from coordinator.zookeeper import paths
+from coordinator.zookeeper.connect import Session
+from coordinator.zookeeper.consumer import ConsumerRegistry
+from coordinator.zookeeper.errors import MalformedZnode, Unreachable, ZooKeeperError
+
+log = logging.getLogger("muster.client")
+
+
+class ZookeeperJoining:
+    """One session per consumer: its claims live and die with it."""
+
+    resolves_patterns = True
+    reports_positions = False
+
+    def __init__(self, config: ConsumerConfig, transport: Transport) -> None:
+        assert config.group_id is not None, "the properties were checked"
+        self.settings = settings_of(config, config.group_id)
+        self.store = ZookeeperStore(config, GroupCalls(transport, config.group_id), self._holding)
+        self._config = config
+        self._transport = transport
+        self._session: Session | None = None
+        self._leaders: Leaders | None = None
+        self._driver: ZookeeperDriver | None = None
+        self._search: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect to ZooKeeper and find the nodes there, unless bootstrap.servers names them."""
+        if self._session is not None:
+            return
+        config = self._config
+        assert config.zookeeper_connect is not None, "the properties were checked"
+        try:
+            session = Session(
+                config.zookeeper_connect,
+                session_timeout_ms=config.zookeeper_session_timeout_ms,
+                connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+            )
+            await session.open()
+        except Unreachable as error:
+            raise ZookeeperAway(str(error)) from error
+        except ZooKeeperError as error:
+            raise ZookeeperRefused(str(error)) from error
+        try:
+            await self._begin(session)
+        except BaseException:
+            await session.close()
+            raise
+        self._session = session
+        self.store.attach(session)
+
+    def membership(self, interest: Interest, wake: Wake) -> ZookeeperDriver:
+        if self._session is None or self._leaders is None:
+            raise IllegalState("not connected to ZooKeeper yet: open() comes first")
+        if said := warning(self.settings):
+            log.warning("%s", said)
+        registration = registration_of(interest.topics, interest.regex, interest.black_list, self.settings.streams)
+        self._driver = ZookeeperDriver(
+            self._session,
+            self.settings,
+            registration,
+            wake,
+            self._brokers_changed,
+            self._leaders.look,
+            name=self._config.consumer_id,
+            offsets=self.store.places,
+        )
+        return self._driver
+
+    async def close(self) -> None:
+        if self._search is not None:
+            self._search.cancel()
+            await asyncio.gather(self._search, return_exceptions=True)
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _begin(self, session: Session) -> None:
+        try:
+            await ConsumerRegistry(session, self.settings.group_id, lambda what: None).prepare()
+            self._leaders = Leaders(session, self._transport.use, self._config.servers if self._names_nodes else ())
+            if self._names_nodes or await self._leaders.search():
+                return
+        except (ZooKeeperError, MalformedZnode) as error:
+            raise ZookeeperRefused(str(error)) from error
+        raise ZookeeperAway(
+            f"no node is registered in {paths.BROKER_IDS} of {session.connect} with a GRPC endpoint; start one "
+            "with zookeeper.connect set, or give bootstrap.servers"
+        )
+
+    @property
+    def _names_nodes(self) -> bool:
+        return "bootstrap_servers" in self._config.model_fields_set
+
+    def _holding(self) -> Holding:
+        if self._driver is None:
+            return Holding()
+        machine = self._driver.machine
+        return Holding(machine.consumer_id, machine.generation, frozenset(machine.nodes))
+
+    def _brokers_changed(self) -> None:
+        if self._names_nodes or (self._search is not None and not self._search.done()):
+            return
+        self._search = asyncio.create_task(self._search_nodes())
+
+    async def _search_nodes(self) -> None:
+        session, leaders = self._session, self._leaders
+        if session is None or leaders is None:
+            return
+        try:
+            await session.connected()
+            await leaders.search()
+        except (ZooKeeperError, MalformedZnode) as error:
+            log.warning("the nodes registered in ZooKeeper could not be read: %s", error)
+
+
+def settings_of(config: ConsumerConfig, group_id: str) -> ZookeeperSettings:
+    return ZookeeperSettings(
+        group_id=group_id,
+        strategy=config.partition_assignment_strategy,
+        rebalance_retries=config.rebalance_max_retries,
+        rebalance_backoff_ms=config.backoff_ms,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        exclude_internal_topics=config.exclude_internal_topics,
+        streams=config.num_streams,
+    )

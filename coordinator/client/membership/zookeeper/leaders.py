@@ -1,0 +1,99 @@
+"""Which of the registered nodes a consumer of the ZooKeeper era reads from: the one that leads its topics.
+
+Every node is a log of its own, so the wrong one knows nothing of a topic, and would answer with nothing for ever.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from coordinator.member.zookeeper.types import STATIC, GroupView, Registration
+from coordinator.zookeeper import paths
+from coordinator.zookeeper.connect import Session
+from coordinator.zookeeper.consumer import at_most
+from coordinator.zookeeper.errors import ZooKeeperError
+
+log = logging.getLogger("muster.client")
+
+
+class LedApart(ZooKeeperError):
+    """The topics of one consumer are led by several nodes."""
+
+
+class Leaders:
+    """`use` gets the nodes to speak to. What bootstrap.servers has `named` stays in use instead."""
+
+    def __init__(self, session: Session, use: Callable[[Sequence[str]], None], named: Sequence[str]) -> None:
+        self._session = session
+        self._use = use
+        self._named = named
+        self._leader: int | None = None
+        self._said: set[str] = set()
+
+    async def look(self, view: GroupView, mine: Registration, topics: Mapping[str, int]) -> None:
+        """Speak to whoever leads `topics` (topic -> broker id), and say what keeps this consumer from reading.
+
+        Raises LedApart.
+        """
+        self._say_what_is_missing(view, mine)
+        if apart := told_apart(topics):
+            raise LedApart(f"{apart}; read them with a consumer, and in a group, for each node")
+        if topics and self._leader != (leader := next(iter(topics.values()))):
+            self._leader = leader
+            await self.search()
+
+    async def search(self) -> bool:
+        """Speak to the leader, or, while no topic says who that is, to any node. Whether one is registered."""
+        doors = await nodes(self._session)
+        chosen = [door for broker_id, door in doors.items() if self._leader in (None, broker_id)]
+        if chosen and not self._named:
+            self._use(chosen)
+        elif chosen and self._leader is not None and not set(chosen) & set(self._named):
+            self._say_once(
+                f"the topics of this consumer are led by node {self._leader} at {chosen[0]}, which bootstrap.servers "
+                f"({', '.join(self._named)}) does not name: unless it is the same node, there is nothing to read; "
+                "leave bootstrap.servers out, and the node is found by its registration"
+            )
+        return bool(chosen)
+
+    def _say_what_is_missing(self, view: GroupView, mine: Registration) -> None:
+        where = self._session.connect
+        if not view.brokers:
+            self._say_once(
+                f"no broker is registered in {paths.BROKER_IDS} of {where}, so nothing is assigned anew until one is; "
+                "is zookeeper.connect right, and its chroot?"
+            )
+        named = mine.subscription if mine.pattern == STATIC else ()
+        for topic in sorted(set(named) - set(view.partitions)):
+            self._say_once(f"there is no topic {topic!r} in {paths.BROKER_TOPICS} of {where}; waiting for it")
+
+    def _say_once(self, what: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            log.warning("%s", what)
+
+
+def told_apart(topics: Mapping[str, int]) -> str:
+    """Which topics are led by which nodes, when there is more than one; else nothing.
+
+    >>> told_apart({"a": 1, "b": 1}), told_apart({"b": 2, "a": 1})
+    ('', 'every node is a log of its own, and these topics are led by different ones: a by node 1, b by node 2')
+    """
+    first = {leader: topic for topic, leader in sorted(topics.items(), reverse=True)}
+    if len(first) < 2:
+        return ""
+    named = ", ".join(f"{topic} by node {leader}" for leader, topic in sorted(first.items()))
+    return f"every node is a log of its own, and these topics are led by different ones: {named}"
+
+
+async def nodes(session: Session) -> dict[int, str]:
+    """HOST:PORT of every registered node that answers gRPC, by broker id. Raises MalformedZnode."""
+    ids = [int(each) for each in await session.children(paths.BROKER_IDS) or () if paths.is_decimal(each)]
+
+    async def door(broker_id: int) -> tuple[str, int] | None:
+        path = paths.broker(broker_id)
+        node = await session.get(path)
+        return paths.read_broker(path, node.data).grpc if node is not None else None
+
+    wanted = sorted(ids)
+    found = zip(wanted, await at_most(wanted, door), strict=True)
+    return {broker_id: f"[{at[0]}]:{at[1]}" if ":" in at[0] else f"{at[0]}:{at[1]}" for broker_id, at in found if at}

@@ -1,0 +1,223 @@
+"""Brings batches from the accumulator to the log: in order per partition, retried until their time is up."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from coordinator.client.calls.methods import PRODUCE
+from coordinator.client.calls.transport import Transport
+from coordinator.client.config import ProducerConfig
+from coordinator.client.errors import ClientError, MessageTooLarge, Refused, TransportRefused, Unreachable, refusal
+from coordinator.client.producing.accumulator import Accumulator, PendingBatch, steady_ms
+from coordinator.client.types import RecordMetadata, TopicPartition
+from storage.records.batch import encode_batch
+from storage.rpc.v1 import broker_service_pb2 as pb
+
+log = logging.getLogger("muster.client")
+
+GIVEN_UP = ClientError("the producer was closed before the record was delivered")
+TOO_LARGE = frozenset({10, 18})
+"""MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE."""
+ACKS = {"all": -1, "1": 1, "0": 0}
+
+
+class Sender:
+    """Up to max.in.flight requests at a time; a partition is in one of them at most, so its order is kept."""
+
+    def __init__(self, transport: Transport, config: ProducerConfig, accumulator: Accumulator) -> None:
+        self.failed = 0
+        self.first_failure: Exception | None = None
+        self._transport = transport
+        self._config = config
+        self._accumulator = accumulator
+        self._busy: set[TopicPartition] = set()
+        self._requests: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(self._delivered)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def take_failures(self) -> tuple[int, Exception | None]:
+        """How many records were given up since the last time, and why the first."""
+        failed, first = self.failed, self.first_failure
+        self.failed, self.first_failure = 0, None
+        return failed, first
+
+    async def stop(self) -> None:
+        tasks = [*self._requests, *([self._task] if self._task is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # Whoever waits for one of these must not wait for ever.
+        self._accumulator.begin_flush()
+        while batches := self._accumulator.take(set())[0]:
+            for batch in batches:
+                self._settle(batch, GIVEN_UP)
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            next_ms: int | None = None
+            if len(self._requests) < self._config.max_in_flight_requests_per_connection:
+                batches, next_ms = self._accumulator.take(self._busy)
+                for group in in_requests(batches, self._config.max_request_size):
+                    self._dispatch(group)
+            try:
+                wait_s = None if next_ms is None else max(0, next_ms - steady_ms()) / 1000
+                await asyncio.wait_for(self._wake.wait(), wait_s)
+            except TimeoutError:
+                pass
+
+    def _dispatch(self, batches: Sequence[PendingBatch]) -> None:
+        self._busy.update(batch.tp for batch in batches)
+        task = asyncio.create_task(self._deliver(batches))
+        self._requests.add(task)
+        task.add_done_callback(self._delivered)
+
+    def _delivered(self, task: asyncio.Task[None]) -> None:
+        self._requests.discard(task)
+        self._wake.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the producer's sender failed", exc_info=error)
+
+    async def _deliver(self, batches: Sequence[PendingBatch]) -> None:
+        """Send until each batch is delivered, refused for good, or out of time."""
+        lines = {batch.tp: deque([batch]) for batch in batches}
+        backoff = self._transport.backoff()
+        try:
+            while heads := [line[0] for line in lines.values() if line]:
+                outcome = await self._attempt(heads)
+                for batch in heads:
+                    self._put_back(lines[batch.tp], outcome)
+                if outcome.again and any(lines.values()):
+                    await asyncio.sleep(backoff.next_ms() / 1000)
+        except BaseException as error:
+            for batch in chain.from_iterable(lines.values()):
+                self._settle(batch, error if isinstance(error, Exception) else GIVEN_UP)
+            raise
+        finally:
+            self._busy.difference_update(batch.tp for batch in batches)
+
+    def _put_back(self, line: deque[PendingBatch], outcome: "Outcome") -> None:
+        """What is left of a partition's line once its first batch has been tried."""
+        batch = line.popleft()
+        if batch in outcome.too_large:
+            line.extendleft(reversed(self._accumulator.split(batch)))
+        elif batch in outcome.again:
+            if steady_ms() - batch.created_ms >= self._config.delivery_timeout_ms:
+                self._settle(batch, self._overdue(batch, outcome.reason))
+            else:
+                line.appendleft(batch)
+
+    def _overdue(self, batch: PendingBatch, reason: Exception | None) -> Exception:
+        """Why a batch is given up: what the last attempt met, and for how long."""
+        if isinstance(reason, Unreachable):
+            return reason.after(steady_ms() - batch.created_ms)
+        return reason or ClientError("delivery.timeout.ms passed")
+
+    async def _attempt(self, batches: list[PendingBatch]) -> "Outcome":
+        request = pb.ProduceRequest(acks=ACKS[self._config.acks], timeout_ms=self._config.request_timeout_ms)
+        lines: dict[str, pb.ProduceTopic] = {}
+        for batch in batches:
+            topic, partition = batch.tp
+            if topic not in lines:
+                lines[topic] = request.topic_data.add(name=topic)
+            if batch.encoded is None:
+                batch.encoded = encode_batch(batch.records, codec=self._config.compression_type)
+            lines[topic].partition_data.add(index=partition, records=batch.encoded)
+        try:
+            answer = await self._transport.call(PRODUCE, request, doing="producing records")
+        except Unreachable as error:
+            self._transport.announce(error)
+            return Outcome(again=batches, reason=error)
+        except TransportRefused as error:
+            for batch in batches:
+                self._settle(batch, error)
+            return Outcome()
+        return self._settled_by(batches, answer)
+
+    def _settled_by(self, batches: list[PendingBatch], answer: pb.ProduceResponse) -> "Outcome":
+        outcome = Outcome()
+        if self._config.acks == "0":
+            for batch in batches:
+                self._settle(batch, None)
+            return outcome
+        results = {TopicPartition(t.name, p.index): p for t in answer.responses for p in t.partition_responses}
+        for batch in batches:
+            result = results.get(batch.tp)
+            if result is None:
+                self._settle(batch, ClientError(f"the node did not answer for {batch.tp.topic}-{batch.tp.partition}"))
+            elif not result.error_code:
+                self._settle(batch, None, result.base_offset, result.log_append_time_ms)
+            elif (error := refused(batch, result)).retriable:
+                outcome.again.append(batch)
+                outcome.reason = error
+            elif result.error_code in TOO_LARGE and len(batch.records) > 1:
+                outcome.too_large.append(batch)
+            else:
+                self._settle(batch, error)
+        return outcome
+
+    def _settle(self, batch: PendingBatch, error: Exception | None, base_offset: int = -1, time_ms: int = -1) -> None:
+        if error is not None:
+            self.failed += len(batch.records)
+            self.first_failure = self.first_failure or error
+        for index, listener in batch.listeners:
+            metadata = None
+            if error is None:
+                offset = base_offset + index if base_offset >= 0 else -1
+                stamp = time_ms if time_ms >= 0 else batch.records[index][0]
+                metadata = RecordMetadata(*batch.tp, offset, stamp)
+            try:
+                listener(error, metadata)
+            except Exception:
+                log.exception("on_delivery of %s-%d raised; the record is not affected", *batch.tp)
+        self._accumulator.settled(batch)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Of one attempt: the batches to send again and why, and those that have to be split first."""
+
+    again: list[PendingBatch] = field(default_factory=list)
+    too_large: list[PendingBatch] = field(default_factory=list)
+    reason: Exception | None = None
+
+
+def refused(batch: PendingBatch, result: pb.ProducePartitionResult) -> Refused:
+    about = f"{batch.tp.topic}-{batch.tp.partition}"
+    name = pb.ErrorCode.Name(result.error_code)
+    message = result.error_message
+    if result.error_code in TOO_LARGE and len(batch.records) == 1:
+        message = f"one record is too large by itself; {message}"
+    return refusal(result.error_code, name, message, about)
+
+
+def in_requests(batches: Sequence[PendingBatch], limit: int) -> list[list[PendingBatch]]:
+    """Batches grouped so that no request is much larger than `limit` bytes."""
+    groups: list[list[PendingBatch]] = []
+    size = 0
+    for batch in batches:
+        if not groups or size + batch.size > limit:
+            groups.append([])
+            size = 0
+        groups[-1].append(batch)
+        size += batch.size
+    return groups
+
+
+def too_large(size: int, limit: int) -> MessageTooLarge:
+    return MessageTooLarge(
+        10,
+        "MESSAGE_TOO_LARGE",
+        f"a record of {size} bytes is over max.request.size={limit}; split it or raise the limit",
+    )

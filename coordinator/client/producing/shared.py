@@ -1,0 +1,108 @@
+"""What `Producer` and its asyncio twin share."""
+
+import asyncio
+import time
+
+from coordinator.client.calls.catalog import Catalog
+from coordinator.client.calls.transport import Transport
+from coordinator.client.config import ProducerConfig
+from coordinator.client.errors import DeliveryFailed, IllegalState, UnknownTopic
+from coordinator.client.producing.accumulator import RECORD_OVERHEAD, Accumulator, Delivered, Headers
+from coordinator.client.producing.partitioner import partition_for
+from coordinator.client.producing.sender import Sender, too_large
+from coordinator.client.types import TopicPartition
+
+MAX_HEADERS = 1_000
+ANY = -1
+
+
+class Producing:
+    """One producer, without the face that applications see. `bind` it to the loop that sends."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.config = config
+        self.transport = Transport(config)
+        self.catalog = Catalog(self.transport, config)
+        self.accumulator = Accumulator(config, self._wake)
+        self.sender = Sender(self.transport, config, self.accumulator)
+        self.closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start sending on `loop`; repeating it is harmless."""
+        if self._loop is None:
+            self._loop = loop
+            loop.call_soon_threadsafe(self.sender.start)
+
+    def _wake(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.sender.wake)
+
+    async def count(self, topic: str) -> int:
+        """Partitions of a topic, looked up within max.block.ms."""
+        return await self.catalog.count(topic, max(1, self.config.max_block_ms))
+
+    def add(
+        self,
+        topic: str,
+        partitions: int,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        timestamp_ms: int,
+        headers: Headers,
+        on_delivery: Delivered | None,
+        block_s: float,
+    ) -> None:
+        """Hand a record to the sender; raises at once what can be known at once."""
+        if self.closed:
+            raise IllegalState("this producer is closed")
+        size = size_of(value, key, headers)
+        if size > self.config.max_request_size:
+            raise too_large(size, self.config.max_request_size)
+        if partition == ANY:
+            if key is None:
+                partition = self.accumulator.sticky_partition(topic, partitions)
+            else:
+                partition = partition_for(key, partitions)
+        elif not 0 <= partition < partitions:
+            last = partitions - 1
+            raise UnknownTopic(
+                3, "UNKNOWN_TOPIC_OR_PARTITION", f"{topic} has partitions 0 to {last}; {partition} is not one"
+            )
+        stamp = timestamp_ms or time.time_ns() // 1_000_000
+        self.accumulator.add(TopicPartition(topic, partition), (stamp, key, value, headers), size, on_delivery, block_s)
+
+    def raise_failures(self) -> None:
+        failed, first = self.sender.take_failures()
+        if first is not None:
+            raise DeliveryFailed(failed, first)
+
+    async def close(self) -> None:
+        self.closed = True
+        await self.sender.stop()
+        await self.transport.close()
+
+
+def size_of(value: bytes | None, key: bytes | None, headers: Headers) -> int:
+    if len(headers) > MAX_HEADERS:
+        raise IllegalState(f"{len(headers)} headers are too many; at most {MAX_HEADERS} fit a record")
+    size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
+    for name, content in headers:
+        size += len(name) + (len(content) if content else 0) + 8
+    return size
+
+
+def as_bytes(what: str, given: bytes | str | None) -> bytes | None:
+    """Text is sent as UTF-8; anything else that is not bytes is refused.
+
+    >>> as_bytes("key", "é")
+    b'\\xc3\\xa9'
+    """
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"the {what} is {type(given).__name__}; bytes, str or None is expected")

@@ -1,0 +1,61 @@
+"""What is answered where there is no group: whoever may begin one does, nobody else is known."""
+
+from coordinator.core.central import registration
+from coordinator.core.central.events import RegisterConsumer
+from coordinator.core.classic import join
+from coordinator.core.consumer import heartbeat
+from coordinator.core.effects import DeleteReply, DescribeReply, LeaveReply, ListedGroup, MemberReply
+from coordinator.core.events import ConsumerHeartbeat, DeleteGroup, JoinGroup, LeaveGroup, OffsetCommit
+from coordinator.core.groups.forgetting import forget_ledger
+from coordinator.core.groups.kind import NO_FACTS, Refused
+from coordinator.core.groups.unconcerned import Unconcerned
+from coordinator.core.state import Step
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+class Absent(Unconcerned[None]):
+    """The kind of a group that does not exist; the group is None."""
+
+    facts = NO_FACTS
+
+    def join(self, group: None, event: JoinGroup, step: Step, /) -> None:
+        join.open_group(event, step)
+
+    def consumer_heartbeat(self, group: None, event: ConsumerHeartbeat, step: Step, /) -> None:
+        heartbeat.open_group(event, step)
+
+    def register(self, group: None, event: RegisterConsumer, step: Step, /) -> None:
+        registration.open_group(event, step)
+
+    def leave(self, group: None, event: LeaveGroup, step: Step, /) -> None:
+        code, why = ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {event.group_id!r}"
+        replies = tuple(MemberReply(who.member_id, who.group_instance_id, code, why) for who in event.members)
+        step.reply(event.request_id, LeaveReply(members=replies))
+
+    def may_commit(self, group: None, event: OffsetCommit, step: Step, /) -> Refused:
+        """Whoever is no member may: the positions make a simple group."""
+        if event.generation < 0:
+            return {}
+        if event.missing_group_code_is_illegal_generation:
+            raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {event.group_id!r}; join first")
+        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {event.group_id!r}; join first")
+
+    def subscribed(self, group: None, group_id: str, /) -> frozenset[str] | None:
+        raise unknown(group_id)
+
+    def delete(self, group: None, event: DeleteGroup, step: Step, /) -> None:
+        if event.group_id not in step.state.ledgers:
+            raise unknown(event.group_id)
+        # It has gone from ZooKeeper by itself; what is told of it is left.
+        forget_ledger(event.group_id, step)
+        step.reply(event.request_id, DeleteReply())
+
+    def view(self, group: None, group_id: str, step: Step, /) -> DescribeReply:
+        raise unknown(group_id)
+
+    def listed(self, group: None, /) -> tuple[ListedGroup, ...]:
+        return ()
+
+
+def unknown(group_id: str) -> CoordinatorError:
+    return CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")

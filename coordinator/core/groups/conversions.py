@@ -1,0 +1,128 @@
+"""How groups change their kind: one table of ways. In each, what may be refused is checked before anything changes.
+
+With members, a group goes only between the classic and the consumer protocol (KIP-848's migration, both ways).
+Otherwise a group that nobody is in gives its id, positions, ledger and settings to one of another kind, whose
+generations go on where its own ended. Where the table has no way, the group itself says what it does not take.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coordinator.core.central import registration
+from coordinator.core.central.events import RegisterConsumer
+from coordinator.core.central.group import CentralGroup, CentralState
+from coordinator.core.central.records import CentralDeleted
+from coordinator.core.classic import join
+from coordinator.core.classic.group import ClassicGroup
+from coordinator.core.consumer import heartbeat
+from coordinator.core.consumer.cleanup import forget_group
+from coordinator.core.consumer.downgrade import DOWNGRADE
+from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup
+from coordinator.core.consumer.records import GroupEpochStored, TargetEpochStored
+from coordinator.core.consumer.upgrade import UPGRADE
+from coordinator.core.events import ConsumerHeartbeat, JoinGroup
+from coordinator.core.groups.conversion import Conversion
+from coordinator.core.groups.group import Group
+from coordinator.core.records import GroupDeleted, GroupStored
+from coordinator.core.state import Step
+from coordinator.core.types import GroupState
+
+
+def converted(request: JoinGroup | ConsumerHeartbeat | RegisterConsumer, step: Step) -> Group | None:
+    """The group of that id; the log's has been turned into one that takes such members, if it was its turn."""
+    group = step.state.groups.get(request.group_id)
+    if group is None:
+        return None
+    logged = group.logged
+    way = BY_REQUEST.get((type(logged), type(request)))
+    if way is None or not way.made(logged, request, step):
+        return group
+    return step.state.groups[request.group_id]
+
+
+def nobody_in(group: Group, request: object, step: Step) -> bool:
+    return not group.members
+
+
+def nobody_near(group: ClassicGroup, request: object, step: Step) -> bool:
+    """Nor is anybody on the way who was given a member id."""
+    return group.state is GroupState.EMPTY and not group.pending_joins
+
+
+def may_join(group: Group, request: JoinGroup, step: Step) -> None:
+    join.may_open(ClassicGroup(group.id), request)
+
+
+def may_heartbeat(group: Group, request: ConsumerHeartbeat, step: Step) -> None:
+    heartbeat.may_open(request, step.limits)
+
+
+def may_register(group: Group, request: RegisterConsumer, step: Step) -> None:
+    registration.may_open(request, step.limits)
+
+
+def give_up_classic(group: ClassicGroup, step: Step) -> None:
+    step.keep(GroupDeleted(group.id))
+
+
+def give_up_central(group: CentralGroup, step: Step) -> None:
+    assert group.state is CentralState.EMPTY
+    step.keep(CentralDeleted(group.id))
+
+
+def open_classic(request: JoinGroup, generation: int, step: Step) -> None:
+    step.keep(GroupStored(request.group_id, "", generation, None, None, step.now_ms, ()))
+    step.state.get(ClassicGroup, request.group_id).generation = generation
+
+
+def open_consumer(request: ConsumerHeartbeat, generation: int, step: Step) -> None:
+    epoch = max(generation, FIRST_EPOCH)
+    step.keep(GroupEpochStored(request.group_id, epoch))
+    step.keep(TargetEpochStored(request.group_id, epoch, 0))
+
+
+GIVE_UP: Mapping[type[Group], Callable[[Any, Step], None]] = {
+    ClassicGroup: give_up_classic,
+    ConsumerGroup: forget_group,
+    CentralGroup: give_up_central,
+}
+OPEN: Mapping[type[Group], Callable[[Any, int, Step], None]] = {
+    ClassicGroup: open_classic,
+    ConsumerGroup: open_consumer,
+    CentralGroup: registration.opened,
+}
+
+
+def hand_on(source: type[Group], target: type[Group]) -> Callable[[Any, Any, None, Step], None]:
+    """A group without members leaves its id to one of another kind."""
+
+    def change(group: Group, request: object, checked: None, step: Step) -> None:
+        generation = group.generation
+        GIVE_UP[source](group, step)
+        OPEN[target](request, generation, step)
+
+    return change
+
+
+def empty(
+    source: type[Group],
+    target: type[Group],
+    why: type[Any],
+    check: Callable[[Any, Any, Step], None],
+    when: Callable[[Any, object, Step], bool] = nobody_in,
+) -> Conversion[Any, Any, None]:
+    return Conversion(source, target, why, when, check, hand_on(source, target))
+
+
+CONVERSIONS: tuple[Conversion[Any, Any, Any], ...] = (
+    UPGRADE,
+    DOWNGRADE,
+    empty(ConsumerGroup, ClassicGroup, JoinGroup, may_join),
+    empty(CentralGroup, ClassicGroup, JoinGroup, may_join),
+    empty(CentralGroup, ConsumerGroup, ConsumerHeartbeat, may_heartbeat),
+    empty(ClassicGroup, CentralGroup, RegisterConsumer, may_register, when=nobody_near),
+    empty(ConsumerGroup, CentralGroup, RegisterConsumer, may_register),
+)
+"""Every way there is: from, to, what calls for it, its check, and when it is its turn."""
+
+BY_REQUEST = {(way.source, way.why): way for way in CONVERSIONS}

@@ -1,0 +1,50 @@
+"""Lets go of what belongs to a group id, whatever its kind: positions, and all that the ledger tells of it."""
+
+from coordinator.core.groups.group import Group
+from coordinator.core.records import DelayForgotten, OffsetDeleted, RebalanceForgotten
+from coordinator.core.state import Step
+from coordinator.core.types import StoredOffset
+from coordinator.errors import CoordinatorError, ErrorCode
+
+
+def nobody_in(group: Group) -> None:
+    """Only a group that everybody has left may be deleted."""
+    if group.members:
+        raise CoordinatorError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"group {group.id!r} is {group.state.value} with {len(group.members)} members; stop them first",
+        )
+
+
+def forget_belongings(group_id: str, step: Step) -> None:
+    """Tombstones for all that belongs to the group; its own come after them."""
+    for topic, partition in list(step.state.offsets.get(group_id, ())):
+        step.keep(OffsetDeleted(group_id, topic, partition))
+    forget_ledger(group_id, step)
+
+
+def forget_ledger(group_id: str, step: Step) -> None:
+    """Let go of all that is told of a group."""
+    ledger = step.state.ledgers.get(group_id)
+    if ledger is None:
+        return
+    if ledger.delay is not None:
+        step.keep(DelayForgotten(group_id))
+    for number in sorted(ledger.entries.keys() | ledger.settlements.keys()):
+        step.keep(RebalanceForgotten(group_id, number))
+
+
+def forget_unread(group_id: str, read: frozenset[str], step: Step) -> None:
+    """Drop positions, of those looked at, that nobody reads and nobody has committed for the retention time."""
+    for topic, partition in [
+        tp for tp, value in step.positions(group_id) if tp[0] not in read and expired(value, step)
+    ]:
+        step.keep(OffsetDeleted(group_id, topic, partition))
+
+
+def expired(value: StoredOffset, step: Step, since_ms: int | None = None) -> bool:
+    """Whether its own time is over, or the retention time since it was committed, or since then."""
+    if value.expire_timestamp_ms is not None:
+        return step.now_ms >= value.expire_timestamp_ms
+    past_ms = step.past(value.commit_timestamp_ms if since_ms is None else since_ms)
+    return step.now_ms - past_ms >= step.limits.offsets_retention_ms

@@ -1,0 +1,129 @@
+"""The one protocol of groups: what a shard asks of a group, and every kind answers in its own way.
+
+A kind is a folder with a group (data, `coordinator.core.groups.group`), the facts it is made of, and one class that fulfils
+`Kind`; one line in `coordinator.core.groups.kinds` makes the shard know it. Kinds have no state: the group is passed in. What
+happens when there is no group of an id is a kind, too (`absent`), so whoever asks never asks which kind it is.
+
+Each call either does its work on `step`, or refuses by raising CoordinatorError before it has changed anything. How a
+group of one kind becomes one of another is in `coordinator.core.groups.conversions`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, auto
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from coordinator.core.central.events import RegisterConsumer
+from coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
+from coordinator.core.events import (
+    ConsumerHeartbeat,
+    DeleteGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Listen,
+    OffsetCommit,
+    OffsetFetch,
+    Planned,
+    RegexResolved,
+    StoodStill,
+    SyncGroup,
+)
+from coordinator.core.ledger import Trigger
+from coordinator.core.state import ShardState, Step
+from coordinator.core.types import RequestId, StoredOffset, TimerKey
+from coordinator.errors import ErrorCode
+
+G_contra = TypeVar("G_contra", contravariant=True)
+
+Keeper: TypeAlias = Callable[[ShardState, Any], None]
+"""Makes a fact true, live and in replay. Tombstones of what is not there are harmless."""
+
+NO_FACTS: Mapping[type[Any], Keeper] = {}
+
+Positions: TypeAlias = Mapping[tuple[str, int], StoredOffset]
+Refused: TypeAlias = dict[tuple[str, int], ErrorCode]
+
+
+class Outlook(Enum):
+    """What a member's next heartbeat would hear, as far as that can be told without asking."""
+
+    UNKNOWN = auto()
+    NOTHING_NEW = auto()
+    MOVED_ON = auto()
+    """The member has heard of a later epoch than the one that it listens under."""
+
+
+class Kind(Protocol[G_contra]):
+    """What every kind of group answers."""
+
+    @property
+    def facts(self) -> Mapping[type[Any], Keeper]:
+        """The records that are this kind's own."""
+
+    # What members say.
+    def join(self, group: G_contra, event: JoinGroup, step: Step, /) -> None: ...
+    def sync(self, group: G_contra, event: SyncGroup, step: Step, /) -> None: ...
+    def heartbeat(self, group: G_contra, event: Heartbeat, step: Step, /) -> None: ...
+    def consumer_heartbeat(self, group: G_contra, event: ConsumerHeartbeat, step: Step, /) -> None: ...
+    def register(self, group: G_contra, event: RegisterConsumer, step: Step, /) -> None: ...
+
+    def lives(self, group: G_contra, event: ConsumerHeartbeat, step: Step, /) -> None:
+        """All that the heartbeat says is that its sender is there."""
+
+    def forget(self, group: G_contra, member_id: str, request: RequestId, step: Step, /) -> None:
+        """The client that this request of the member was parked for is gone."""
+
+    # What members and operators say.
+    def leave(self, group: G_contra, event: LeaveGroup, step: Step, /) -> None: ...
+
+    def may_commit(self, group: G_contra, event: OffsetCommit, step: Step, /) -> Refused:
+        """The partitions that this committer may not speak for. Refuses when there is none it may."""
+
+    def positions(self, group: G_contra, event: OffsetFetch, step: Step, /) -> Positions:
+        """All that is committed, if whoever asks may know it."""
+
+    def subscribed(self, group: G_contra, group_id: str, /) -> frozenset[str] | None:
+        """The topics that are read, whose positions may not be deleted. None: all, for it cannot be known."""
+
+    # What operators say.
+    def delete(self, group: G_contra, event: DeleteGroup, step: Step, /) -> None: ...
+
+    def view(self, group: G_contra, group_id: str, step: Step, /) -> DescribeReply:
+        """The group as DescribeGroups shows it."""
+
+    def epochs(self, group: G_contra, group_id: str, step: Step, /) -> DescribeConsumerReply:
+        """The group as ConsumerGroupDescribe shows it."""
+
+    def listed(self, group: G_contra, /) -> Iterable[ListedGroup]:
+        """Its lines in ListGroups."""
+
+    def assignor(self, group: G_contra, step: Step, /) -> str:
+        """Who plans for it on this side; empty when nobody does, or nobody knows yet."""
+
+    def plans_itself(self, group: G_contra, /) -> bool:
+        """Whether its members make the plans, so that nothing said to the coordinator's assignor reaches them."""
+
+    def settings_changed(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
+        """What was planned without the change is void."""
+
+    # What the node says.
+    def load(self, group: G_contra, step: Step, /) -> None:
+        """The log has been replayed: bring the group to life."""
+
+    def unload(self, group: G_contra, step: Step, /) -> None:
+        """The shard goes away: answer whoever is parked. Nothing hard changes."""
+
+    def timer(self, group: G_contra, key: TimerKey, step: Step, /) -> None: ...
+    def stood_still(self, group: G_contra, event: StoodStill, step: Step, /) -> None: ...
+    def topics_changed(self, group: G_contra, step: Step, /) -> None: ...
+    def planned(self, group: G_contra, event: Planned, step: Step, /) -> None: ...
+    def resolved(self, group: G_contra, event: RegexResolved, step: Step, /) -> None: ...
+
+    def expire(self, group: G_contra, step: Step, /) -> None:
+        """Drop positions past their retention, and the group when it is empty and has none left."""
+
+    # What can be told without asking.
+    def outlook(self, group: G_contra, listener: Listen, /) -> Outlook: ...
+
+    def steady(self, group: G_contra, event: ConsumerHeartbeat, /) -> bool:
+        """Whether the heartbeat would leave no record."""

@@ -1,0 +1,130 @@
+"""What concerns every position of a shard, or of a large group, goes a slice at a time: others have turns in between.
+
+A slice is a step like any other: what it decides is whole, and a crash after it leaves what the next life goes on with.
+What is left comes back as an event (`Effects.chores`), which the runtime steps in a later turn.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TypeAlias
+
+from coordinator.core import offsets
+from coordinator.core.central.events import RegisterConsumer
+from coordinator.core.events import (
+    ConsumerHeartbeat,
+    DeleteGroup,
+    ExpireOffsets,
+    ForgetOffsets,
+    JoinGroup,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    TopicsChanged,
+)
+from coordinator.core.groups.kinds import KINDS
+from coordinator.core.records import OffsetDeleted
+from coordinator.core.state import ShardState, Step
+from coordinator.errors import CoordinatorError, ErrorCode
+
+Place: TypeAlias = tuple[str, int]
+
+OPENING = (JoinGroup, ConsumerHeartbeat, RegisterConsumer, OffsetCommit, OffsetFetch, OffsetDelete)
+"""What must not come between the parts of a deletion: it would meet half a group."""
+
+
+class Portion:
+    """So many positions of the groups as one step may look at, and what is left of them."""
+
+    def __init__(self, groups: tuple[str, ...], places: tuple[Place, ...] | None) -> None:
+        self.groups = groups
+        self.places = places
+
+    def taken(self, step: Step) -> Iterator[tuple[str, tuple[Place, ...]]]:
+        room = step.limits.slice_positions
+        while room > 0 and self.groups:
+            group_id = self.groups[0]
+            left = tuple(step.state.offsets.get(group_id, ())) if self.places is None else self.places
+            now, later = left[:room], left[room:]
+            room -= len(now) + 1
+            self.places = later or None
+            if not later:
+                self.groups = self.groups[1:]
+            yield group_id, now
+
+
+def look_for_expired(step: Step) -> None:
+    """Retention is due: look at every group, whatever its kind."""
+    state = step.state
+    step.out.chores.append(ExpireOffsets(tuple(state.groups)))
+
+
+def expire(event: ExpireOffsets, step: Step) -> None:
+    """A slice of it. The next look is due when this one is over."""
+    portion = Portion(event.groups, event.places)
+    for group_id, places in portion.taken(step):
+        if group_id not in step.state.going:
+            step.looked_at = places
+            group = step.state.groups.get(group_id)
+            KINDS[type(group)].expire(group, step)
+    if portion.groups:
+        step.out.chores.append(ExpireOffsets(portion.groups, portion.places))
+    else:
+        offsets.expire_ledgers(step)
+        step.arm(("retention",), step.limits.offsets_retention_check_ms)
+
+
+def forget_topics(event: TopicsChanged, step: Step) -> None:
+    """Deleted topics take their positions with them, in every group; what is still there until then is told nobody."""
+    state = step.state
+    if not event.deleted or not state.offsets:
+        return
+    begun = bool(state.forgetting)
+    state.forgetting = {**state.forgetting, **dict.fromkeys(event.deleted, step.now_ms)}
+    if not begun:
+        step.out.chores.append(all_that_go(state))
+
+
+def all_that_go(state: ShardState) -> ForgetOffsets:
+    return ForgetOffsets(tuple(state.offsets), dict(state.forgetting))
+
+
+def forget(event: ForgetOffsets, step: Step) -> None:
+    """A slice of the positions is looked through for topics that have gone."""
+    state, gone = step.state, event.topics
+    portion = Portion(event.groups, event.places)
+    for group_id, places in portion.taken(step):
+        stored = state.offsets.get(group_id, {})
+        for topic, partition in places:
+            value = stored.get((topic, partition)) if topic in gone else None
+            if value is not None and offsets.outlived(topic, value, gone[topic], step):
+                step.keep(OffsetDeleted(group_id, topic, partition))
+    if portion.groups:
+        step.out.chores.append(ForgetOffsets(portion.groups, gone, portion.places))
+        return
+    # More may have gone meanwhile, some of them again.
+    state.forgetting = {topic: at_ms for topic, at_ms in state.forgetting.items() if gone.get(topic) != at_ms}
+    if state.forgetting:
+        step.out.chores.append(all_that_go(state))
+
+
+def deleted_in_part(event: DeleteGroup, step: Step) -> bool:
+    """Let go of as many positions of a large empty group as one step may. False: the rest of it may go at once."""
+    state, group_id = step.state, event.group_id
+    stored, most = state.offsets.get(group_id, {}), step.limits.slice_positions
+    group = state.groups.get(group_id)
+    if len(stored) <= most or group is None or group.logged is not group or group.members:
+        state.going.discard(group_id)
+        return False
+    for topic, partition in list(islice(stored, most)):
+        step.keep(OffsetDeleted(group_id, topic, partition))
+    state.going.add(group_id)
+    step.out.chores.append(event)
+    return True
+
+
+def not_going(event: object, state: ShardState) -> None:
+    """Nobody comes into a group that is being deleted. Raises CoordinatorError."""
+    if isinstance(event, OPENING) and event.group_id in state.going:
+        raise CoordinatorError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {event.group_id!r} is being deleted; try again shortly"
+        )

@@ -1,0 +1,324 @@
+"""Writes a decoder for one message in one version: straight code without calls for what ordinary messages hold.
+
+Every length is compared with the bytes that are left before anything is made of it, an array's length with the fewest
+bytes that so many elements can take, and in a request with what the table of limits allows for that list. All arrays
+of one answer together have at most MAX_ELEMENTS elements; a message has at most MAX_TAGS tagged fields.
+"""
+
+import struct as packing
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from coordinator.edge import limits
+from coordinator.kafka.codec.emitting import FIXED, Emitter, Frame, MalformedFrame, is_fixed, present, tagged
+from coordinator.kafka.codec.messages import struct
+from coordinator.kafka.schema.notation import STRUCT, Field, Message
+
+Decoder: TypeAlias = Callable[[Frame, int], tuple[Any, int]]
+
+MAX_ELEMENTS = 1_000_000
+MAX_TAGS = 100_000
+LONGEST_VARINT = 5
+"""Bytes of a 32-bit varint."""
+
+
+class Broken(Exception):
+    """What a decoder raises; the text says what is wrong with the field."""
+
+
+class Excess(Broken):
+    """A list is longer than the table of limits allows."""
+
+
+class TooMany(MalformedFrame):
+    """The request is one, but lists more than is taken; nothing was built of the list."""
+
+
+def decoder(message: Message, version: int) -> Decoder:
+    """A function of a frame and a position that returns the message and where it ends; raises MalformedFrame."""
+    names: dict[str, object] = {
+        "Broken": Broken,
+        "Excess": Excess,
+        "too_many": limits.too_many,
+        "uvarint": uvarint,
+        "skip_tags": skip_tags,
+        "unpack_ints": unpack_ints,
+    }
+    emit = Emitter(message.name, version, names)
+    with emit.block(message.name, "def f(b, p):"):
+        emit.line(message.name, "end = len(b)")
+        limited = message.name.endswith("Request")
+        if not limited:
+            emit.line(message.name, f"room = {MAX_ELEMENTS}")
+        emit.line(message.name, f"tags = {MAX_TAGS}")
+        structs = Structs(emit, version in message.flexible, limited)
+        structs.budgets(message.fields)
+        structs.struct(message.name, message.fields, "m0")
+        with emit.block(message.name, "if p > end:"):
+            emit.line(message.name, "raise Broken('it ends too early')")
+        emit.line(message.name, "return m0, p")
+    raw = emit.function()
+
+    def decode(buffer: Frame, position: int = 0) -> tuple[Any, int]:
+        try:
+            decoded: tuple[Any, int] = raw(buffer, position)
+        except Exception as error:  # whatever hostile bytes lead to
+            text = str(error) if isinstance(error, Broken) else what_broke(error)
+            if isinstance(error, Excess):
+                raise TooMany(f"{emit.title}: {text}") from error
+            raise MalformedFrame(f"{emit.title}, {emit.failing(error)}: {text}") from error
+        return decoded
+
+    return decode
+
+
+def what_broke(error: Exception) -> str:
+    return "it is no UTF-8" if isinstance(error, UnicodeDecodeError) else "the frame ends too early"
+
+
+class Structs:
+    """Emits the reading of structs, fields and arrays; runs of fixed size are read by one call."""
+
+    def __init__(self, emit: Emitter, flexible: bool, limited: bool) -> None:
+        self._emit = emit
+        self._flexible = flexible
+        self._limited = limited
+        self._left: dict[str, str] = {}
+
+    def budgets(self, fields: list[Field]) -> None:
+        """Of each list of a request, how many entries the whole request may still have."""
+        for one in present(fields, self._emit.version) if self._limited else ():
+            if one.array:
+                name = self._left[one.path] = f"left{len(self._left)}"
+                self._emit.line(one.path, f"{name} = {limits.most(one.path)}")
+            self.budgets(one.fields)
+
+    def struct(self, path: str, fields: list[Field], target: str) -> None:
+        emit, kind = self._emit, struct(path)
+        name = emit.constant("c", kind)
+        emit.names["new"] = object.__new__
+        emit.line(path, f"{target} = new({name})")
+        body = present(fields, emit.version)
+        in_message = {one.name for one in body}
+        for one in fields:
+            if one.name not in in_message:
+                emit.line(one.path, f"{target}.{one.name} = {one.default!r}")
+        self._body(body, target)
+        if self._flexible:
+            self._tags(path, tagged(fields, emit.version), target)
+
+    def _body(self, body: list[Field], target: str) -> None:
+        """Fixed fields are gathered; an old-style length that follows them is read with them."""
+        run: list[Field] = []
+        for one in body:
+            if is_fixed(one):
+                run.append(one)
+                continue
+            if self._compact(one) or (one.type == STRUCT and not one.array):
+                self._run(run, target, "")
+                self._value(one, target, self._read_compact_length)
+            else:
+                length = "h" if one.type == "string" and not one.array else "i"
+                self._run(run, target, length, one.path)
+                self._value(one, target, lambda path: None)
+            run = []
+        self._run(run, target, "")
+
+    def _run(self, run: list[Field], target: str, length: str, path: str = "") -> None:
+        if not run and not length:
+            return
+        name, packer = self._emit.packed("".join(FIXED[one.type] for one in run) + length)
+        targets = [f"{target}.{one.name}" for one in run] + (["n"] if length else [])
+        where = run[0].path if run else path
+        self._emit.line(where, f"{', '.join(targets)}, = {name}.unpack_from(b, p)")
+        self._emit.line(where, f"p += {packer.size}")
+
+    def _value(self, one: Field, target: str, read_length: Callable[[str], None]) -> None:
+        """One field of variable size; its length is in `n` once `read_length` has emitted its lines."""
+        if one.type == STRUCT and not one.array:
+            self._single(one, target)
+            return
+        read_length(one.path)
+        emit = self._emit
+        with emit.block(one.path, "if n < 0:"):
+            if emit.version in one.nullable:
+                emit.line(one.path, f"{target}.{one.name} = None")
+            else:
+                emit.line(one.path, "raise Broken('it is null, which it must not be')")
+        with emit.block(one.path, "else:"):
+            if one.array:
+                self._array(one, target)
+            else:
+                self._bytes(one, f"{target}.{one.name}")
+
+    def _single(self, one: Field, target: str) -> None:
+        """A struct that is no array: where it may be null, a byte before it says so."""
+        emit, inner = self._emit, f"m{self._emit.number()}"
+        if emit.version not in one.nullable:
+            self.struct(one.path, one.fields, inner)
+            emit.line(one.path, f"{target}.{one.name} = {inner}")
+            return
+        emit.line(one.path, "n = b[p]")
+        emit.line(one.path, "p += 1")
+        with emit.block(one.path, "if n == 255:"):
+            emit.line(one.path, f"{target}.{one.name} = None")
+        with emit.block(one.path, "elif n != 1:"):
+            emit.line(one.path, "raise Broken('its first byte is neither 1 nor -1')")
+        with emit.block(one.path, "else:"):
+            self.struct(one.path, one.fields, inner)
+            emit.line(one.path, f"{target}.{one.name} = {inner}")
+
+    def _bytes(self, one: Field, target: str) -> None:
+        emit = self._emit
+        emit.line(one.path, "q = p + n")
+        with emit.block(one.path, "if q > end:"):
+            emit.line(one.path, "raise Broken('the frame ends too early')")
+        taken = {"string": "b[p:q].decode()", "bytes": "bytes(b[p:q])", "records": "memoryview(b)[p:q]"}
+        emit.line(one.path, f"{target} = {taken[one.type]}")
+        emit.line(one.path, "p = q")
+
+    def _array(self, one: Field, target: str) -> None:
+        emit, number = self._emit, self._emit.number()
+        beyond = "" if self._limited else " or n > room"
+        with emit.block(one.path, f"if n * {self._least(one)} > end - p{beyond}:"):
+            emit.line(one.path, "raise Broken(f'it announces {n} elements, more than the frame can hold')")
+        if self._limited:
+            self._spend(one)
+        else:
+            emit.line(one.path, "room -= n")
+        if one.type == "int32":
+            emit.line(one.path, f"{target}.{one.name}, p = unpack_ints(b, p, n)")
+            return
+        emit.line(one.path, f"{target}.{one.name} = a{number} = []")
+        with emit.block(one.path, f"for _{number} in range(n):"):
+            if one.type == STRUCT:
+                self.struct(one.path, one.fields, f"m{number}")
+                emit.line(one.path, f"a{number}.append(m{number})")
+            else:
+                self._element(one)
+                emit.line(one.path, f"a{number}.append(v)")
+
+    def _spend(self, one: Field) -> None:
+        """Take the list's entries from what is left for it."""
+        left, most = self._left[one.path], limits.most(one.path)
+        with self._emit.block(one.path, f"if n > {left}:"):
+            told = one.path.partition(".")[2]
+            self._emit.line(one.path, f"raise Excess(too_many({told!r}, {most} - {left} + n, {most}))")
+        self._emit.line(one.path, f"{left} -= n")
+
+    def _element(self, one: Field) -> None:
+        """One string of an array of strings."""
+        emit = self._emit
+        if self._flexible:
+            self._read_compact_length(one.path)
+        else:
+            name, _ = emit.packed("h")
+            emit.line(one.path, f"n, = {name}.unpack_from(b, p)")
+            emit.line(one.path, "p += 2")
+        with emit.block(one.path, "if n < 0:"):
+            emit.line(one.path, "raise Broken('an element is null, which it must not be')")
+        self._bytes(one, "v")
+
+    def _tags(self, path: str, fields: list[Field], target: str) -> None:
+        """Tagged fields in ascending order; those that nobody knows are passed over (KIP-482)."""
+        emit = self._emit
+        for one in fields:
+            emit.line(one.path, f"{target}.{one.name} = {one.default!r}")
+        if not fields:
+            with emit.block(path, "if b[p]:"):
+                emit.line(path, "p, tags = skip_tags(b, p, end, tags)")
+            with emit.block(path, "else:"):
+                emit.line(path, "p += 1")
+            return
+        number = emit.number()
+        emit.line(path, f"t{number}, p = uvarint(b, p)")
+        with emit.block(path, f"if t{number} > tags:"):
+            emit.line(path, f"raise Broken(f'it announces {{t{number}}} tagged fields, more than are taken')")
+        emit.line(path, f"tags -= t{number}")
+        emit.line(path, f"l{number} = -1")
+        with emit.block(path, f"for _{number} in range(t{number}):"):
+            emit.line(path, "n, p = uvarint(b, p)")
+            with emit.block(path, f"if n <= l{number}:"):
+                emit.line(path, "raise Broken(f'tag {n} is out of order')")
+            emit.line(path, f"l{number} = g{number} = n")
+            emit.line(path, "n, p = uvarint(b, p)")
+            emit.line(path, f"e{number} = p + n")
+            with emit.block(path, f"if e{number} > end:"):
+                emit.line(path, "raise Broken('the frame ends within a tagged field')")
+            for one in fields:
+                with emit.block(one.path, f"if g{number} == {one.tag}:"):
+                    self._body([one], target)
+                    with emit.block(one.path, f"if p != e{number}:"):
+                        emit.line(one.path, "raise Broken('it is not as long as its tag says')")
+            emit.line(path, f"p = e{number}")
+
+    def _compact(self, one: Field) -> bool:
+        return self._flexible and one.flexible
+
+    def _read_compact_length(self, path: str) -> None:
+        """Lengths are sent plus one, so that 0 is null."""
+        emit = self._emit
+        emit.line(path, "n = b[p]")
+        with emit.block(path, "if n < 128:"):
+            emit.line(path, "p += 1")
+        with emit.block(path, "else:"):
+            emit.line(path, "n, p = uvarint(b, p)")
+        emit.line(path, "n -= 1")
+
+    def _least(self, one: Field) -> int:
+        """The fewest bytes that an element can take."""
+        if one.type == STRUCT:
+            own = sum(self._least_of(each) for each in present(one.fields, self._emit.version))
+            return max(own + self._flexible, 1)
+        return 4 if one.type == "int32" else 2 - self._flexible
+
+    def _least_of(self, one: Field) -> int:
+        if one.array or one.type != STRUCT:
+            fixed = not one.array and one.type in FIXED
+            return self._emit.packed(FIXED[one.type])[1].size if fixed else self._length_size(one)
+        if self._emit.version in one.nullable:
+            return 1
+        return sum(map(self._least_of, present(one.fields, self._emit.version))) + self._flexible
+
+    def _length_size(self, one: Field) -> int:
+        if self._compact(one):
+            return 1
+        return 2 if one.type == "string" and not one.array else 4
+
+
+def uvarint(b: Frame, p: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits, and the position behind it."""
+    value = 0
+    for shift in range(0, 7 * LONGEST_VARINT, 7):
+        byte = b[p]
+        p += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value > 0xFFFFFFFF:
+                break
+            return value, p
+    raise Broken("its length is no varint of 32 bits")
+
+
+def skip_tags(b: Frame, p: int, end: int, room: int) -> tuple[int, int]:
+    """The position behind tagged fields of which none is known here, and the room that is left."""
+    count, p = uvarint(b, p)
+    if count > room:
+        raise Broken(f"it announces {count} tagged fields, more than are taken")
+    last = -1
+    for _ in range(count):
+        tag, p = uvarint(b, p)
+        if tag <= last:
+            raise Broken(f"tag {tag} is out of order")
+        last = tag
+        size, p = uvarint(b, p)
+        p += size
+        if p > end:
+            raise Broken("the frame ends within a tagged field")
+    return p, room - count
+
+
+def unpack_ints(b: Frame, p: int, count: int) -> tuple[list[int], int]:
+    """`count` 32-bit integers, and the position behind them."""
+    q = p + 4 * count
+    return list(packing.unpack(f">{count}i", b[p:q])), q

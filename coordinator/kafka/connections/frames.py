@@ -1,0 +1,61 @@
+"""Cuts a stream of bytes into frames: four bytes of length, then that many. Pure; it keeps only what arrived."""
+
+from coordinator.kafka.codec.emitting import Frame, MalformedFrame
+
+LENGTH_BYTES = 4
+SHORTEST = 8
+"""API key, version and correlation id; the client id is left out by the oldest clients only."""
+
+
+class Frames:
+    """The frames of one connection. A frame that comes in pieces is copied once."""
+
+    __slots__ = ("_limit", "_need", "_part")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._part = bytearray()
+        self._need = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of an unfinished frame."""
+        return len(self._part)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that `data` completes. Raises MalformedFrame for a length that no frame has."""
+        found: list[Frame] = []
+        position = self._finish(data, found) if self._part or self._need else 0
+        while len(data) - position >= LENGTH_BYTES:
+            size = self._length(data[position : position + LENGTH_BYTES])
+            begin, end = position + LENGTH_BYTES, position + LENGTH_BYTES + size
+            if end > len(data):
+                self._need, self._part = size, bytearray(memoryview(data)[begin:])
+                return found
+            found.append(data[begin:end])
+            position = end
+        if position < len(data):
+            self._part = bytearray(data[position:])
+        return found
+
+    def _finish(self, data: bytes, found: list[Frame]) -> int:
+        """Go on with what began in earlier pieces; return how much of `data` that took."""
+        position = 0
+        if not self._need:
+            position = min(LENGTH_BYTES - len(self._part), len(data))
+            self._part += data[:position]
+            if len(self._part) < LENGTH_BYTES:
+                return position
+            self._need, self._part = self._length(self._part), bytearray()
+        end = position + self._need - len(self._part)
+        self._part += memoryview(data)[position:end]
+        if len(self._part) == self._need:
+            found.append(self._part)
+            self._need, self._part = 0, bytearray()
+        return min(end, len(data))
+
+    def _length(self, raw: bytes | bytearray) -> int:
+        size = int.from_bytes(raw, "big", signed=True)
+        if not SHORTEST <= size <= self._limit:
+            raise MalformedFrame(f"a frame of {size} bytes; expected {SHORTEST} to {self._limit}")
+        return size

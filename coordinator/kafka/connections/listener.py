@@ -1,0 +1,169 @@
+"""The port on which Kafka's protocol is spoken, and the connections that came in by it."""
+
+import asyncio
+import socket
+from collections import Counter
+from dataclasses import dataclass
+
+import structlog
+
+from coordinator.kafka.connections.connection import Connection, ConnectionLimits
+from coordinator.kafka.connections.seldom import Seldom
+from coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, Shared
+from coordinator.kafka.dispatch import Dispatch
+
+BACKLOG = 1024
+"""Connections that the kernel keeps until they are accepted."""
+
+SWEEP_S = 1.0
+"""How often idle connections are looked for."""
+
+TELL_EVERY_S = 10.0
+"""Of connections that one limit refuses, or one host is cut off from, one in so many seconds is told."""
+
+log = structlog.get_logger("muster.kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """How many connections are let in, altogether and from one host, and what each may take."""
+
+    max_connections: int
+    max_connections_per_host: int
+    connection: ConnectionLimits
+    max_unread_bytes: int = DEFAULT_UNREAD_BYTES
+    """Of answers that have not left, on all connections together."""
+
+
+class KafkaListener:
+    """A bound port, then a running server. It lives on the event loop that starts it."""
+
+    def __init__(self, limits: ListenerLimits) -> None:
+        self._limits = limits
+        self._shared = Shared(limits.max_unread_bytes)
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+        self._connections: set[Connection] = set()
+        self._hosts: Counter[str] = Counter()
+        self._refusals = Seldom(TELL_EVERY_S)
+        self._faults = Seldom(TELL_EVERY_S)
+        self._all_gone = asyncio.Event()
+        self._all_gone.set()
+
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer, on all connections."""
+        return sum(connection.in_flight for connection in self._connections)
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that have not left, on all connections."""
+        return self._shared.unread
+
+    @property
+    def choked(self) -> int:
+        """Connections whose clients leave too much unread."""
+        return sum(connection.choked for connection in self._connections)
+
+    def bind(self, host: str, port: int) -> int:
+        """Take the port (0: any free one) and return it; nobody is answered yet. Raises OSError."""
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            # Two processes can bind one port with SO_REUSEADDR; only one of them can listen.
+            listening.listen(BACKLOG)
+            listening.setblocking(False)
+        except OSError:
+            listening.close()
+            raise
+        self._socket = listening
+        return int(listening.getsockname()[1])
+
+    def give_back(self) -> None:
+        """Free a port that was bound but never served."""
+        if self._socket is not None:
+            self._socket.close()
+
+    async def start(self, dispatch: Dispatch) -> None:
+        """Answer clients."""
+        assert self._socket is not None, "bind() comes before start()"
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(dispatch, self._limits.connection, self._let_in, self._gone, self._shared),
+            sock=self._socket,
+            backlog=BACKLOG,
+        )
+        self._sweeping = loop.create_task(self._sweep())
+
+    def drain(self) -> None:
+        """Let nobody in any more; connections close as soon as what they asked is answered."""
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.drain()
+
+    async def close(self, grace_s: float) -> None:
+        """Drain, wait until everyone is gone, and cut off who is not after the grace."""
+        self.drain()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._all_gone.wait()
+        except TimeoutError:
+            for connection in tuple(self._connections):
+                connection.abort()
+
+    def reap(self, now_s: float) -> None:
+        """Close the connections on which nothing moved for too long; `now_s` by the event loop's clock."""
+        for connection in tuple(self._connections):
+            connection.reap(now_s)
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.reap(loop.time())
+
+    def _let_in(self, connection: Connection) -> bool:
+        host = connection.peer.host
+        if len(self._connections) >= self._limits.max_connections:
+            self._tell_refused("all", host, f"{len(self._connections)} are open (max.connections)")
+            return False
+        if self._hosts[host] >= self._limits.max_connections_per_host:
+            self._tell_refused(host, host, f"{self._hosts[host]} are open from it (max.connections.per.ip)")
+            return False
+        self._hosts[host] += 1
+        self._connections.add(connection)
+        self._all_gone.clear()
+        return True
+
+    def _tell_refused(self, limit: str, host: str, why: str) -> None:
+        untold = self._refusals.due(limit, asyncio.get_running_loop().time())
+        if untold is not None:
+            log.warning("connection refused", peer=host, why=why, untold=untold)
+
+    def _gone(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        host = connection.peer.host
+        if connection.fault:
+            self._tell_fault(host, connection.fault)
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
+        if not self._connections:
+            self._all_gone.set()
+
+    def _tell_fault(self, host: str, why: str) -> None:
+        untold = self._faults.due(host, asyncio.get_running_loop().time())
+        if untold is not None:
+            log.info("connection closed", peer=host, why=why, untold=untold)

@@ -1,0 +1,154 @@
+"""Requests to commit offsets. A member's say the same again and again but for the offsets: what they say is kept.
+
+Each connection has a reader. Once two of its requests were alike in all but the offsets, the next ones are compared
+with them as bytes, and only the offsets are read.
+"""
+
+import struct as packing
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from typing import Any, Final, NamedTuple
+
+from coordinator.core.types import CommittedOffset
+from coordinator.kafka.codec.codec import decoder_of, encode
+from coordinator.kafka.codec.emitting import Frame
+from coordinator.kafka.dispatch import Written
+
+LONGEST_KEPT: Final = 4_096
+"""Bytes of a request that may be kept for comparison: some hundred partitions."""
+
+OFFSET_BYTES: Final = 8
+NO_EPOCH: Final = -1
+
+MESSAGE: Final = "OffsetCommitRequest"
+
+
+class Shape:
+    """What a request says besides its offsets, and what can be worked out from that alone.
+
+    The offsets in `request` mean nothing.
+    """
+
+    __slots__ = ("all_well", "epochs", "notes", "places", "request", "rows", "spans")
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.rows: list[Any] = []
+        self.places: list[tuple[str, int]] = []
+        self.spans: list[tuple[str, int, int]] = []
+        """Of each topic the lowest and the highest partition."""
+        for topic in request.topics:
+            numbers = [row.partition_index for row in topic.partitions]
+            self.rows += topic.partitions
+            self.places += zip(repeat(topic.name), numbers)
+            self.spans.append((topic.name, min(numbers, default=0), max(numbers, default=-1)))
+        epochs = [row.committed_leader_epoch for row in self.rows]
+        self.epochs = epochs if min(epochs, default=0) >= NO_EPOCH else [max(epoch, NO_EPOCH) for epoch in epochs]
+        self.notes = [row.committed_metadata or "" for row in self.rows]
+        self.all_well: Written | None = None
+        """The answer that refuses nothing, once it has been given."""
+
+    def within(self, catalog: Mapping[str, int]) -> bool:
+        """Whether all these partitions exist."""
+        return all(lowest >= 0 and highest < catalog.get(topic, 0) for topic, lowest, highest in self.spans)
+
+    def resembles(self, other: "Shape") -> bool:
+        """Whether both speak for the same group, of the same partitions, in the same words."""
+        return (
+            self.request.group_id == other.request.group_id
+            and self.places == other.places
+            and self.epochs == other.epochs
+            and self.notes == other.notes
+        )
+
+
+class Commit(NamedTuple):
+    """One request: its offsets are in the order of the shape's places. The last of several for one place counts."""
+
+    shape: Shape
+    offsets: Sequence[int]
+
+    def positions(self) -> dict[tuple[str, int], CommittedOffset]:
+        shape = self.shape
+        values = map(tuple.__new__, repeat(CommittedOffset), zip(self.offsets, shape.epochs, shape.notes, strict=True))
+        return dict(zip(shape.places, values, strict=True))
+
+
+class Alike:
+    """Requests with the bytes of one that has been read, but for the offsets."""
+
+    __slots__ = ("_layout", "_said", "shape")
+
+    def __init__(self, layout: packing.Struct, body: Frame, shape: Shape) -> None:
+        self._layout = layout
+        self._said = layout.unpack(body)[::2]
+        self.shape = shape
+
+    def offsets(self, frame: Frame, position: int) -> tuple[int, ...] | None:
+        """The offsets of the request at `position`; None if it is none of these."""
+        if len(frame) - position != self._layout.size:
+            return None
+        fields = self._layout.unpack_from(frame, position)
+        return fields[1::2] if fields[::2] == self._said else None
+
+
+class CommitReader:
+    """Reads the requests of one connection: a decoder that gives a `Commit`."""
+
+    __slots__ = ("_alike", "_before", "_decode", "_version")
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._decode = decoder_of(MESSAGE, version)
+        self._alike: Alike | None = None
+        self._before: Shape | None = None
+
+    def __call__(self, frame: Frame, position: int = 0) -> tuple[Commit, int]:
+        if self._alike is not None:
+            offsets = self._alike.offsets(frame, position)
+            if offsets is not None:
+                return Commit(self._alike.shape, offsets), len(frame)
+        request, end = self._decode(frame, position)
+        commit = commit_of(request)
+        if len(frame) - position <= LONGEST_KEPT:
+            self._keep(frame[position:], commit.shape)
+        return commit, end
+
+    def _keep(self, body: Frame, shape: Shape) -> None:
+        """The second in a row of a kind is worth the look for its offsets."""
+        before, self._before = self._before, shape
+        if before is None or not before.resembles(shape):
+            return
+        if body.startswith(written(self._version, shape.request)):  # what follows a request is passed over
+            places = offset_places(self._version, shape)
+            self._alike = Alike(layout_of(places, len(body)), body, shape)
+
+
+def commit_of(request: Any) -> Commit:
+    """A request as the message's decoder gives it."""
+    shape = Shape(request)
+    return Commit(shape, [row.committed_offset for row in shape.rows])
+
+
+def written(version: int, request: Any) -> bytes:
+    return b"".join(encode(MESSAGE, version, request))
+
+
+def offset_places(version: int, shape: Shape) -> list[int]:
+    """Where the offsets lie in the request's bytes: that is what changes with them. Leaves -1 as each row's offset."""
+    for row in shape.rows:
+        row.committed_offset = 0
+    zeros = written(version, shape.request)
+    for row in shape.rows:
+        row.committed_offset = -1
+    ones = written(version, shape.request)
+    return [at for at, (zero, one) in enumerate(zip(zeros, ones, strict=True)) if zero != one][::OFFSET_BYTES]
+
+
+def layout_of(places: Sequence[int], size: int) -> packing.Struct:
+    """A request of `size` bytes with an offset at each of these places, and what lies between them."""
+    form, at = ">", 0
+    for place in places:
+        form += f"{place - at}sq"
+        at = place + OFFSET_BYTES
+    return packing.Struct(f"{form}{size - at}s")

@@ -1,0 +1,189 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics and groups, and those of the node."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from coordinator.errors import CoordinatorError, ErrorCode
+from coordinator.kafka.codec.codec import struct
+from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.groups import configs as group_configs
+from coordinator.kafka.groups.configs import GroupConfigs
+from coordinator.kafka.log.config_changes import Asked, Changes, replacing, step_by_step
+from coordinator.kafka.log.configs import LISTS, described, synonyms
+from storage.broker.in_turns import in_turns
+from storage.broker.requests import LogRequests
+from storage.errors import InvalidRequest, StorageError
+from storage.topics.catalog import check_name
+from storage.wording import as_text
+
+TOPIC: Final = 2
+BROKER: Final = 4
+GROUP: Final = 32
+
+Refusal = StorageError | CoordinatorError
+NAMES = {TOPIC: "topic", GROUP: "group"}
+
+
+class ConfigHandlers:
+    """Each resource of a request for itself: one refusal does not hurt the others."""
+
+    def __init__(self, requests: LogRequests, node_id: int, groups: GroupConfigs) -> None:
+        self._requests = requests
+        self._broker = requests.broker
+        self._node_id = node_id
+        self._groups = groups
+
+    # -- describe -----------------------------------------------------------------------------------------
+
+    async def describe_configs(self, request: Any, call: KafkaCall) -> Any:
+        once = list({(each.resource_type, each.resource_name): each for each in request.resources}.values())
+        of_groups = [each.resource_name for each in once if each.resource_type == GROUP and each.resource_name]
+        told = dict(zip(of_groups, await self._groups.told(of_groups), strict=True))
+        results = await in_turns(lambda each: self._result(each, request, told), once)
+        return struct("DescribeConfigsResponse")(results=results)
+
+    def _result(self, resource: Any, request: Any, told: Mapping[str, Any]) -> Any:
+        made = struct("DescribeConfigsResponse.results")
+        about = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+        try:
+            if resource.resource_type == GROUP:
+                configs = group_rows(resource, told)
+            else:
+                configs = self._rows(resource, request)
+        except (StorageError, CoordinatorError) as error:
+            return made(error_code=error.code, error_message=str(error), configs=[], **about)
+        if not request.include_documentation:
+            for entry in configs:
+                entry.documentation = None
+        return made(error_message=None, configs=configs, **about)
+
+    def _rows(self, resource: Any, request: Any) -> list[Any]:
+        node, name = self._broker.settings, resource.resource_name
+        given: Mapping[str, str] = {}
+        settings: BaseModel = node
+        if resource.resource_type == TOPIC:
+            check_name(name, {})
+            settings, given = self._broker.topic_settings(name), self._broker.topic(name).configs
+        elif resource.resource_type != BROKER:
+            raise InvalidRequest(
+                f"Resource type {resource.resource_type} has no settings here; "
+                f"expected {TOPIC} (topic), {BROKER} (node) or {GROUP} (group)."
+            )
+        elif name not in ("", str(self._node_id)):
+            raise InvalidRequest(f"There is no node '{name}'; expected '{self._node_id}'.")
+        path, wanted = "DescribeConfigsResponse.results.configs", resource.configuration_keys
+        entries = described(path, settings, node, given, wanted)
+        for entry in entries:
+            entry.synonyms = synonyms(entry, settings, node) if request.include_synonyms else []
+        return entries
+
+    # -- alter --------------------------------------------------------------------------------------------
+
+    async def alter_configs(self, request: Any, call: KafkaCall) -> Any:
+        """Give topics and groups these settings and no others; what a request does not name is unset."""
+        return struct("AlterConfigsResponse")(responses=await self._altered("AlterConfigs", request, call, replacing))
+
+    async def incremental_alter_configs(self, request: Any, call: KafkaCall) -> Any:
+        """Set, unset, append to and take from settings of topics and groups (KIP-339)."""
+        asked_of = partial(step_by_step, lists=LISTS)
+        answers = await self._altered("IncrementalAlterConfigs", request, call, asked_of)
+        return struct("IncrementalAlterConfigsResponse")(responses=answers)
+
+    async def _altered(self, api: str, request: Any, call: KafkaCall, asked_of: Callable[[Any], Asked]) -> list[Any]:
+        """One answer for each resource, in order."""
+        resources = request.resources
+        times = Counter((each.resource_type, each.resource_name) for each in resources)
+        outcomes = await in_turns(partial(self._looked_at, times=times, asked_of=asked_of), resources)
+        for kind, change in ((TOPIC, self._change_topics), (GROUP, self._change_groups)):
+            places = [
+                place
+                for place, found in enumerate(outcomes)
+                if not isinstance(found, Refusal) and resources[place].resource_type == kind
+            ]
+            wanted = [(resources[place].resource_name, outcomes[place]) for place in places]
+            for place, outcome in zip(places, await change(wanted, request.validate_only, call), strict=True):
+                outcomes[place] = outcome
+        made = struct(f"{api}Response.responses")
+        return [
+            made(
+                error_code=outcome.code if isinstance(outcome, Refusal) else ErrorCode.NONE,
+                error_message=str(outcome) if isinstance(outcome, Refusal) else None,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+            )
+            for each, outcome in zip(resources, outcomes, strict=True)
+        ]
+
+    def _looked_at(self, resource: Any, times: Counter[tuple[int, str]], asked_of: Callable[[Any], Asked]) -> Any:
+        """What is asked of one resource, or what speaks against it without a look at what is set."""
+        kind, name = resource.resource_type, resource.resource_name
+        try:
+            if times[kind, name] > 1:
+                raise InvalidRequest(f"The request names {NAMES.get(kind, 'resource')} '{name}' twice; expected once.")
+            if kind == BROKER:
+                raise self._of_the_node(name)
+            if kind not in NAMES:
+                raise InvalidRequest(
+                    f"Resource type {kind} cannot be changed here; expected {TOPIC} (topic) or {GROUP} (group)."
+                )
+            if not name:
+                raise InvalidRequest(
+                    f"The {NAMES[kind]} has no name: there are no defaults of all {NAMES[kind]}s here."
+                )
+            if kind == TOPIC:
+                check_name(name, {})
+                self._broker.check_writable(name)
+            return asked_of(resource.configs)
+        except StorageError as refusal:
+            return refusal
+
+    def _of_the_node(self, name: str) -> InvalidRequest:
+        if name not in ("", str(self._node_id)):
+            return InvalidRequest(f"There is no node '{name}'; expected '{self._node_id}'.")
+        return InvalidRequest(
+            "A node reads its settings when it starts: change its properties file and start it again. "
+            "'muster settings' shows what holds now."
+        )
+
+    async def _change_topics(
+        self, wanted: Sequence[tuple[str, Asked]], validate_only: bool, call: KafkaCall
+    ) -> Sequence[Any]:
+        changing = [(name, partial(self._changes_of, name, asked)) for name, asked in wanted]
+        if not validate_only:
+            return await self._requests.topics.change(changing)
+
+        def refusal(one: tuple[str, Callable[[], Changes]]) -> StorageError | None:
+            name, changes = one
+            try:
+                self._broker.plan_change(name, changes())
+            except StorageError as error:
+                return error
+            return None
+
+        return await in_turns(refusal, changing)
+
+    async def _change_groups(
+        self, wanted: Sequence[tuple[str, Asked]], validate_only: bool, call: KafkaCall
+    ) -> Sequence[Any]:
+        return await self._groups.change(wanted, f"operator at {call.peer_host}", validate_only=validate_only)
+
+    def _changes_of(self, name: str, asked: Asked) -> Changes:
+        settings = self._broker.topic_settings(name)
+        fields = type(settings).model_fields.items()
+        held = {field.alias or key: as_text(getattr(settings, key)) or "" for key, field in fields}
+        return asked(self._broker.topic(name).configs, held)
+
+
+def group_rows(resource: Any, told: Mapping[str, Any]) -> list[Any]:
+    """A group that nobody has heard of has defaults."""
+    if not resource.resource_name:
+        raise InvalidRequest("Group name must not be empty.")
+    reply = told[resource.resource_name]
+    if reply.code is not ErrorCode.NONE:
+        raise CoordinatorError(reply.code, reply.message)
+    wanted = resource.configuration_keys
+    return group_configs.described("DescribeConfigsResponse.results.configs", reply.values, wanted)

@@ -1,0 +1,127 @@
+"""Settings of groups as Kafka's resource GROUP has them: names and texts here, JSON values in the group's shard."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from coordinator.core import effects, events
+from coordinator.core.state import ASSIGNOR_OPTIONS
+from coordinator.edge.limits import MAX_SETTING_CHARS, too_long
+from coordinator.errors import CoordinatorError, ErrorCode
+from coordinator.kafka.codec.codec import struct
+from coordinator.kafka.groups.asking import Groups
+from coordinator.kafka.groups.request_limits import short
+from coordinator.kafka.log.config_changes import Asked, Changes
+from coordinator.kafka.log.configs import DEFAULT, STRING
+
+SET_FOR_GROUP: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A setting of a group: the value that stands for none, and one sentence."""
+
+    default: str
+    documentation: str
+
+
+KNOWN: Final[Mapping[str, Known]] = {
+    ASSIGNOR_OPTIONS: Known(
+        "{}", "Options of the assignor by which the coordinator plans for the group, as a JSON object."
+    )
+}
+
+
+class GroupConfigs:
+    """Asks the shards of groups, many groups in a turn."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    async def told(self, group_ids: Sequence[str]) -> list[effects.SettingsReply]:
+        """What is set for each."""
+        questions = [
+            (self._groups.shard_of(group_id), events.DescribeSettings(self._groups.next_id(), group_id))
+            for group_id in group_ids
+        ]
+        return await self._groups.ask_each(questions, effects.SettingsReply)
+
+    async def change(
+        self, wanted: Sequence[tuple[str, Asked]], operator: str, *, validate_only: bool
+    ) -> list[CoordinatorError | None]:
+        """What became of each group's changes. Two that change one group at once: the later one is refused."""
+        found = await self.told([group_id for group_id, _ in wanted])
+        outcomes: list[CoordinatorError | None] = []
+        asked: dict[int, events.AlterSettings] = {}
+        for place, ((group_id, changes_of), reply) in enumerate(zip(wanted, found, strict=True)):
+            try:
+                changes = changes_to(changes_of, reply)
+                event = altering(self._groups.next_id(), group_id, changes, reply.version, validate_only, operator)
+            except CoordinatorError as refusal:
+                outcomes.append(refusal)
+                continue
+            outcomes.append(None)
+            if changes:
+                asked[place] = event
+        questions = [(self._groups.shard_of(event.group_id), event) for event in asked.values()]
+        replies = await self._groups.ask_each(questions, effects.SettingsReply)
+        for place, reply in zip(asked, replies, strict=True):
+            if reply.code is not ErrorCode.NONE:
+                outcomes[place] = CoordinatorError(reply.code, reply.message)
+        return outcomes
+
+
+def changes_to(asked: Asked, reply: effects.SettingsReply) -> Changes:
+    """What is to change; to unset what is not set is no change, as in Kafka. Raises CoordinatorError."""
+    if reply.code is not ErrorCode.NONE:
+        raise CoordinatorError(reply.code, reply.message)
+    given = {name: json.dumps(value) for name, value in reply.values.items()}
+    held = {name: given.get(name, known.default) for name, known in KNOWN.items()}
+    return {name: value for name, value in asked(given, held).items() if value is not None or name in given}
+
+
+def altering(
+    request_id: int, group_id: str, changes: Changes, version: int, validate_only: bool, operator: str
+) -> events.AlterSettings:
+    return events.AlterSettings(
+        request_id,
+        short("group_id", group_id),
+        {short("a setting", name): json_value(name, text) for name, text in changes.items() if text is not None},
+        tuple(name for name, text in changes.items() if text is None),
+        version,
+        validate_only,
+        operator,
+    )
+
+
+def json_value(name: str, text: str) -> Any:
+    """The text's value; INVALID_CONFIG for a text that is too long, or no JSON, of a setting that there is."""
+    if len(text) > MAX_SETTING_CHARS:
+        raise CoordinatorError(ErrorCode.INVALID_CONFIG, too_long(name, len(text), MAX_SETTING_CHARS))
+    if name not in KNOWN:
+        return text  # The core tells what is known.
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CoordinatorError(
+            ErrorCode.INVALID_CONFIG, f"{name} is not JSON ({error}); expected a JSON value, such as {{}}"
+        ) from None
+
+
+def described(path: str, values: Mapping[str, Any], wanted: Sequence[str] | None) -> list[Any]:
+    """A group's settings as rows of the schema's `path`."""
+    made = struct(path)
+    return [
+        made(
+            name=name,
+            value=json.dumps(values[name]) if name in values else known.default,
+            read_only=False,
+            config_source=SET_FOR_GROUP if name in values else DEFAULT,
+            is_sensitive=False,
+            config_type=STRING,
+            documentation=known.documentation,
+        )
+        for name, known in sorted(KNOWN.items())
+        if not wanted or name in wanted
+    ]

@@ -1,0 +1,44 @@
+"""All handlers of the group APIs as one object, for the dispatcher."""
+
+from collections.abc import Callable, Mapping
+
+from coordinator.kafka.groups.asking import GroupDriver, Groups
+from coordinator.kafka.groups.consumer_groups import ConsumerGroupHandlers
+from coordinator.kafka.groups.membership import MembershipHandlers
+from coordinator.kafka.groups.offsets import Elsewhere, OffsetHandlers
+from coordinator.kafka.groups.tools import GroupToolHandlers
+from coordinator.kafka.log.metadata import Endpoint
+
+
+class GroupHandlers:
+    """Members of both protocols, committed offsets and tools, over the same groups as the node's other door.
+
+    `endpoint` is asked each time: the port is known only once the node listens. `partitions` gives the catalog's
+    partition counts, `log_span` the first offset and the end of one partition; `elsewhere` are the groups of a
+    ZooKeeper, if there is one.
+    """
+
+    def __init__(
+        self,
+        driver: GroupDriver,
+        *,
+        shards: int,
+        endpoint: Callable[[], Endpoint],
+        partitions: Callable[[], Mapping[str, int]],
+        log_span: Callable[[str, int], tuple[int, int]],
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        groups = Groups(driver, shards)
+        members = MembershipHandlers(groups, endpoint)
+        self.find_coordinator = members.find_coordinator
+        self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now
+        self.leave_group_now, self.heartbeat_now = members.leave_group_now, members.heartbeat_now
+        offsets = OffsetHandlers(groups, partitions, log_span, elsewhere)
+        self.offset_commit_now, self.offset_commit_reader = offsets.offset_commit_now, offsets.offset_commit_reader
+        self.offset_fetch, self.offset_delete = offsets.offset_fetch, offsets.offset_delete
+        tools = GroupToolHandlers(groups)
+        self.list_groups, self.describe_groups = tools.list_groups, tools.describe_groups
+        self.delete_groups = tools.delete_groups
+        consumers = ConsumerGroupHandlers(groups)
+        self.consumer_group_heartbeat = consumers.consumer_group_heartbeat
+        self.consumer_group_describe = consumers.consumer_group_describe

@@ -1,0 +1,209 @@
+"""The APIs by which members of classic groups live: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import uuid4
+
+from coordinator.core import effects, events
+from coordinator.core.types import MemberIdentity, Protocol
+from coordinator.errors import CoordinatorError, ErrorCode
+from coordinator.kafka.codec.codec import struct
+from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.groups.asking import Groups
+from coordinator.kafka.groups.request_limits import short, short_or_none
+from coordinator.kafka.log.errors import no_transactions
+from coordinator.kafka.log.metadata import Endpoint
+from storage.broker.in_turns import in_turns
+
+GROUP_KEYS: Final = 0
+TRANSACTION_KEYS: Final = 1
+"""The key types of groups and of transactions, which are not coordinated here; share groups have another."""
+
+BATCHED: Final = 4
+"""FindCoordinator asks for several keys from this version on."""
+
+ID_FIRST: Final = 4
+"""JoinGroup sends newcomers back with a member id from this version on (KIP-394)."""
+
+NULLABLE_PROTOCOL: Final = 7
+SKIPS_ASSIGNMENT: Final = 9
+NAMED_PROTOCOL: Final = 5
+"""SyncGroup says which protocol it means from this version on (KIP-559)."""
+
+MANY_LEAVE: Final = 3
+"""LeaveGroup names several members from this version on."""
+
+
+class MembershipHandlers:
+    """`endpoint` is what FindCoordinator answers: this node coordinates every group."""
+
+    def __init__(self, groups: Groups, endpoint: Callable[[], Endpoint]) -> None:
+        self._groups = groups
+        self._endpoint = endpoint
+        self._all_is_well = struct("HeartbeatResponse")()
+
+    async def find_coordinator(self, request: Any, call: KafkaCall) -> Any:
+        response = struct("FindCoordinatorResponse")
+        if call.api_version < BATCHED:
+            return response(**self._coordinator(request.key, request.key_type))
+        made = struct("FindCoordinatorResponse.coordinators")
+        found = await in_turns(
+            lambda key: made(key=key, **self._coordinator(key, request.key_type)),
+            dict.fromkeys(request.coordinator_keys),
+        )
+        return response(coordinators=found)
+
+    def join_group_now(self, request: Any, call: KafkaCall) -> Any:
+        return self._groups.begin(
+            request.group_id,
+            lambda: join_event(request, call, self._groups.next_id()),
+            effects.JoinReply,
+            lambda reply: join_response(reply, request.member_id, call.api_version),
+        )
+
+    def sync_group_now(self, request: Any, call: KafkaCall) -> Any:
+        return self._groups.begin(
+            request.group_id,
+            lambda: sync_event(request, call, self._groups.next_id()),
+            effects.SyncReply,
+            sync_response,
+        )
+
+    def heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
+        """The usual one, of a dynamic member whose group is as it knows it, is answered at once."""
+        group_id = request.group_id
+        if request.group_instance_id is None and self._groups.driver.beat(
+            self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id
+        ):
+            return self._all_is_well
+        return self._groups.begin(
+            group_id,
+            lambda: heartbeat_event(request, self._groups.next_id()),
+            effects.HeartbeatReply,
+            lambda reply: struct("HeartbeatResponse")(error_code=reply.code),
+        )
+
+    def leave_group_now(self, request: Any, call: KafkaCall) -> Any:
+        return self._groups.begin(
+            request.group_id,
+            lambda: leave_event(request, call, self._groups.next_id()),
+            effects.LeaveReply,
+            lambda reply: leave_response(reply, call.api_version),
+        )
+
+    def _coordinator(self, key: str, key_type: int) -> dict[str, object]:
+        if key_type == TRANSACTION_KEYS:
+            none = no_transactions(key)
+            return {"node_id": -1, "port": -1, "error_code": none.code, "error_message": str(none)}
+        if key_type != GROUP_KEYS:
+            why = f"key type {key_type} has no coordinator here; only groups have one ({GROUP_KEYS})"
+            return {"node_id": -1, "port": -1, "error_code": ErrorCode.INVALID_REQUEST, "error_message": why}
+        endpoint = self._endpoint()
+        return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
+
+
+def join_event(request: Any, call: KafkaCall, request_id: int) -> events.JoinGroup:
+    protocols = {one.name: one for one in request.protocols}
+    if len(protocols) != len(request.protocols):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a protocol is offered twice; name each assignor once"
+        )
+    return events.JoinGroup(
+        request_id=request_id,
+        group_id=short("group_id", request.group_id),
+        member_id=short("member_id", request.member_id),
+        group_instance_id=short_or_none("group_instance_id", request.group_instance_id),
+        client_id=short("client_id", call.client_id),
+        client_host=call.peer_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocol_type=short("protocol_type", request.protocol_type),
+        protocols=tuple(Protocol(short("protocols.name", one.name), one.metadata) for one in request.protocols),
+        fresh_id="" if request.member_id else str(uuid4()),
+        reason=short("reason", request.reason or ""),
+        require_known_member_id=call.api_version >= ID_FIRST,
+        supports_skip_assignment=call.api_version >= SKIPS_ASSIGNMENT,
+        client_software=call.client_software,
+    )
+
+
+def join_response(reply: effects.JoinReply, asked_as: str, version: int) -> Any:
+    made = struct("JoinGroupResponse.members")
+    name = reply.protocol_name
+    return struct("JoinGroupResponse")(
+        error_code=reply.code,
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=name or "" if version < NULLABLE_PROTOCOL else name,
+        leader=reply.leader,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id or asked_as,
+        members=[
+            made(member_id=one.member_id, group_instance_id=one.group_instance_id, metadata=one.metadata)
+            for one in reply.members
+        ],
+    )
+
+
+def sync_response(reply: effects.SyncReply) -> Any:
+    return struct("SyncGroupResponse")(
+        error_code=reply.code,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        assignment=reply.assignment,
+    )
+
+
+def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGroup:
+    named = call.api_version >= NAMED_PROTOCOL
+    if named and (request.protocol_type is None or request.protocol_name is None):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"SyncGroup version {call.api_version} came without protocol_type or protocol_name; give both",
+        )
+    return events.SyncGroup(
+        request_id=request_id,
+        group_id=short("group_id", request.group_id),
+        member_id=short("member_id", request.member_id),
+        group_instance_id=short_or_none("group_instance_id", request.group_instance_id),
+        generation=request.generation_id,
+        protocol_type=request.protocol_type if named else None,
+        protocol_name=request.protocol_name if named else None,
+        assignments=tuple({one.member_id: one.assignment for one in request.assignments}.items()),
+    )
+
+
+def heartbeat_event(request: Any, request_id: int) -> events.Heartbeat:
+    return events.Heartbeat(
+        request_id,
+        short("group_id", request.group_id),
+        short("member_id", request.member_id),
+        short_or_none("group_instance_id", request.group_instance_id),
+        request.generation_id,
+    )
+
+
+def leave_event(request: Any, call: KafkaCall, request_id: int) -> events.LeaveGroup:
+    members = tuple(identity(one) for one in request.members)
+    if call.api_version < MANY_LEAVE:
+        members = (MemberIdentity(short("member_id", request.member_id)),)
+    return events.LeaveGroup(request_id, short("group_id", request.group_id), members)
+
+
+def leave_response(reply: effects.LeaveReply, version: int) -> Any:
+    if version < MANY_LEAVE:
+        return struct("LeaveGroupResponse")(error_code=reply.members[0].code if reply.members else reply.code)
+    made = struct("LeaveGroupResponse.members")
+    rows = [
+        made(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=one.code)
+        for one in reply.members
+    ]
+    return struct("LeaveGroupResponse")(error_code=reply.code, members=rows)
+
+
+def identity(member: Any) -> MemberIdentity:
+    return MemberIdentity(
+        short("members.member_id", member.member_id),
+        short_or_none("members.group_instance_id", member.group_instance_id),
+        short("members.reason", member.reason or ""),
+    )

@@ -1,0 +1,281 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from coordinator.core import effects, events
+from coordinator.core.observed.group import ZOOKEEPER
+from coordinator.core.types import CommittedOffset, StoredOffset
+from coordinator.errors import CoordinatorError, ErrorCode
+from coordinator.kafka.codec.codec import encode, struct
+from coordinator.kafka.dispatch import KafkaCall, Written
+from coordinator.kafka.groups.asking import Groups
+from coordinator.kafka.groups.commits import Commit, CommitReader, Shape
+from coordinator.kafka.groups.request_limits import short, short_or_none
+from storage.errors import StorageError
+
+KNOWS_GROUP_ID_NOT_FOUND: Final = 9
+"""OffsetCommit may be refused with that code from this version on."""
+
+GROUP_CODE: Final = 2
+"""OffsetFetch has a code for the whole group from this version on."""
+
+BATCHED: Final = 8
+"""OffsetFetch asks for several groups from this version on."""
+
+NO_RETENTION: Final = -1
+LONGEST_RETENTION_MS: Final = 1 << 62
+"""For ever: with the time of day added, it still fits the 64 bits of a stored time."""
+
+NO_OFFSET: Final = -1
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""The protocol's words for a log's beginning and end: kafkajs resets a group by committing them."""
+
+
+class Elsewhere(Protocol):
+    """Groups that keep their positions in ZooKeeper."""
+
+    def knows(self, group_id: str) -> bool: ...
+
+    async def positions(self, group_id: str) -> Mapping[tuple[str, int], int]:
+        """Raises CoordinatorError while they cannot be read."""
+        ...
+
+
+class OffsetHandlers:
+    """`partitions` gives the catalog's partition counts: positions in a log that does not exist are refused.
+
+    `log_span` gives a partition's first offset and its end. `elsewhere` are the groups of a ZooKeeper, if there is one.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        partitions: Callable[[], Mapping[str, int]],
+        log_span: Callable[[str, int], tuple[int, int]],
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        self._elsewhere = elsewhere
+        self._groups = groups
+        self._partitions = partitions
+        self._log_span = log_span
+
+    def offset_commit_reader(self, version: int) -> CommitReader:
+        return CommitReader(version)
+
+    def offset_commit_now(self, commit: Commit, call: KafkaCall) -> Any:
+        """Partitions that cannot be are refused one by one; the core judges the rest."""
+        shape, version = commit.shape, call.api_version
+        request = shape.request
+        refused: dict[tuple[str, int], ErrorCode] = {}
+        positions = self._positions(commit, refused)
+        if refused and not positions:
+            return commit_response(shape, version, refused, effects.OffsetCommitReply())
+        return self._groups.begin(
+            request.group_id,
+            lambda: commit_event(request, call, self._groups.next_id(), positions),
+            effects.OffsetCommitReply,
+            lambda reply: commit_response(shape, version, refused, reply),
+        )
+
+    async def offset_fetch(self, request: Any, call: KafkaCall) -> Any:
+        if call.api_version >= BATCHED:
+            made = struct("OffsetFetchResponse.groups")
+            groups = []
+            for asked in {each.group_id: each for each in request.groups}.values():
+                reply = await self._fetched(asked, request.require_stable, asked.member_id, asked.member_epoch)
+                topics = fetched_topics("OffsetFetchResponse.groups.topics", asked.topics, reply)
+                groups.append(made(group_id=asked.group_id, topics=topics, error_code=reply.code))
+            return struct("OffsetFetchResponse")(groups=groups)
+        reply = await self._fetched(request, request.require_stable, None, -1)
+        topics = fetched_topics("OffsetFetchResponse.topics", request.topics, reply)
+        code = reply.code if call.api_version >= GROUP_CODE else 0
+        return struct("OffsetFetchResponse")(topics=topics, error_code=code)
+
+    async def offset_delete(self, request: Any, call: KafkaCall) -> Any:
+        """Partitions that do not exist are refused for themselves; for such alone no group is asked, as in Kafka."""
+        catalog = self._partitions()
+        asked = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+        codes = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        known = tuple(place for place in codes if 0 <= place[1] < catalog.get(place[0], 0))
+        response = struct("OffsetDeleteResponse")
+        if known or not asked:
+            reply = await self._groups.ask(
+                request.group_id,
+                lambda: events.OffsetDelete(self._groups.next_id(), short("group_id", request.group_id), known),
+                effects.OffsetDeleteReply,
+            )
+            if reply.code is not ErrorCode.NONE:
+                return response(error_code=reply.code)
+            codes |= reply.partitions
+        made, row = struct("OffsetDeleteResponse.topics"), struct("OffsetDeleteResponse.topics.partitions")
+        return response(
+            topics=[
+                made(
+                    name=topic.name,
+                    partitions=[
+                        row(
+                            partition_index=one.partition_index,
+                            error_code=codes[topic.name, one.partition_index],
+                        )
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    async def _fetched(
+        self, asked: Any, require_stable: bool, member_id: str | None, epoch: int
+    ) -> effects.OffsetFetchReply:
+        partitions = None
+        if asked.topics is not None:
+            partitions = tuple((topic.name, one) for topic in asked.topics for one in topic.partition_indexes)
+        reply = await self._groups.ask(
+            asked.group_id,
+            lambda: events.OffsetFetch(
+                self._groups.next_id(),
+                short("group_id", asked.group_id),
+                partitions,
+                require_stable,
+                member_id or None,
+                epoch,
+            ),
+            effects.OffsetFetchReply,
+        )
+        if reply.code is ErrorCode.NONE and self._elsewhere is not None and self._elsewhere.knows(asked.group_id):
+            return await self._completed(self._elsewhere, asked.group_id, partitions, reply)
+        return reply
+
+    async def _completed(
+        self,
+        elsewhere: Elsewhere,
+        group_id: str,
+        partitions: tuple[tuple[str, int], ...] | None,
+        reply: effects.OffsetFetchReply,
+    ) -> effects.OffsetFetchReply:
+        """With what the group keeps in ZooKeeper, if it lives there; the larger counts where both have a position."""
+        group = await self._groups.ask(
+            group_id, lambda: events.DescribeGroup(self._groups.next_id(), group_id), effects.DescribeReply
+        )
+        if group.protocol_type != ZOOKEEPER:
+            return reply
+        try:
+            positions = await elsewhere.positions(group_id)
+        except CoordinatorError as error:
+            return effects.OffsetFetchReply(code=error.code, message=error.message)
+        offsets = dict(reply.offsets)
+        for place, offset in positions.items():
+            stored = offsets.get(place)
+            if (partitions is None or place in offsets) and (stored is None or stored.offset < offset):
+                offsets[place] = StoredOffset(offset, -1, "", 0)
+        return replace(reply, offsets=offsets)
+
+    def _positions(
+        self, commit: Commit, refused: dict[tuple[str, int], ErrorCode]
+    ) -> Mapping[tuple[str, int], CommittedOffset]:
+        """What can be committed; what cannot be is put into `refused`."""
+        positions, catalog = commit.positions(), self._partitions()
+        if commit.shape.within(catalog) and min(commit.offsets, default=0) >= 0:
+            return positions
+        kept: dict[tuple[str, int], CommittedOffset] = {}
+        for place, position in positions.items():
+            try:
+                kept[place] = self._position(*place, position, catalog)
+            except CoordinatorError as error:
+                refused[place] = error.code
+        return kept
+
+    def _position(
+        self, topic: str, partition: int, position: CommittedOffset, catalog: Mapping[str, int]
+    ) -> CommittedOffset:
+        """The position, in numbers. Raises CoordinatorError if it cannot be one."""
+        if not 0 <= partition < catalog.get(topic, 0):
+            raise CoordinatorError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if position.offset < EARLIEST:
+            raise CoordinatorError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+        if position.offset >= 0:
+            return position
+        try:
+            return position._replace(offset=self._log_span(topic, partition)[position.offset == LATEST])
+        except StorageError as error:  # its directory is gone
+            raise CoordinatorError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
+
+
+def commit_event(
+    request: Any, call: KafkaCall, request_id: int, positions: Mapping[tuple[str, int], CommittedOffset]
+) -> events.OffsetCommit:
+    retention_ms = request.retention_time_ms
+    return events.OffsetCommit(
+        request_id=request_id,
+        group_id=short("group_id", request.group_id),
+        member_id=short("member_id", request.member_id),
+        group_instance_id=short_or_none("group_instance_id", request.group_instance_id),
+        generation=request.generation_id_or_member_epoch,
+        offsets=positions,
+        retention_ms=None if retention_ms == NO_RETENTION else min(retention_ms, LONGEST_RETENTION_MS),
+        missing_group_code_is_illegal_generation=call.api_version < KNOWS_GROUP_ID_NOT_FOUND,
+    )
+
+
+def commit_response(
+    shape: Shape, version: int, refused: Mapping[tuple[str, int], ErrorCode], reply: effects.OffsetCommitReply
+) -> Any:
+    """One row for each of the request."""
+    topics = shape.request.topics
+    if reply.code is ErrorCode.NONE and not refused and not reply.partitions:
+        if shape.all_well is None:
+            # The request's rows have all the fields of the answer's but the code, whose default says that all is well.
+            answer = struct("OffsetCommitResponse")(topics=topics)
+            shape.all_well = Written(encode("OffsetCommitResponse", version, answer))
+        return shape.all_well
+    made, row = struct("OffsetCommitResponse.topics"), struct("OffsetCommitResponse.topics.partitions")
+    rest = reply.code
+    codes = {**reply.partitions, **refused}
+    return struct("OffsetCommitResponse")(
+        topics=[
+            made(
+                name=topic.name,
+                partitions=[
+                    row(
+                        partition_index=one.partition_index,
+                        error_code=codes.get((topic.name, one.partition_index), rest),
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+    )
+
+
+def fetched_topics(path: str, asked: list[Any] | None, reply: effects.OffsetFetchReply) -> list[Any]:
+    """Rows by topic, in the order asked, or in that of the names where everything was asked for."""
+    if asked is None:
+        wanted: dict[str, list[int]] = {}
+        for topic, partition in sorted(reply.offsets):
+            wanted.setdefault(topic, []).append(partition)
+        pairs = list(wanted.items())
+    else:
+        pairs = [(topic.name, topic.partition_indexes) for topic in asked]
+    made = struct(path)
+    return [
+        made(name=name, partitions=[fetched_row(f"{path}.partitions", name, one, reply) for one in partitions])
+        for name, partitions in pairs
+    ]
+
+
+def fetched_row(path: str, topic: str, partition: int, reply: effects.OffsetFetchReply) -> Any:
+    made, stored = struct(path), reply.offsets.get((topic, partition))
+    code = reply.refused.get((topic, partition), reply.code)
+    if stored is None:
+        return made(partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=code)
+    return made(
+        partition_index=partition,
+        committed_offset=stored.offset,
+        committed_leader_epoch=stored.leader_epoch,
+        metadata=stored.metadata,
+        error_code=code,
+    )

@@ -1,0 +1,153 @@
+"""Metadata: the one node there is, and its topics; a topic that is asked for may come into being by that."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from coordinator.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from coordinator.kafka.codec.codec import struct
+from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.log.errors import UnknownTopicId
+from storage.broker.in_turns import in_turns
+from storage.broker.requests import LogRequests
+from storage.broker.topic_requests import NewTopic
+from storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
+from storage.topics.catalog import check_name, format_id
+from storage.types import Topic
+
+NO_ID = bytes(16)
+LEADER_NOT_AVAILABLE = 5
+NO_LEADER = -1
+NAMELESS = 12
+"""Topics may be asked for by id alone from this version on (KIP-516)."""
+
+
+class Endpoint(NamedTuple):
+    """Where clients are told to connect."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class MetadataHandlers:
+    """`auto_create` says whether a topic that a client asks for by name is made when there is none.
+
+    Never one that is `elsewhere`, with another node of the same ensemble: a topic of its name here would be another.
+    """
+
+    def __init__(
+        self,
+        requests: LogRequests,
+        endpoint: Callable[[], Endpoint],
+        *,
+        auto_create: bool,
+        elsewhere: Callable[[str], bool],
+    ) -> None:
+        self._requests = requests
+        self._broker = requests.broker
+        self._endpoint = endpoint
+        self._auto_create = auto_create
+        self._elsewhere = elsewhere
+
+    async def metadata(self, request: Any, call: KafkaCall) -> Any:
+        """The topics asked for, or all. The controller is this node: clients look for it among the brokers."""
+        here = self._endpoint()
+        asked = request.topics
+        if asked is None or (call.api_version == 0 and not asked):
+            topics = [self._described(topic, here) for topic in self._broker.topics().values()]
+        else:
+            may_create = self._auto_create and request.allow_auto_topic_creation
+            by_id = any(each.name is None for each in asked)
+            ids = {topic.id: topic for topic in self._broker.topics().values()} if by_id else {}
+            once = {(each.name, each.topic_id): each for each in asked}.values()
+            refused = await self._make([each.name for each in once if each.name is not None]) if may_create else {}
+            topics = await in_turns(lambda each: self._asked(each, refused, here, call.api_version, ids), once)
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                topic.topic_authorized_operations = NOT_ASKED if topic.error_code else ON_TOPIC
+        return struct("MetadataResponse")(
+            brokers=[struct("MetadataResponse.brokers")(node_id=here.node_id, host=here.host, port=here.port)],
+            cluster_id=self._broker.cluster_id,
+            controller_id=here.node_id,
+            topics=topics,
+            cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+        )
+
+    async def _make(self, names: Sequence[str]) -> dict[str, StorageError]:
+        """Make the topics that are missing; why some could not be made."""
+        missing = [
+            NewTopic(name, self._broker.settings.num_partitions)
+            for name in names
+            if name not in self._broker.topics() and not self._elsewhere(name)
+        ]
+        made = await self._requests.topics.create(missing) if missing else []
+        return {
+            topic.name: result for topic, result in zip(missing, made, strict=True) if isinstance(result, StorageError)
+        }
+
+    def _asked(
+        self,
+        asked: Any,
+        refused: Mapping[str, StorageError],
+        here: Endpoint,
+        version: int,
+        ids: Mapping[bytes, Topic],
+    ) -> Any:
+        name = asked.name
+        try:
+            if name is None and version < NAMELESS:
+                name = ""  # It may not be null in such an answer.
+                raise InvalidRequest(f"Metadata version {version} asks for topics by name; expected one.")
+            topic = self._by_id(asked.topic_id, ids) if name is None else self._by_name(name, refused)
+        except StorageError as error:
+            made = struct("MetadataResponse.topics")
+            return made(error_code=error.code, name=name, topic_id=asked.topic_id)
+        return self._described(topic, here)
+
+    def _by_id(self, topic_id: bytes, ids: Mapping[bytes, Topic]) -> Topic:
+        topic = ids.get(topic_id)
+        if topic is not None:
+            return topic
+        raise UnknownTopicId(f"No topic has the id {format_id(topic_id)}.")
+
+    def _by_name(self, name: str, refused: Mapping[str, StorageError]) -> Topic:
+        try:
+            return self._broker.topic(name)
+        except UnknownTopicOrPartition:
+            if name in refused:
+                raise refused[name] from None
+            check_name(name, {})  # Clients ask again and again for a topic that might come to be.
+            raise
+
+    def _described(self, topic: Topic, here: Endpoint) -> Any:
+        return struct("MetadataResponse.topics")(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.internal,
+            partitions=list(self._partitions(topic, here.node_id)),
+        )
+
+    def _partitions(self, topic: Topic, node_id: int) -> "Iterator[DescribedPartition]":
+        here = (node_id,)
+        for number in range(topic.partitions):
+            try:
+                epoch = self._broker.log(topic.name, number).leader_epoch
+            except StorageError:
+                # Its directory is gone, which the node's log says: no leader until that is mended.
+                yield DescribedPartition(LEADER_NOT_AVAILABLE, number, NO_LEADER, -1, here, (), here)
+            else:
+                yield DescribedPartition(0, number, node_id, epoch, here, here, ())
+
+
+@dataclass(slots=True)
+class DescribedPartition:
+    """One partition of a MetadataResponse; there may be a hundred thousand."""
+
+    error_code: int
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: Sequence[int]
+    isr_nodes: Sequence[int]
+    offline_replicas: Sequence[int]

@@ -1,0 +1,115 @@
+"""ListOffsets and InitProducerId: where a log begins and ends, and who may write to it without repeating itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from coordinator.kafka.dispatch import KafkaCall
+from coordinator.kafka.log.errors import UnsupportedTimestamp, no_transactions
+from coordinator.kafka.log.records import READ_COMMITTED, check_epoch, partitions
+from storage.broker.in_turns import at_once_or_off_the_loop
+from storage.broker.requests import LogRequests
+from storage.errors import InvalidRequest, StorageError
+from storage.segments.reading import EARLIEST, LATEST, MAX_TIMESTAMP, is_known
+
+
+class Beginning(NamedTuple):
+    """Where a segment begins, or the log ends."""
+
+    offset: int
+
+
+@dataclass(slots=True)
+class ListedPartition:
+    """One partition of a ListOffsetsResponse."""
+
+    partition_index: int
+    error_code: int = 0
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+    old_style_offsets: Sequence[Beginning] = ()
+    """In version 0: beginnings of segments that are old enough, the newest first."""
+
+
+@dataclass(slots=True)
+class ListedTopic:
+    name: str
+    partitions: list[ListedPartition]
+
+
+@dataclass(slots=True)
+class ListOffsetsAnswer:
+    topics: list[ListedTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class InitProducerIdAnswer:
+    error_code: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class OffsetHandlers:
+    """Handlers of what a log knows about itself; what it has to search for is searched in a thread."""
+
+    def __init__(self, requests: LogRequests) -> None:
+        self._requests = requests
+
+    async def list_offsets(self, request: Any, call: KafkaCall) -> ListOffsetsAnswer:
+        """Offsets by time: -1 the end (read_committed: the last stable offset), -2 the start, -3 the youngest."""
+        committed = request.isolation_level == READ_COMMITTED
+        answer = {topic.name: ListedTopic(topic.name, []) for topic in request.topics}
+        asked = list(partitions(request.topics, "partitions"))
+
+        def look(one: tuple[Any, Any]) -> ListedPartition:
+            topic, part = one[0].name, one[1]
+            return self._listed(topic, part, committed) if call.api_version else self._beginnings(topic, part)
+
+        listed = await at_once_or_off_the_loop(look, asked, lambda one: is_known(one[1].timestamp))
+        for (topic, _), found in zip(asked, listed, strict=True):
+            answer[topic.name].partitions.append(found)
+        return ListOffsetsAnswer(list(answer.values()))
+
+    def _listed(self, topic: str, part: Any, committed: bool) -> ListedPartition:
+        index = part.partition_index
+        refusal = check_epoch(self._requests, topic, index, part.current_leader_epoch)
+        if refusal is not None:
+            return ListedPartition(index, refusal.code)
+        try:
+            if part.timestamp < MAX_TIMESTAMP:
+                raise UnsupportedTimestamp(f"Timestamp {part.timestamp} asks for nothing here; expected -3 or more.")
+            log = self._requests.broker.log(topic, index)
+            offset, timestamp = log.list_offset(part.timestamp, committed=committed)
+        except StorageError as error:
+            return ListedPartition(index, error.code)
+        return ListedPartition(index, 0, timestamp, offset, log.leader_epoch if offset >= 0 else -1)
+
+    def _beginnings(self, topic: str, part: Any) -> ListedPartition:
+        """Version 0: -1 the end and segments before it, -2 the start, a time the segments whose records are older."""
+        try:
+            log = self._requests.broker.log(topic, part.partition_index)
+        except StorageError as error:
+            return ListedPartition(part.partition_index, error.code)
+        begins = [max(each.base_offset, log.start_offset) for each in log.segments]
+        if part.timestamp == LATEST:
+            found = [*begins, log.high_watermark]
+        elif part.timestamp == EARLIEST:
+            found = [log.start_offset]
+        else:
+            ages = [each.max_timestamp for each in log.segments]
+            found = [begin for begin, age in zip(begins, ages, strict=True) if age <= part.timestamp]
+        newest = sorted(set(found), reverse=True)[: max(part.max_num_offsets, 0)]
+        return ListedPartition(part.partition_index, old_style_offsets=[Beginning(offset) for offset in newest])
+
+    async def init_producer_id(self, request: Any, call: KafkaCall) -> InitProducerIdAnswer:
+        """An id that was never given before, at epoch 0: without transactions nobody has to be fenced (KIP-360)."""
+        try:
+            if request.transactional_id == "":
+                raise InvalidRequest("transactional.id is empty; expected none at all, or one with characters.")
+            if request.transactional_id is not None:
+                raise no_transactions(request.transactional_id)
+            producer_id, epoch = self._requests.broker.next_producer_id()
+        except StorageError as error:
+            return InitProducerIdAnswer(error.code)
+        return InitProducerIdAnswer(0, producer_id, epoch)

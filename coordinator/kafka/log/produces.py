@@ -1,0 +1,83 @@
+"""Requests to produce. librdkafka and what is built on it send one batch for one partition in each of them.
+
+Those are read, and answered, in one go; all others by way of the schema. The tests hold both ways to the same bytes.
+"""
+
+import struct as packing
+from typing import Any, Final
+
+from coordinator.kafka.codec.codec import decoder_of, struct
+from coordinator.kafka.codec.decoding import Broken, Decoder, uvarint
+from coordinator.kafka.codec.emitting import Frame
+from storage.types import Appended
+
+MESSAGE: Final = "ProduceRequest"
+SINGLE_SINCE: Final = 9
+"""The version whose requests for one partition are known by their bytes: the first flexible one."""
+
+# No transactional id, acks, timeout, one topic, the length of its name; one partition, its index; then no tags.
+_NO_ID, _ONE, _NO_TAGS = 0, 2, bytes(3)
+_HEAD, _PLACE = packing.Struct(">BhiBB"), packing.Struct(">Bi")
+_SHORT: Final = 128
+"""Compact lengths below this one take one byte."""
+
+# One partition, its index, no error, base offset, append time, log start offset, no record errors, no message, no tags
+# of the partition and of the topic, no throttle time, no tags.
+_DONE = packing.Struct(">BihqqqBBxxix")
+
+
+class SingleBatch:
+    """A request that carries records for one partition, with the fields that any ProduceRequest has."""
+
+    __slots__ = ("acks", "index", "records", "timeout_ms", "topic")
+
+    transactional_id = None
+
+    def __init__(self, acks: int, timeout_ms: int, topic: str, index: int, records: memoryview) -> None:
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topic = topic
+        self.index = index
+        self.records = records
+
+    @property
+    def topic_data(self) -> list[Any]:
+        data = struct(f"{MESSAGE}.topic_data.partition_data")(index=self.index, records=self.records)
+        return [struct(f"{MESSAGE}.topic_data")(name=self.topic, partition_data=[data])]
+
+    def answer(self, result: Appended) -> bytes:
+        """The ProduceResponse that tells of success, in the same version."""
+        base, _, append_time, log_start = result
+        name = self.topic.encode()
+        done = _DONE.pack(_ONE, self.index, 0, base, append_time, log_start, 1, 0, 0)
+        return b"%c%c%b%b" % (_ONE, len(name) + 1, name, done)
+
+
+def produce_reader(version: int) -> Decoder:
+    """What reads the requests of this version: a SingleBatch where it is one, or else the message."""
+    decode = decoder_of(MESSAGE, version)
+    if version < SINGLE_SINCE:
+        return decode
+
+    def read(frame: Frame, position: int = 0) -> tuple[Any, int]:
+        try:
+            single = single_batch(frame, position)
+        except (IndexError, ValueError, packing.error, Broken):
+            single = None  # what is wrong with it is for the decoder to say
+        return decode(frame, position) if single is None else (single, len(frame))
+
+    return read
+
+
+def single_batch(frame: Frame, position: int) -> SingleBatch | None:
+    """The request from `position` to the frame's end; None if it says more, or less, than one partition's records."""
+    transactional_id, acks, timeout_ms, topics, length = _HEAD.unpack_from(frame, position)
+    if transactional_id != _NO_ID or topics != _ONE or not 0 < length < _SHORT:
+        return None
+    begin = position + _HEAD.size
+    end = begin + length - 1
+    count, index = _PLACE.unpack_from(frame, end)
+    size, start = uvarint(frame, end + _PLACE.size)
+    if count != _ONE or not size or start + size - 1 != len(frame) - len(_NO_TAGS) or not frame.endswith(_NO_TAGS):
+        return None
+    return SingleBatch(acks, timeout_ms, frame[begin:end].decode(), index, memoryview(frame)[start : start + size - 1])

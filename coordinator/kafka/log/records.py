@@ -1,0 +1,338 @@
+"""Produce and Fetch. Batches enter the log as they came, if they can be read, and leave it as they lie there."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
+from coordinator.kafka.log import older_fetch
+from coordinator.kafka.log.errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
+from coordinator.kafka.log.produces import SingleBatch
+from storage.broker.requests import ACKS_NONE, Batches, LogRequests, Place, failed, outcome
+from storage.disk.files import Buffer
+from storage.errors import FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, StorageError, UnsupportedCompressionType
+from storage.types import AbortedTransaction, Appended, Fetched
+
+READ_COMMITTED: Final = 1
+ZSTD: Final = 4
+ZSTD_SINCE: Final = 7
+"""The first version of Produce in which zstd may come (KIP-110)."""
+
+# Of a batch's header: where its length, its magic and its attributes lie, and what the attributes say.
+_LENGTH, _MAGIC, _ATTRIBUTES = slice(8, 12), 16, slice(21, 23)
+_BEFORE_LENGTH_ENDS = 12
+_CODEC, _TRANSACTIONAL = 0x07, 0x10
+
+
+@dataclass(slots=True)
+class RecordError:
+    """A record for whose sake its batch was refused (KIP-467)."""
+
+    batch_index: int
+    batch_index_error_message: str
+
+
+@dataclass(slots=True)
+class ProducedPartition:
+    """One partition of a ProduceResponse."""
+
+    index: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[RecordError] = ()
+    error_message: str | None = None
+
+
+@dataclass(slots=True)
+class ProducedTopic:
+    name: str
+    partition_responses: list[ProducedPartition]
+
+
+@dataclass(slots=True)
+class ProduceAnswer:
+    responses: list[ProducedTopic]
+
+
+class Divergence(NamedTuple):
+    """The reader has records that this log has not: where the last epoch that both know ends (KIP-595)."""
+
+    epoch: int
+    end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DivergingEpoch:
+    epoch: int = -1
+    end_offset: int = -1
+
+
+AS_ONE: Final = DivergingEpoch()
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """One partition of a FetchResponse."""
+
+    partition_index: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted_transactions: tuple[AbortedTransaction, ...] | None = None
+    records: Buffer = b""
+    diverging_epoch: DivergingEpoch = AS_ONE
+
+
+@dataclass(slots=True)
+class FetchedTopic:
+    topic: str
+    partitions: list[FetchedPartition]
+
+
+@dataclass(slots=True)
+class FetchAnswer:
+    """Session id 0 tells every client that it has to name all its partitions each time (KIP-227)."""
+
+    responses: list[FetchedTopic] = field(default_factory=list)
+    error_code: int = 0
+
+
+class RecordHandlers:
+    """Handlers of the records' APIs over a node's `LogRequests`."""
+
+    def __init__(self, requests: LogRequests) -> None:
+        self._requests = requests
+
+    # -- produce ------------------------------------------------------------------------------------------
+
+    def produce_now(self, request: Any, call: KafkaCall) -> Promised:
+        """Append everything in order, then answer when it is as durable as its topics promise; None with acks=0.
+
+        HangUp when something could not be appended and no answer is wanted: as in Kafka, only that tells the client.
+        """
+        if isinstance(request, SingleBatch):
+            return self._produce_single(request, call)
+        parts: list[Batches] = []
+        refused: dict[int, StorageError] = {}
+        for place, (topic, data) in enumerate(partitions(request.topic_data, "partition_data")):
+            refusal = refusal_of(data.records, request.transactional_id, call.api_version)
+            if refusal is not None:
+                refused[place] = refusal
+            else:
+                parts.append((topic.name, data.index, data.records))
+        begun = self._requests.begin_produce(parts, request.acks, max(request.timeout_ms, 0))
+
+        def respond() -> ProduceAnswer | None:
+            results: list[Appended | StorageError] = [outcome(part) for part in begun]
+            for place, refusal in refused.items():  # in rising order, so that each finds its place
+                results.insert(place, refusal)
+            return produce_answer(request, results)
+
+        return Promised(begun[0] if len(begun) == 1 else asyncio.gather(*begun, return_exceptions=True), respond)
+
+    def _produce_single(self, request: SingleBatch, call: KafkaCall) -> Promised:
+        refusal = refusal_of(request.records, None, call.api_version)
+        if refusal is None:
+            part = (request.topic, request.index, request.records)
+            (begun,) = self._requests.begin_produce((part,), request.acks, max(request.timeout_ms, 0))
+        else:
+            begun = failed(refusal)
+
+        def respond() -> ProduceAnswer | Written | None:
+            result = outcome(begun)
+            if isinstance(result, StorageError) or request.acks == ACKS_NONE:
+                return produce_answer(request, [result])
+            return Written([request.answer(result)])
+
+        return Promised(begun, respond)
+
+    # -- fetch --------------------------------------------------------------------------------------------
+
+    def fetch_now(self, request: Any, call: KafkaCall) -> FetchAnswer | None:
+        """The answer if it need not wait, for records, for the disk or for an older format."""
+        if call.api_version < older_fetch.SINCE:
+            return None
+        answer = self._begun(request)
+        return answer if isinstance(answer, FetchAnswer) else None
+
+    async def fetch(self, request: Any, call: KafkaCall) -> FetchAnswer:
+        """Answer when there is enough to read, when a partition refuses, or when the client's patience is over."""
+        answer = await self._whenever(request)
+        if call.api_version >= older_fetch.SINCE:
+            return answer
+        return await older_fetch.older(answer, request, call, self._whenever)
+
+    async def _whenever(self, request: Any) -> FetchAnswer:
+        answer = self._begun(request)
+        if isinstance(answer, FetchAnswer):
+            return answer
+        places, fenced = self._places(request)
+        wait = self._requests.fetch if answer is None else self._requests.wait
+        found = await wait(places, max_wait_ms=0 if fenced else max(request.max_wait_ms, 0), **bounds(request))
+        return fetch_answer(request, found, fenced)
+
+    def _begun(self, request: Any) -> FetchAnswer | str | None:
+        """The answer if it need not wait; "too little" to wait for more; None where a thread has to read first."""
+        if request.session_id:
+            return FetchAnswer(error_code=FetchSessionIdNotFound.code)
+        places, fenced = self._places(request)
+        read = self._requests.read(places, **bounds(request), hurry=True)
+        if read is None:
+            return None
+        found, enough = read
+        # A refusal is news: it is not held back until the others have records.
+        if enough or fenced or request.max_wait_ms <= 0 or not places:
+            return fetch_answer(request, found, fenced)
+        return "too little"
+
+    def _places(self, request: Any) -> tuple[list[Place], dict[int, StorageError | Divergence]]:
+        """Where to read, and why not, by the place in the request."""
+        places: list[Place] = []
+        fenced: dict[int, StorageError | Divergence] = {}
+        for place, (topic, part) in enumerate(partitions(request.topics, "partitions")):
+            refusal = self._fenced(topic.topic, part)
+            if refusal is not None:
+                fenced[place] = refusal
+            else:
+                places.append((topic.topic, part.partition, part.fetch_offset, max(part.partition_max_bytes, 1)))
+        return places, fenced
+
+    def _fenced(self, topic: str, part: Any) -> StorageError | Divergence | None:
+        """Why the client's idea of the partition's leader, or of what it has read, is not the log's (KIP-320, 595)."""
+        refusal = check_epoch(self._requests, topic, part.partition, part.current_leader_epoch)
+        if refusal is not None or part.last_fetched_epoch < 0:
+            return refusal
+        return check_history(self._requests, topic, part)
+
+
+def produce_answer(request: Any, results: Sequence[Appended | StorageError]) -> ProduceAnswer | None:
+    if request.acks == ACKS_NONE:
+        for result in results:
+            if isinstance(result, StorageError):
+                raise HangUp(f"a produce with acks=0 was refused: {result}")
+        return None
+    remaining = iter(results)
+    return ProduceAnswer(
+        [
+            ProducedTopic(topic.name, [produced(data.index, next(remaining)) for data in topic.partition_data])
+            for topic in request.topic_data
+        ]
+    )
+
+
+def bounds(request: Any) -> dict[str, Any]:
+    """How much a fetch asks for, in the words of `LogRequests`."""
+    return {
+        "min_bytes": request.min_bytes,
+        "max_bytes": max(request.max_bytes, 1),
+        "committed": request.isolation_level == READ_COMMITTED,
+    }
+
+
+def fetch_answer(
+    request: Any, found: Sequence[Fetched | StorageError], fenced: Mapping[int, StorageError | Divergence]
+) -> FetchAnswer:
+    committed = request.isolation_level == READ_COMMITTED
+    results: list[Fetched | StorageError | Divergence] = list(found)
+    for place, refusal in fenced.items():  # in rising order, so that each finds its place
+        results.insert(place, refusal)
+    remaining = iter(results)
+    return FetchAnswer(
+        [
+            FetchedTopic(
+                topic.topic, [fetched(part.partition, next(remaining), committed) for part in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:
+    """Each partition with its topic, in the request's order."""
+    for topic in topics:
+        for each in getattr(topic, within):
+            yield topic, each
+
+
+def check_epoch(requests: LogRequests, topic: str, partition: int, epoch: int) -> StorageError | None:
+    """The refusal of a client that knows an older or a newer leader epoch than the log; -1 knows none."""
+    if epoch < 0:
+        return None
+    try:
+        ours = requests.broker.log(topic, partition).leader_epoch
+    except StorageError as error:
+        return error
+    where = f"{topic}-{partition} has leader epoch {ours}, the request says {epoch}"
+    if epoch < ours:
+        return FencedLeaderEpoch(f"{where}. Look the leader up again.")
+    if epoch > ours:
+        return UnknownLeaderEpoch(f"{where}. Try again later.")
+    return None
+
+
+def check_history(requests: LogRequests, topic: str, part: Any) -> StorageError | Divergence | None:
+    """Where the reader's log parts from this one, by the epoch of the last record that it has; None if nowhere."""
+    try:
+        log = requests.broker.log(topic, part.partition)
+    except StorageError as error:
+        return error
+    epoch = part.last_fetched_epoch
+    if not log.epochs.entries and epoch == log.leader_epoch:  # nothing was written yet
+        common, end = epoch, log.end_offset
+    else:
+        common, end = log.epochs.end_offset(epoch, log.end_offset)
+    if common < 0:
+        return OffsetOutOfRange(
+            f"{topic}-{part.partition} does not know leader epoch {epoch}; its own is {log.leader_epoch}. Begin anew."
+        )
+    if common == epoch and end >= part.fetch_offset:
+        return None
+    return Divergence(common, end, log.high_watermark, log.last_stable_offset, log.start_offset)
+
+
+def refusal_of(records: memoryview | None, transactional_id: str | None, version: int) -> StorageError | None:
+    """Why the batches may not come in by this door; None if the log is to judge. Only one header is read."""
+    if transactional_id is not None:
+        return no_transactions(transactional_id)
+    if not records:
+        return InvalidRecord("A partition came without records; expected one record batch.")
+    if len(records) < _ATTRIBUTES.stop or records[_MAGIC] < 2:
+        return None
+    if int.from_bytes(records[_LENGTH], "big") + _BEFORE_LENGTH_ENDS < len(records):
+        return InvalidRecord("A partition came with more than one record batch; expected exactly one.")
+    attributes = int.from_bytes(records[_ATTRIBUTES], "big")
+    if attributes & _TRANSACTIONAL:
+        # Nobody would ever end the transaction that this began.
+        return no_transactions("")
+    if attributes & _CODEC == ZSTD and version < ZSTD_SINCE:
+        return UnsupportedCompressionType(
+            f"Produce version {version} cannot carry zstd; expected version {ZSTD_SINCE} or later. "
+            "Use a newer client or another compression.type."
+        )
+    return None
+
+
+def produced(index: int, result: Appended | StorageError) -> ProducedPartition:
+    if isinstance(result, Appended):
+        base, _, append_time, log_start = result
+        return ProducedPartition(index, 0, base, append_time, log_start)
+    at_fault = [RecordError(place, why) for place, why in result.record_errors]
+    return ProducedPartition(index, result.code, record_errors=at_fault, error_message=str(result))
+
+
+def fetched(partition: int, found: Fetched | StorageError | Divergence, committed: bool) -> FetchedPartition:
+    if isinstance(found, StorageError):
+        return FetchedPartition(partition, found.code)
+    if isinstance(found, Divergence):
+        epoch, end, high_watermark, stable, log_start = found
+        parted = DivergingEpoch(epoch, end)
+        return FetchedPartition(partition, 0, high_watermark, stable, log_start, diverging_epoch=parted)
+    records, high_watermark, log_start, stable, aborted = found
+    return FetchedPartition(partition, 0, high_watermark, stable, log_start, aborted if committed else None, records)

@@ -1,0 +1,191 @@
+"""One rebalance as a consumer of the ZooKeeper era goes through it: read, let go, claim, or back off and read again."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import assert_never
+
+from coordinator.core.types import Cause
+from coordinator.member import actions as act
+from coordinator.member.types import NO_GENERATION, Partitions, TopicPartition
+from coordinator.member.zookeeper import events as zk
+from coordinator.member.zookeeper.assign import only_topics_of, share_of
+from coordinator.member.zookeeper.books import Books
+from coordinator.member.zookeeper.changes import some, what_changed
+from coordinator.member.zookeeper.states import RESTS
+from coordinator.member.zookeeper.states import ZookeeperState as State
+from coordinator.member.zookeeper.types import GroupView, Registration, Share, Strategy, ZookeeperSettings
+
+
+class Then(Enum):
+    """What comes once this member holds no owner node any more."""
+
+    CLAIM = "claim the share"
+    REGISTER = "register (again)"
+    BACK_OFF = "wait, then read everything afresh"
+    GIVE_UP = "tell the application"
+
+
+class ZookeeperRounds(Books):
+    """Whoever hears the watches calls `_look_again`, and hands in the answers."""
+
+    def __init__(self, settings: ZookeeperSettings, registration: Registration) -> None:
+        super().__init__(settings, registration)
+        self.attempts = 0
+        """Attempts of the rebalance under way that failed."""
+        self._strategy = Strategy(settings.strategy)
+        self._linked = False
+        self._again = False
+        """A watch fired after the last read began."""
+        self._view: GroupView | None = None
+        """What the share that is owned was computed from."""
+        self._seen: GroupView | None = None
+        self._planned: tuple[GroupView, Share] = (GroupView(), {})
+        self._then = Then.CLAIM
+        self._obstacle, self._holders = "", dict[TopicPartition, str]()
+        self._retry_at_ms: int | None = None
+
+    def _register(self) -> None:
+        if not self._linked:
+            self._become(State.WAITING)
+            return
+        self._become(State.REGISTERING)
+        self._registered_as = self._registration
+        self._out.append(zk.Register(self._ask(), self._registration))
+
+    def _look_again(self) -> None:
+        """A trigger. In the middle of a rebalance it becomes one more, however many there are."""
+        self._again = True
+        if self.state in RESTS and self._linked:
+            self.attempts = 0
+            self._read()
+
+    def _read(self) -> None:
+        if self._registered_as != self._registration:
+            self.cause, self.detail = Cause.SUBSCRIPTION_CHANGED, "this consumer subscribes to something else"
+            self._let_go(Then.REGISTER)
+            return
+        self._become(State.READING)
+        self._again = False
+        self._out.append(zk.ReadGroup(self._ask(), afresh=self.attempts > 0))
+
+    def _take_view(self, view: GroupView) -> None:
+        if self.consumer_id not in view.members:
+            self._unregistered()
+            return
+        exclude_internal = self.settings.exclude_internal_topics
+        try:
+            mine = only_topics_of(self.consumer_id, view, exclude_internal)
+            if self._is_as_before(mine):
+                self._rest(State.STABLE)
+                return
+            self._planned = mine, share_of(self.consumer_id, view, self._strategy, exclude_internal)
+        except ValueError as error:
+            self._missed(str(error), {})
+            return
+        self._let_go(Then.CLAIM)
+
+    def _is_as_before(self, view: GroupView) -> bool:
+        """Nothing is different after all; or no broker is there to read from, and one that comes back is told of."""
+        cause, detail = what_changed(self._seen, view, self.consumer_id)
+        self._seen = view
+        if cause is not Cause.UNSPECIFIED:
+            self.cause, self.detail = cause, detail
+        return view == self._view or not view.brokers
+
+    def _unregistered(self) -> None:
+        """Somebody deleted its registration: to the others it is dead already."""
+        self.cause, self.detail = Cause.MEMBER_FENCED, f"{self.consumer_id} is not registered any more"
+        self._registered_as = self._view = self._seen = None
+        self.generation = NO_GENERATION
+        self._tell(act.Lost)
+        self._release(Then.BACK_OFF)
+
+    def _let_go(self, then: Then) -> None:
+        """Stop reading, commit, tell the application; then release."""
+        self._then, self._view = then, None
+        if self.owned:
+            self._become(State.REVOKING)
+            self._tell(act.Revoke)
+        else:
+            self._release(then)
+
+    def _release(self, then: Then) -> None:
+        self._then = then
+        if not self.nodes:
+            self._released()
+            return
+        self._become(State.RELEASING)
+        self._out.append(zk.Release(self._ask(), tuple(sorted(self.nodes))))
+
+    def _released(self) -> None:
+        self.nodes.clear()
+        self.generation = NO_GENERATION
+        match self._then:
+            case Then.CLAIM if self._again:
+                # What was planned is out of date, and nothing is lost by looking once more.
+                self._read()
+            case Then.CLAIM:
+                self._claim()
+            case Then.REGISTER:
+                self._register()
+            case Then.BACK_OFF:
+                self._back_off()
+            case Then.GIVE_UP:
+                self._give_up()
+            case _:
+                assert_never(self._then)
+
+    def _claim(self) -> None:
+        share = self._planned[1]
+        if not share:
+            # More consumers than partitions: this one idles.
+            self._take_share(0)
+            return
+        self._become(State.CLAIMING)
+        self.nodes = set(share)
+        self._out.append(zk.Claim(self._ask(), self.consumer_id, share))
+
+    def _claimed(self, answer: zk.Claimed) -> None:
+        if not answer.conflicts:
+            self._take_share(answer.stamp)
+            return
+        self.nodes -= set(answer.conflicts)
+        held = {f"{topic}-{number} by {holder}" for (topic, number), holder in answer.conflicts.items()}
+        self._missed(f"owned by others: {some(held)}", answer.conflicts)
+
+    def _take_share(self, stamp: int) -> None:
+        self._view, share = self._planned
+        self.owned = set(share)
+        self.generation = stamp
+        self.attempts = 0
+        everything: Partitions = tuple(sorted(share))
+        self._out.append(act.Assign(everything, everything, self.cause, self.detail, 0, stamp))
+        self._rest(State.STABLE)
+
+    def _rest(self, state: State) -> None:
+        """Nothing to do, unless a watch fired in the meantime or the subscription changed."""
+        self._become(state)
+        if self._linked and (self._again or self._registered_as != self._registration):
+            self._read()
+
+    # When it does not come out
+
+    def _missed(self, why: str, holders: Mapping[TopicPartition, str]) -> None:
+        """One attempt failed: let everything go, and try again later for as long as there are retries."""
+        self.attempts += 1
+        self._obstacle, self._holders = why, dict(holders)
+        self._let_go(Then.BACK_OFF if self.attempts <= self.settings.rebalance_retries else Then.GIVE_UP)
+
+    def _back_off(self) -> None:
+        self._become(State.BACKING_OFF)
+        self._retry_at_ms = self._now_ms + self.settings.rebalance_backoff_ms
+
+    def _give_up(self) -> None:
+        self.attempts = 0
+        retries, backoff_ms = self.settings.rebalance_retries, self.settings.rebalance_backoff_ms
+        self._out.append(
+            zk.RebalanceFailed(
+                f"can't rebalance after {retries} retries, {backoff_ms} ms apart: {self._obstacle}", self._holders
+            )
+        )
+        self._rest(State.GAVE_UP)

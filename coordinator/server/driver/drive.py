@@ -1,0 +1,421 @@
+"""Drives the synchronous engine on an asyncio loop: futures by request id, turns, timers, flushes.
+
+One turn per loop iteration takes everything that waits; one worker thread flushes for everybody (group commit). All
+methods belong to the loop's thread.
+
+Nobody is expired whom the node could not hear. When the loop stood still, all deadlines move by it before anything else
+is done (`Pulse`). When a deadline comes, the sockets are read first: the turn that fires it comes a few passes of the
+loop later, and after as long again as the timer was late, for gRPC hands over what it has read from another thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Protocol, TypeAlias, TypeVar
+
+from assignors.isolation.pool import Isolation
+from coordinator.core import events
+from coordinator.core.central.events import StreamClosed
+from coordinator.core.effects import GroupChanged, Reply
+from coordinator.core.observed.events import GroupObserved, GroupUnseen
+from coordinator.core.types import RequestId
+from coordinator.errors import Draining, Overloaded
+from coordinator.runtime.engine import Engine, FlushJob, LoadJob, Work
+from coordinator.runtime.ports import LogFailed
+from coordinator.server.driver.clock import Clock
+from coordinator.server.driver.flusher import JobThread
+from coordinator.server.driver.pulse import Pulse, StallReport
+from coordinator.server.driver.workers import Workers, failure
+
+Wanted = TypeVar("Wanted")
+Seen = TypeVar("Seen")
+
+WORK_DEADLINE_MS = 10_000
+"""The default of `group.assignor.deadline.ms`."""
+
+READING_PASSES = 4
+"""Passes of the loop between a deadline and the turn that fires it. A request that lies in a socket takes up to three:
+it is read, its call is begun, its handler runs."""
+
+LONG_POLLS = (events.JoinGroup, events.SyncGroup)
+
+
+class Waiter(Protocol):
+    """Whoever waits for a reply: a future, or somebody who takes it in the same breath."""
+
+    def done(self) -> bool:
+        """Whether it waits no longer."""
+
+    def set_result(self, reply: Reply, /) -> None: ...
+
+    def set_exception(self, why: BaseException, /) -> None: ...
+
+
+Unanswered: TypeAlias = events.StreamLost | StreamClosed | GroupObserved | GroupUnseen
+"""Events that are no requests."""
+
+
+class Driver:
+    """The engine's place on the event loop.
+
+    `on_notice` gets what watchers may hear, `on_fatal` an exception of the engine itself, after which the driver
+    answers nothing any more and the node has to stop: its log holds all that was promised. `complete` adds to what a
+    shard wants computed what only the node knows, in the turn that asked for it. `on_bug` gets what went wrong while
+    one group's work was prepared or its watchers were told: that is this group's trouble, and nobody else's. `on_stall`
+    hears of the loop's stalls.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        *,
+        max_parked: int,
+        work_deadline_ms: int = WORK_DEADLINE_MS,
+        isolation: Isolation | None = None,
+        complete: Callable[[Work], Work] = lambda work: work,
+        on_plan: Callable[[events.Planned], None] = lambda plan: None,
+        on_notice: Callable[[GroupChanged], None],
+        on_fatal: Callable[[BaseException], None],
+        on_bug: Callable[[str, Exception], None] = lambda what, error: None,
+        on_stall: StallReport = lambda stalled_ms, computing_ms: None,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._max_parked = max_parked
+        self._on_notice = on_notice
+        self._on_fatal = on_fatal
+        self._on_bug = on_bug
+        self._loop = asyncio.get_running_loop()
+        self._flusher = JobThread[FlushJob]("muster-flush", self._loop, self._flushed)
+        self._loader = JobThread[LoadJob]("muster-load", self._loop, self._loaded)
+        self._workers = Workers(work_deadline_ms, isolation=isolation)
+        self._complete = complete
+        self._on_plan = on_plan
+        self._working: set[asyncio.Task[None]] = set()
+        self._ids = count(1)
+        self._waiting: dict[RequestId, Waiter] = {}
+        self._parked: set[RequestId] = set()
+        self._turn_due = False
+        self._flushing = False
+        self._loading = False
+        self._all_loaded = asyncio.Event()
+        self._wake_up: asyncio.Handle | None = None
+        self._wake_up_ms = 0
+        self._heard_ms = clock.now_ms()
+        self._reading = False
+        self._on_stall = on_stall
+        self._pulse = Pulse(clock, self._stood_still)
+        self._idle = asyncio.Event()
+        self._closed = False
+        self._wake()  # what the replay left: timers, and records to be flushed once more
+
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer, parked ones included."""
+        return len(self._waiting)
+
+    @property
+    def parked(self) -> int:
+        """JoinGroup and SyncGroup requests without an answer: they may stay for a whole rebalance timeout."""
+        return len(self._parked)
+
+    @property
+    def lag_ms(self) -> int:
+        """How late the loop was when it was last asked; a few milliseconds on a healthy node."""
+        return self._pulse.latest_ms
+
+    def opened(self, since_ms: int) -> None:
+        """The node can be heard from now on: sessions of what was loaded since that time begin here."""
+        now_ms = self._clock.now_ms()
+        self._engine.move_deadlines(now_ms - since_ms, now_ms)
+        self._pulse.restart()
+        self._wake()
+
+    async def all_loaded(self) -> None:
+        """Return once every shard has been replayed, or has failed to be for the first time."""
+        await self._all_loaded.wait()
+
+    def next_id(self) -> RequestId:
+        return next(self._ids)
+
+    async def ask(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted:
+        """Return the reply to one request.
+
+        Raises Overloaded when a limit is reached, Draining once the driver is closed. When the caller is cancelled
+        the shard forgets the request.
+        """
+        return await self._answered(shard, event, wanted, self._submit(shard, event))
+
+    def begin(self, shard: int, event: events.Request, waiter: Waiter) -> None:
+        """Ask without waiting: `waiter` gets the reply. Raises Overloaded and Draining, as `ask` does."""
+        if self._closed:
+            raise Draining
+        parks = isinstance(event, LONG_POLLS)
+        if parks and len(self._parked) >= self._max_parked:
+            raise Overloaded(
+                f"{len(self._parked)} JoinGroup and SyncGroup requests wait already, as many as this node keeps; "
+                "try again shortly, or raise the node's limit of parked requests"
+            )
+        if not self._engine.submit(shard, event):
+            raise Overloaded("the group's inbox is full; try again shortly")
+        self._waiting[event.request_id] = waiter
+        if parks:
+            self._parked.add(event.request_id)
+        self._wake()
+
+    def forget(self, shard: int, event: events.Request) -> None:
+        """The client is gone: leave no trace of its request."""
+        if self._waiting.pop(event.request_id, None) is None:
+            return
+        self._parked.discard(event.request_id)
+        if not isinstance(event, events.ListGroups):
+            self._engine.submit(shard, events.Forget(event.group_id, event.request_id))
+            self._wake()
+
+    def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool:
+        """Take a dynamic member's heartbeat without a turn, if all is well; False: nothing was done, `ask`."""
+        if self._turn_due or self._closed:
+            return False
+        return self._engine.beat(shard, group_id, member_id, generation, self._clock.now_ms())
+
+    async def ask_and_look(
+        self, shard: int, event: events.Request, wanted: type[Wanted], look: Callable[[], Seen]
+    ) -> tuple[Wanted, Seen]:
+        """Like `ask`, with what `look` sees at the moment of the decision: nothing happens in between."""
+        future = self._submit(shard, event)
+        self._turn()
+        try:
+            seen = look()
+        except Exception:
+            self.forget(shard, event)
+            raise
+        return await self._answered(shard, event, wanted, future), seen
+
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
+        """Return the replies to several requests, in their order, asked in one turn."""
+        asked: list[tuple[int, events.Request]] = []
+        try:
+            futures = []
+            for shard, event in questions:
+                futures.append(self._submit(shard, event))
+                asked.append((shard, event))
+            replies = [await future for future in futures]
+        except (asyncio.CancelledError, Overloaded):
+            for shard, event in asked:
+                self.forget(shard, event)
+            raise
+        typed: list[Wanted] = [reply for reply in replies if isinstance(reply, wanted)]
+        assert len(typed) == len(replies), f"a reply is no {wanted.__name__}"
+        return typed
+
+    def tell(self, shard: int, event: Unanswered) -> None:
+        """Give one shard an event that has no answer."""
+        if not self._closed:
+            self._engine.submit(shard, event)
+            self._wake()
+
+    def tell_all(self, event: events.Event) -> None:
+        """Give every shard an event that has no answer (the topics changed)."""
+        self._engine.submit_all(event)
+        self._wake()
+
+    async def close(self, timeout_s: float) -> None:
+        """Answer everyone who is parked NOT_COORDINATOR, make durable what was promised, and take nothing more.
+
+        Raises TimeoutError when a flush does not end in time; unanswered requests then fail as Draining.
+        """
+        self._closed = True
+        self._idle.clear()
+        self._engine.submit_all(events.Unload())
+        self._wake()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        finally:
+            for task in self._working:
+                task.cancel()
+            self._abandon(Draining())
+            if self._wake_up is not None:
+                self._wake_up.cancel()
+            self._pulse.stop()
+            self._flusher.close()
+            self._loader.close()
+
+    async def _answered(
+        self, shard: int, event: events.Request, wanted: type[Wanted], future: asyncio.Future[Reply]
+    ) -> Wanted:
+        try:
+            reply = await future
+        except asyncio.CancelledError:
+            self.forget(shard, event)
+            raise
+        assert isinstance(reply, wanted), f"{type(event).__name__} was answered by {type(reply).__name__}"
+        return reply
+
+    def _submit(self, shard: int, event: events.Request) -> asyncio.Future[Reply]:
+        future: asyncio.Future[Reply] = self._loop.create_future()
+        self.begin(shard, event, future)
+        return future
+
+    def _wake(self) -> None:
+        """See to it that a turn runs in the next iteration of the loop, after all that is ready now."""
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        try:
+            self._pulse.check()
+            self._engine.turn(self._clock.now_ms(), self._heard_ms)
+            self._advance()
+        except Exception as bug:
+            self._stop_for(bug)
+
+    def _advance(self) -> None:
+        """What follows every turn and every flush."""
+        self._release()
+        self._start_flush()
+        self._start_load()
+        self._arm_timer()
+        if not self._engine.loading:
+            self._all_loaded.set()
+        if self._engine.pending:
+            self._wake()
+        elif not self._flushing and not self._loading:
+            self._idle.set()
+
+    def _release(self) -> None:
+        released = self._engine.take_released()
+        for request_id, reply in released.replies:
+            waiter = self._waiting.pop(request_id, None)
+            self._parked.discard(request_id)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(reply)
+        for notice in released.notices:
+            try:
+                self._on_notice(notice)
+            except Exception as error:
+                self._on_bug(f"telling the watchers of group {notice.group_id!r}", error)
+        for work in released.work:
+            self._begin_work(work)
+
+    def _begin_work(self, work: Work) -> None:
+        try:
+            whole = self._complete(work)
+        except Exception as error:
+            self._engine.answer_work(work, self._failed(work, error))
+            return
+        task = self._loop.create_task(self._work(whole))
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    def _failed(self, work: Work, error: Exception) -> events.Planned | events.RegexResolved:
+        """What could not be computed is a failure of the group that asked, which may ask again."""
+        if not isinstance(error, LogFailed):
+            self._on_bug(f"work for group {work.request.group_id!r}", error)
+        return failure(work.request, str(error) or repr(error))
+
+    async def _work(self, work: Work) -> None:
+        """Compute what a shard asked for, off the loop, and tell it."""
+        try:
+            answer = await self._workers.answer(work.request)
+        except Exception as error:
+            answer = self._failed(work, error)
+        if isinstance(answer, events.Planned):
+            self._on_plan(answer)
+        if not self._closed:
+            self._engine.answer_work(work, answer)
+            self._wake()
+
+    def _start_flush(self) -> None:
+        if self._flushing:
+            return
+        job = self._engine.flush_job()
+        if job is not None:
+            self._flushing = True
+            self._flusher.submit(job)
+
+    def _start_load(self) -> None:
+        """One shard after the other, off the loop: the others are served meanwhile."""
+        if self._loading:
+            return
+        job = self._engine.load_job()
+        if job is not None:
+            self._loading = True
+            self._loader.submit(job)
+
+    def _loaded(self, job: LoadJob, error: BaseException | None) -> None:
+        self._loading = False
+        try:
+            self._pulse.check()
+            if error is None:
+                self._engine.loaded(job, self._clock.now_ms())
+            elif isinstance(error, Exception):
+                self._engine.load_failed(job, error)
+            else:
+                raise error
+            self._advance()
+        except Exception as bug:
+            self._stop_for(bug)
+
+    def _flushed(self, job: FlushJob, error: BaseException | None) -> None:
+        self._flushing = False
+        try:
+            self._pulse.check()  # a stall while it flushed is no slow flush
+            if error is None:
+                self._engine.flushed(job, self._clock.now_ms())
+            elif isinstance(error, Exception):
+                self._engine.flush_failed(job, error, self._clock.now_ms())
+            else:
+                raise error
+            self._advance()
+        except Exception as bug:
+            self._stop_for(bug)
+
+    def _arm_timer(self) -> None:
+        """Wake up at the engine's next deadline; one that moved later is looked at when the old time comes."""
+        deadline_ms = self._engine.next_deadline_ms
+        if deadline_ms is None or self._reading or (self._wake_up is not None and self._wake_up_ms <= deadline_ms):
+            return
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+        delay_ms = max(deadline_ms - self._clock.now_ms(), 0)
+        self._wake_up_ms = deadline_ms
+        self._wake_up = self._loop.call_later(delay_ms / 1000, self._ring)
+
+    def _ring(self) -> None:
+        """A deadline has come: read what has come to the node so far, then fire it."""
+        self._reading = True
+        now_ms = self._clock.now_ms()
+        late_s = (now_ms - self._wake_up_ms) / 1000
+        self._wake_up = self._loop.call_later(late_s, self._read_on, READING_PASSES, now_ms)
+
+    def _read_on(self, passes: int, rang_ms: int) -> None:
+        if passes:
+            self._wake_up = self._loop.call_soon(self._read_on, passes - 1, rang_ms)
+            return
+        self._wake_up = None
+        self._reading = False
+        self._heard_ms = rang_ms
+        self._wake()
+
+    def _stood_still(self, stalled_ms: int, computing_ms: int) -> None:
+        self._engine.stood_still(stalled_ms, self._clock.now_ms())
+        self._on_stall(stalled_ms, computing_ms)
+        self._wake()
+
+    def _stop_for(self, bug: BaseException) -> None:
+        self._closed = True
+        self._abandon(bug)
+        self._idle.set()
+        self._all_loaded.set()
+        self._on_fatal(bug)
+
+    def _abandon(self, why: BaseException) -> None:
+        for waiter in tuple(self._waiting.values()):
+            if not waiter.done():
+                waiter.set_exception(why)
+        self._waiting.clear()
+        self._parked.clear()

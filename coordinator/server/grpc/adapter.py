@@ -1,0 +1,232 @@
+"""The dispatch table served by grpc.aio. Nothing else of the group side knows gRPC.
+
+Only generic handlers are used: with registered methods grpcio waits on one future per method for each call that it
+accepts, so that a large service pays for its size. Messages are decoded here, not by grpcio, so that bytes that are
+no message are the client's fault (INVALID_ARGUMENT) and not ours (INTERNAL).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+import structlog
+from google.protobuf.message import DecodeError, Message
+
+from coordinator.edge.limits import LARGE_BYTES, too_large
+from coordinator.edge.memory import Leftovers
+from coordinator.errors import Draining, Overloaded
+from coordinator.server.dispatch import Kind, Method
+from coordinator.server.grpc import status
+from coordinator.server.grpc.counting import counter_of
+from coordinator.server.grpc.metrics import MethodStats
+from coordinator.server.messages.shape import MalformedRequest
+
+Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Served: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
+Reader: TypeAlias = Callable[[bytes], Coroutine[Any, Any, Message]]
+Answer: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
+
+log = structlog.get_logger("muster.grpc")
+
+
+class GrpcCall:
+    """The handler's view of a gRPC call; nothing is looked up before somebody asks."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @property
+    def peer_host(self) -> str:
+        return host_of(self._context.peer())
+
+    @property
+    def client_software(self) -> str:
+        return self.metadata.get("user-agent", "")
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        pairs = self._context.invocation_metadata() or ()
+        return {key: value for key, value in pairs if isinstance(value, str)}
+
+    def cancelled(self) -> bool:
+        return self._context.cancelled()
+
+
+class Methods(grpc.GenericRpcHandler):
+    """Serves a dispatch table. `malformed` are the exceptions by which handlers say that a request has no shape.
+
+    `most_bytes` has the requests, by full name of their method, that need not be as large as the transport allows.
+    """
+
+    def __init__(
+        self,
+        table: Mapping[str, Method],
+        malformed: tuple[type[Exception], ...],
+        most_bytes: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self._most_bytes = most_bytes
+        self._leftovers = Leftovers()
+        self.stats = {full_name: MethodStats() for full_name in table}
+        self._malformed = (*malformed, DecodeError)
+        self._draining = False
+        self._in_flight = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._handlers = {full_name: self._handler_of(method) for full_name, method in table.items()}
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        """One look into a dict, however many methods there are; None makes grpcio answer UNIMPLEMENTED."""
+        return self._handlers.get(handler_call_details.method)
+
+    def drain(self) -> None:
+        """Refuse every call that arrives from now on with UNAVAILABLE; those under way go on."""
+        self._draining = True
+
+    async def quiet(self) -> None:
+        """Return once no call is under way."""
+        await self._quiet.wait()
+
+    def _handler_of(self, method: Method) -> Handler:
+        match method.kind:
+            case Kind.UNARY:
+                return grpc.unary_unary_rpc_method_handler(self._served(method, unary(method)))
+            case Kind.SERVER_STREAM:
+                return grpc.unary_stream_rpc_method_handler(self._served(method, server_stream(method)))
+            case Kind.BOTH_STREAM:
+                return grpc.stream_stream_rpc_method_handler(self._served(method, server_stream(method)))
+
+    def _served(self, method: Method, answer: Answer) -> Served:
+        """Everything around one call: the gate, decoding, counting, and the status of a call without an answer."""
+        stats = self.stats[method.full_name]
+        parse = reader(method, self._most_bytes.get(method.full_name))
+        parse_all = streamed(parse)
+        stream = method.kind is Kind.BOTH_STREAM
+
+        async def serve(data: Any, context: Context) -> bytes | None:
+            started = perf_counter()
+            self._enter(stats)
+            try:
+                if self._draining:
+                    raise Draining
+                return await answer(parse_all(data) if stream else await parse(data), context)
+            except asyncio.CancelledError:
+                stats.refuse(grpc.StatusCode.CANCELLED.name)
+                raise
+            except Exception as error:
+                ending = self._ending_of(error, method)
+                self._leftovers.refused(len(data) if isinstance(data, bytes) else LARGE_BYTES)
+                stats.refuse(ending.code.name)
+            finally:
+                self._leave(stats, started)
+            return await end(context, ending)
+
+        return serve
+
+    def _enter(self, stats: MethodStats) -> None:
+        stats.in_flight += 1
+        self._in_flight += 1
+        self._quiet.clear()
+
+    def _leave(self, stats: MethodStats, started: float) -> None:
+        stats.in_flight -= 1
+        stats.finished += 1
+        stats.seconds += perf_counter() - started
+        self._in_flight -= 1
+        if not self._in_flight:
+            self._quiet.set()
+
+    def _ending_of(self, error: Exception, method: Method) -> status.Ending:
+        if isinstance(error, self._malformed):
+            if isinstance(error, DecodeError):
+                return status.malformed(f"the bytes sent are no {method.request_type.DESCRIPTOR.full_name}")
+            return status.malformed(str(error), getattr(error, "field", ""))
+        match error:
+            case Overloaded():
+                return status.overloaded(error)
+            case Draining():
+                return status.draining(error)
+        ending, reference = status.failed()
+        log.error("handler failed", method=method.full_name, reference=reference, exc_info=error)
+        return ending
+
+
+def reader(method: Method, most_bytes: int | None = None) -> Reader:
+    """What turns bytes into a request; large ones are counted first, in a thread if they list much."""
+    build, counter = method.request_type.FromString, counter_of(method.request_type.DESCRIPTOR)
+    name = method.request_type.DESCRIPTOR.name
+
+    def counted(data: bytes) -> Message:
+        counter.check(data)
+        return build(data)
+
+    async def parse(data: bytes) -> Message:
+        if len(data) <= LARGE_BYTES:
+            return build(data)
+        if most_bytes is not None and len(data) > most_bytes:
+            raise MalformedRequest(too_large(name, len(data), most_bytes))
+        if counter.short(data):
+            return build(data)
+        return await asyncio.to_thread(counted, data)
+
+    return parse
+
+
+def streamed(parse: Reader) -> Callable[[AsyncIterator[bytes]], AsyncIterator[Message]]:
+    """The same for a stream of requests."""
+
+    async def parse_all(stream: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+        async for data in stream:
+            yield await parse(data)
+
+    return parse_all
+
+
+def unary(method: Method) -> Answer:
+    handler = method.handler
+
+    async def answer(request: Any, context: Context) -> bytes:
+        response: Message | bytes = await handler(request, GrpcCall(context))
+        return response if isinstance(response, bytes) else response.SerializeToString()
+
+    return answer
+
+
+def server_stream(method: Method) -> Answer:
+    handler = method.handler
+
+    async def answer(request: Any, context: Context) -> None:
+        stream = handler(request, GrpcCall(context))
+        try:
+            async for response in stream:
+                await context.write(response.SerializeToString())
+        finally:
+            await stream.aclose()
+
+    return answer
+
+
+async def end(context: Context, ending: status.Ending) -> NoReturn:
+    await context.abort(ending.code, ending.text, ending.trailing_metadata())
+
+
+def host_of(peer: str) -> str:
+    """The host of gRPC's peer text.
+
+    >>> host_of("ipv4:127.0.0.1:51234"), host_of("ipv6:%5B::1%5D:51234"), host_of("unix:/run/muster.sock")
+    ('127.0.0.1', '::1', 'unix')
+    """
+    scheme, _, address = peer.partition(":")
+    if scheme == "unix":
+        return scheme
+    host = address.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]")
+    return host.strip("[]")

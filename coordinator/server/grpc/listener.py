@@ -1,0 +1,145 @@
+"""The gRPC server of a node: its options, its port, health and reflection."""
+
+import errno
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+
+from coordinator.server.grpc.adapter import Methods
+
+STATUS_SERVING = health_pb2.HealthCheckResponse.SERVING
+STATUS_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class AddressTaken(Exception):
+    """The address cannot be listened on; the text names it and says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransportLimits:
+    """What one server bears. Times in milliseconds."""
+
+    max_message_bytes: int
+    max_pending_calls: int
+    max_streams_per_connection: int
+    keepalive_time_ms: int
+    keepalive_timeout_ms: int
+    min_ping_interval_ms: int
+
+    def options(self) -> list[tuple[str, Any]]:
+        """Channel arguments for grpcio. Two documented names do nothing; the ones that work stand here.
+
+        - A second server on the same port must fail, so the port is not shared.
+        - Calls that the application has not accepted yet are thrown away at random above `max_pending_requests`, with
+          the misleading status CANCELLED; a burst of joins is no reason for that.
+        - `keepalive_timeout_ms` is overridden by the 60 s of `http2.ping_timeout_ms`, so both are set.
+        - The interval at which clients may ping goes by the name `min_ping_interval_without_data_ms`.
+        """
+        return [
+            ("grpc.so_reuseport", 0),
+            ("grpc.server.max_pending_requests", self.max_pending_calls),
+            ("grpc.server.max_pending_requests_hard_limit", 2 * self.max_pending_calls),
+            ("grpc.max_concurrent_streams", self.max_streams_per_connection),
+            ("grpc.max_receive_message_length", self.max_message_bytes),
+            ("grpc.max_send_message_length", self.max_message_bytes),
+            ("grpc.keepalive_time_ms", self.keepalive_time_ms),
+            ("grpc.keepalive_timeout_ms", self.keepalive_timeout_ms),
+            ("grpc.http2.ping_timeout_ms", self.keepalive_timeout_ms),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", self.min_ping_interval_ms),
+            ("grpc.http2.max_ping_strikes", 3),
+        ]
+
+
+class GenericOnly:
+    """Stands in for the server where generated code registers its methods: only the generic handler gets through."""
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        self._server.add_generic_rpc_handlers(handlers)
+
+    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
+        """Left out on purpose: see coordinator.server.grpc.adapter."""
+
+
+class Listener:
+    """A bound port, then a running server. `services` are the full names that health and reflection speak of."""
+
+    def __init__(self, limits: TransportLimits, services: Sequence[str]) -> None:
+        self._server = grpc.aio.server(options=limits.options())
+        self._services = tuple(services)
+        self._health = health.aio.HealthServicer()
+
+    def bind(self, host: str, port: int) -> int:
+        """Take the port (0: any free one) and return it; nobody is answered yet. Raises AddressTaken."""
+        probe(host, port)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            return self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise AddressTaken(f"cannot listen on {address}: {error}") from error
+
+    async def give_back(self) -> None:
+        """Free a port that was bound but never served."""
+        # grpcio closes the ports of started servers only.
+        await self._server.start()
+        await self._server.stop(0)
+
+    async def start(self, methods: Methods) -> None:
+        """Answer calls, and report SERVING."""
+        self._server.add_generic_rpc_handlers((methods,))
+        generic_only = GenericOnly(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, generic_only)
+        names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            reflection.aio.ReflectionServicer(names), generic_only
+        )
+        for service in self._services:
+            await self._health.set(service, STATUS_SERVING)
+        await self._server.start()
+
+    async def report(self, service: str, serving: bool) -> None:
+        """Say of one service, or of something the node leans on, whether it serves."""
+        await self._health.set(service, STATUS_SERVING if serving else STATUS_NOT_SERVING)
+
+    async def announce_shutdown(self) -> None:
+        """Report NOT_SERVING to whoever asks or watches; calls are still answered."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace_s: float) -> None:
+        """Close the port; calls still under way after the grace are cancelled."""
+        await self._server.stop(grace_s)
+
+
+def probe(host: str, port: int) -> None:
+    """Find out why an address cannot be listened on, which grpcio does not tell. Raises AddressTaken."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            attempt.bind(address)
+    except OSError as error:
+        raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error)}") from error
+
+
+def cure_of(error: OSError, setting: str = "listeners") -> str:
+    """What is wrong with the address, and what to do about the setting that names it."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"another process listens there; stop it, or choose another port in '{setting}' (0 takes any free one)"
+            )
+        case errno.EACCES:
+            return f"this user may not use the port; choose one above 1023 in '{setting}'"
+        case errno.EADDRNOTAVAIL:
+            return f"the host is none of this machine's addresses; name one of them in '{setting}', or 0.0.0.0 for all"
+    return f"{error.strerror}; expected a host and port of this machine in '{setting}'"

@@ -1,0 +1,74 @@
+"""Replies about KIP-848 groups to protobuf responses. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from coordinator.core import effects
+from coordinator.core.consumer.records import TopicId
+from coordinator.errors import ErrorCode
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.rpc.v1 import ledger_pb2
+from coordinator.server.messages.answers import error_code, sentence
+
+SPEAKS_CLASSIC = 0
+SPEAKS_CONSUMER = 1
+
+
+def heartbeat(reply: effects.ConsumerHeartbeatReply) -> pb.ConsumerGroupHeartbeatResponse:
+    if reply.code is not ErrorCode.NONE:
+        return pb.ConsumerGroupHeartbeatResponse(
+            error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message)
+        )
+    return pb.ConsumerGroupHeartbeatResponse(
+        member_id=reply.member_id,
+        member_epoch=reply.member_epoch,
+        heartbeat_interval_ms=reply.heartbeat_interval_ms,
+        assignment=None if reply.assignment is None else assignment(reply.assignment, reply.names),
+        cause=cast(ledger_pb2.RebalanceCause, reply.cause),
+        cause_detail=reply.cause_detail,
+    )
+
+
+def assignment(shares: Mapping[TopicId, Iterable[int]], names: Mapping[TopicId, str]) -> pb.ConsumerAssignment:
+    rows = sorted((names.get(topic, ""), topic, sorted(partitions)) for topic, partitions in shares.items())
+    return pb.ConsumerAssignment(
+        topic_partitions=[
+            pb.ConsumerTopicPartitions(topic_id=topic, topic_name=name, partitions=partitions)
+            for name, topic, partitions in rows
+        ]
+    )
+
+
+def described_group(group_id: str, reply: effects.DescribeConsumerReply) -> pb.DescribedConsumerGroup:
+    return pb.DescribedConsumerGroup(
+        error_code=error_code(reply.code),
+        error_message=sentence(reply.code, reply.message),
+        group_id=group_id,
+        group_state=reply.state,
+        group_epoch=reply.epoch,
+        assignment_epoch=reply.target_epoch,
+        assignor_name=reply.assignor,
+        members=[member(view, reply.names) for view in reply.members],
+        waiting_for=reply.waiting_for,
+        waiting_until_ms=reply.waiting_until_ms,
+    )
+
+
+def member(view: effects.ConsumerMemberView, names: Mapping[TopicId, str]) -> pb.ConsumerGroupMember:
+    held = {topic: set(partitions) for topic, partitions in view.assigned.items()}
+    for topic, partitions in view.revoking.items():
+        held.setdefault(topic, set()).update(partitions)
+    return pb.ConsumerGroupMember(
+        member_id=view.member_id,
+        group_instance_id=view.instance_id,
+        rack_id=view.rack_id,
+        member_epoch=view.epoch,
+        client_id=view.client_id,
+        client_host=view.client_host,
+        subscribed_topic_names=view.topic_names,
+        subscribed_topic_regex=view.topic_regex,
+        assignment=assignment(held, names),
+        target_assignment=assignment(view.target, names),
+        member_type=SPEAKS_CLASSIC if view.classic else SPEAKS_CONSUMER,
+        member_state=view.state,
+    )

@@ -1,0 +1,101 @@
+"""What travels on the stream of a central group's member, to and from core events: shape only. Pure."""
+
+from collections.abc import Iterable
+from typing import assert_never, cast
+
+from coordinator.core.central import events
+from coordinator.core.central.orders import (
+    NOTHING_COMMITTED,
+    Order,
+    Ping,
+    RebalanceFailed,
+    StartFetcher,
+    StopFetcher,
+)
+from coordinator.core.types import Cause, CommittedOffset, RequestId
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.rpc.v1 import ledger_pb2
+from coordinator.server.messages import shape
+
+NOT_FETCHING = -1
+NO_EPOCH = -1
+
+
+def registration(
+    request: pb.RegisterConsumer, request_id: RequestId, *, client_host: str, stream: int
+) -> events.RegisterConsumer:
+    """`stream` is that of the registration before, on the same stream; 0 for the first."""
+    shape.at_most("topics", len(request.topics), shape.MAX_TOPICS)
+    owned = tuple(
+        (shape.filled("owned.topic", row.topic), shape.at_least("owned.partitions", partition, 0))
+        for row in request.owned
+        for partition in row.partitions
+    )
+    shape.at_most("owned", len(owned), shape.MAX_PARTITIONS)
+    return events.RegisterConsumer(
+        request_id=request_id,
+        group_id=shape.name("group_id", request.group_id),
+        member_id=shape.name("member_id", request.member_id),
+        client_id=shape.name("client_id", request.client_id),
+        client_host=client_host,
+        session_timeout_ms=shape.at_least("session_timeout_ms", request.session_timeout_ms, 0),
+        topics=tuple(shape.filled("topics", topic) for topic in request.topics),
+        regex=request.regex,
+        assignor=shape.filled("assignor", request.assignor),
+        generation=request.generation_id if request.HasField("generation_id") else NOT_FETCHING,
+        owned=owned,
+        offsets=consumed(request.offsets),
+        stream=stream,
+    )
+
+
+def consumed(rows: Iterable[pb.ConsumedOffset]) -> events.Offsets:
+    offsets = tuple(
+        (
+            shape.filled("offsets.topic", row.topic),
+            shape.at_least("offsets.partition", row.partition, 0),
+            CommittedOffset(
+                shape.at_least("offsets.offset", row.offset, 0),
+                row.leader_epoch if row.HasField("leader_epoch") else NO_EPOCH,
+            ),
+        )
+        for row in rows
+    )
+    shape.at_most("offsets", len(offsets), shape.MAX_PARTITIONS)
+    return offsets
+
+
+def order(given: Order, answered: int, epoch: int) -> pb.SessionResponse:
+    """`answered`: the highest number that has been heard back; `epoch`: that of the reign under which it is given."""
+    out = pb.CentralOrder(number=given.number, answered=answered, coordinator_epoch=epoch)
+    match given:
+        case Ping():
+            out.ping.SetInParent()
+        case StopFetcher():
+            out.stop_fetcher.cause = cause(given.cause)
+            out.stop_fetcher.cause_detail = given.cause_detail
+            out.stop_fetcher.rebalance_number = given.rebalance_number
+        case StartFetcher():
+            out.start_fetcher.CopyFrom(start(given))
+        case RebalanceFailed():
+            out.rebalance_failed.detail = given.detail
+        case _:
+            assert_never(given)
+    return pb.SessionResponse(order=out)
+
+
+def start(given: StartFetcher) -> pb.StartFetcher:
+    return pb.StartFetcher(
+        generation_id=given.generation,
+        partitions=[
+            pb.StartPartition(topic=topic, partition=partition, offset=None if offset == NOTHING_COMMITTED else offset)
+            for topic, partition, offset in given.partitions
+        ],
+        cause=cause(given.cause),
+        cause_detail=given.cause_detail,
+        rebalance_number=given.rebalance_number,
+    )
+
+
+def cause(of: Cause) -> ledger_pb2.RebalanceCause:
+    return cast(ledger_pb2.RebalanceCause, of)

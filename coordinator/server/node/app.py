@@ -1,0 +1,483 @@
+"""The composition root: one node made of settings, started and stopped in order."""
+
+import asyncio
+import gc
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+import structlog
+
+from assignors.isolation.pool import Isolation, IsolationLimits
+from coordinator.config import Address, Settings
+from coordinator.core.effects import GroupChanged
+from coordinator.core.events import Planned, TopicsChanged
+from coordinator.core.observed.events import GroupObserved, GroupUnseen
+from coordinator.core.shard import Shard
+from coordinator.core.stall import WORTH_A_NOTE_MS
+from coordinator.rpc.v1 import coordinator_service_pb2
+from coordinator.runtime.engine import Engine
+from coordinator.runtime.group_log import BrokerGroupLog
+from coordinator.runtime.limits import limits_of
+from coordinator.runtime.ports import LogFailed
+from coordinator.runtime.router import partition_for
+from coordinator.runtime.slot import ShardStatus
+from coordinator.server.dispatch import Method, methods_of
+from coordinator.server.driver.clock import Clock
+from coordinator.server.driver.drive import Driver
+from coordinator.server.grpc.adapter import Methods
+from coordinator.server.grpc.listener import Listener, TransportLimits
+from coordinator.server.health.disk_room import DiskRoom
+from coordinator.server.health.log_troubles import LogTroubles
+from coordinator.server.health.telling import Telling
+from coordinator.server.health.troubles import (
+    explanations_lost,
+    room_looked_at,
+    room_measured,
+    shard_changed,
+    upkeep_failed,
+)
+from coordinator.server.messages.shape import MalformedRequest
+from coordinator.server.node.kafka_door import KafkaDoor
+from coordinator.server.node.lags import with_lags
+from coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
+from coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
+from coordinator.server.service.central_election import CentralElection
+from coordinator.server.service.central_session import NO_ELECTION
+from coordinator.server.service.groups import Endpoint, GroupCoordinator
+from coordinator.server.service.session import Sessions
+from coordinator.server.service.watch import Watchers
+from storage.broker.broker import Broker
+from storage.broker.requests import LogRequests
+from storage.disk.files import RealFiles
+from storage.errors import StorageError
+from storage.logs.log import Log
+from storage.rpc.v1 import broker_service_pb2, staging_service_pb2
+from storage.service.broker import BrokerService
+from storage.service.shape import MalformedRequest as MalformedStorageRequest
+from storage.service.staging import StagingService
+from storage.staging.staging import Staging
+from storage.topics.catalog import format_id
+from storage.topics.data_dir import is_fresh, known_cluster_id
+
+GROUP_SERVICE = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
+BROKER_SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["Broker"]
+STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]
+EVERYTHING = ""
+"""The name under which the health service reports the whole node."""
+
+LATE_MS = 60_000
+"""So long after it stood still the node counts as late."""
+LAST_WORDS_S = 0.5
+"""How long the closing port waits for answers that are being sent."""
+
+ENVELOPE_BYTES = 1 << 20
+"""More than all names in a JoinGroup take."""
+
+FROZEN_AT_ONCE = 500
+"""Partitions made since the collector of garbage was last told to pass over what there is."""
+
+TICK_S = 1.0
+"""How often the log does its periodic work."""
+
+ASSIGNOR_TROUBLE_MS = 600_000
+"""An assignor counts as failing until it makes a plan, or until nobody has asked it for one for so long."""
+
+log = structlog.get_logger("muster.node")
+
+
+class Node:
+    """One node: log, shards, and the gRPC services over them. It lives on the event loop that makes it.
+
+    `failed` is done when the node can keep its promises no longer: stop it then. Its log holds all that was promised.
+    """
+
+    driver: Driver
+    engine: Engine
+    broker: Broker
+    log_requests: LogRequests
+    methods: Methods
+
+    def __init__(self, settings: Settings) -> None:
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._settings = settings
+        self._clock = Clock()
+        self._watchers = Watchers(settings.max_watchers)
+        self._partitions: Mapping[str, int] = {}
+        self._made = 0
+        self._bound = Address(settings.listen_host, settings.listen_port)
+        self._kafka = KafkaDoor(settings) if settings.kafka_listeners else None
+        self._zookeeper: ZooKeeperSide | None = None
+        self._central: CentralElection | None = None
+        self.telling = Telling(self._clock)
+        limits = isolation_limits(settings)
+        self._isolation = Isolation(limits)
+        # A simulation takes no place from a group that waits for its plan.
+        self._isolated_simulations = Isolation(replace(limits, max_processes=1))
+        self._disk_room = DiskRoom(settings.data_dir, settings.log_dirs_free_warn_bytes)
+        self._cluster_id: str | None = None
+
+    @property
+    def bound(self) -> Address:
+        """Where the node listens; the port is known once it has started."""
+        return self._bound
+
+    @property
+    def advertised(self) -> Address:
+        """Where clients are told to connect."""
+        return self._settings.advertised_address(self._bound.port)
+
+    @property
+    def kafka_bound(self) -> Address | None:
+        """Where Kafka's protocol is served, if it is."""
+        return self._kafka.bound if self._kafka else None
+
+    async def start(self) -> Address:
+        """Take the port, open the data directory, answer, and return where once the groups are replayed.
+
+        A group is served as soon as its shard is loaded; until then its members hear COORDINATOR_LOAD_IN_PROGRESS.
+
+        Raises AddressTaken before anything on disk is touched, and the log's own errors (a data directory that is in
+        use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster) with the port given
+        back. A data directory is locked before anything is written to ZooKeeper for it; one that is new is made after
+        ZooKeeper has agreed.
+        """
+        names = (EVERYTHING, GROUP_SERVICE.full_name, BROKER_SERVICE.full_name, STAGING_SERVICE.full_name)
+        self._listener = Listener(transport_limits(self._settings), names)
+        self._bound = self._bound._replace(port=self._listener.bind(self._bound.host, self._bound.port))
+        try:
+            if self._kafka is not None:
+                self._kafka.bind()
+            # What is known to be ours is locked first; what is to be made waits until ZooKeeper has named the cluster.
+            fresh = is_fresh(RealFiles(), str(self._settings.data_dir))
+            group_log = None if fresh else await asyncio.to_thread(self._open_log)
+            await self._meet_zookeeper()
+            if group_log is None:
+                group_log = await asyncio.to_thread(self._open_log)
+            self._load_groups(group_log)
+            await self._register()
+        except BaseException:
+            if hasattr(self, "broker"):
+                self.broker.close()
+            await self._leave_zookeeper()
+            await self._listener.give_back()
+            if self._kafka is not None:
+                self._kafka.give_back()
+            raise
+        self._start_driver()
+        # What a member offers has to fit into its group's record, with room for the names around it.
+        joins = {f"/{GROUP_SERVICE.full_name}/JoinGroup": limits_of(self._settings).max_group_bytes + ENVELOPE_BYTES}
+        self.methods = Methods(self._table(), (MalformedRequest, MalformedStorageRequest), joins)
+        self._ticking = asyncio.create_task(self._tick())
+        self._compacting = asyncio.create_task(self._compact())
+        await self._listener.start(self.methods)
+        self.telling.start(self._listener.report)
+        if self._kafka is not None:
+            await self._kafka.start(
+                self.driver,
+                self.log_requests,
+                shards=self.engine.shards,
+                partitions=lambda: self._partitions,
+                observed=self._zookeeper.groups if self._zookeeper is not None else None,
+                elsewhere=self._zookeeper.has_elsewhere if self._zookeeper is not None else lambda topic: False,
+            )
+        if self._zookeeper is not None:
+            self._zookeeper.start(self._report_zookeeper)
+        if self._central is not None:
+            self._central.start()
+        self.driver.opened(self._loaded_ms)
+        await self.driver.all_loaded()
+        log.info("listening", host=self._bound.host, port=self._bound.port, node_id=self._settings.node_id)
+        return self._bound
+
+    async def stop(self) -> None:
+        """Drain: refuse new calls, answer parked ones, flush and close the log, then close the port."""
+        log.info("draining", parked=self.driver.parked, in_flight=self.methods.in_flight)
+        await self._leave_zookeeper()
+        await self._listener.announce_shutdown()
+        self.methods.drain()
+        if self._kafka is not None:
+            self._kafka.drain()
+        self._watchers.close()
+        self._sessions.close()
+        await asyncio.sleep(0)  # handlers that had begun take their place in a flush
+        await self._answer_everyone()
+        if self._kafka is not None:
+            await self._kafka.close(LAST_WORDS_S)
+        self._ticking.cancel()
+        self._compacting.cancel()  # its thread lets go of the log when the log is closed
+        await asyncio.to_thread(self.broker.close)
+        self._isolation.close()
+        self._isolated_simulations.close()
+        await self._listener.stop(LAST_WORDS_S)
+        log.info("stopped")
+
+    async def _meet_zookeeper(self) -> None:
+        """Connect, and agree on the cluster's id before a data directory is made for it."""
+        settings = self._settings
+        if not settings.zookeeper_connect:
+            return
+        self._zookeeper = await ZooKeeperSide.open(
+            settings,
+            self._clock,
+            lambda: registration_of(
+                self.advertised, self._kafka.advertised if self._kafka else None, self._clock.now_ms()
+            ),
+            lambda: {name: topic.partitions for name, topic in self.broker.topics().items() if not topic.internal},
+            self._group_seen,
+        )
+        own = known_cluster_id(RealFiles(), str(settings.data_dir))
+        self._cluster_id = await self._zookeeper.cluster_id(own, format_id(os.urandom(16)))
+
+    def _group_seen(self, event: GroupObserved | GroupUnseen) -> None:
+        self.driver.tell(partition_for(event.group_id, self.engine.shards), event)
+
+    async def _register(self) -> None:
+        if self._zookeeper is not None:
+            await self._zookeeper.register()
+
+    def _report_zookeeper(self, in_touch: bool) -> None:
+        self.telling.tell(ZOOKEEPER, serving=in_touch)
+
+    async def _leave_zookeeper(self) -> None:
+        zookeeper, self._zookeeper = self._zookeeper, None
+        if self._central is not None:
+            await self._central.stop()
+        if zookeeper is not None:
+            await zookeeper.close()
+
+    def _open_log(self) -> BrokerGroupLog:
+        """Lock the data directory, and open what lies there."""
+        settings = self._settings
+        self.broker = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=self._cluster_id)
+        self._log_troubles = LogTroubles(self.broker.troubles, self.telling.conditions)
+        return BrokerGroupLog(self.broker, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes)
+
+    def _load_groups(self, group_log: BrokerGroupLog) -> None:
+        settings = self._settings
+        self._group_log = group_log
+        self.engine = Engine(
+            group_log,
+            settings.offsets_topic_num_partitions,
+            limits_of(settings),
+            Shard,
+            on_bug=report_bug,
+            on_status=self._report_status,
+            inbox_limit=settings.queued_max_requests,
+            loads_elsewhere=True,
+        )
+        self._partitions = partition_counts(self.broker)
+        self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))
+        self._loaded_ms = self._clock.now_ms()
+        self.engine.load(self._loaded_ms)
+
+    def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
+        """A shard that failed, or that serves although some of its records could not be read, is worth a warning."""
+        damaged = status is ShardStatus.ACTIVE and self.engine.report(shard).malformed > 0
+        worth_it = log.info if why and why == self.engine.report(shard).orphans else log.debug
+        tell = log.warning if damaged or status is ShardStatus.FAILED else worth_it
+        tell("shard", number=shard, status=status.value, why=why)
+        shard_changed(self.telling.conditions, shard, status, why)
+        if status is ShardStatus.ACTIVE and self._zookeeper is not None:
+            # What was seen of groups in ZooKeeper is no record: the shard has to be told again.
+            self._zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
+
+    def _stood_still(self, stalled_ms: int, computing_ms: int) -> None:
+        """What an operator reads when the node was late. Nobody was expired for it, but nobody was answered either."""
+        if stalled_ms < WORTH_A_NOTE_MS:
+            log.debug("the node stood still", stalled_ms=stalled_ms, computing_ms=computing_ms)
+            return
+        busy = "it was computing" if computing_ms > stalled_ms // 2 else "it was stopped, or waited for disk or machine"
+        told = f"the node stood still for {stalled_ms / 1000:.1f} s; nobody was expired for it"
+        log.warning(told, why=busy, computing_ms=computing_ms)
+        self.telling.conditions.report("loop-late", f"{told}; {busy}", lasting_ms=LATE_MS)
+
+    def _log_span(self, topic: str, partition: int) -> tuple[int, int]:
+        """Raises LogFailed for a partition that is not there, or is damaged."""
+        try:
+            return self.broker.start_offset(topic, partition), self.broker.high_watermark(topic, partition)
+        except StorageError as error:
+            raise LogFailed(str(error)) from error
+
+    def _start_driver(self) -> None:
+        self.driver = Driver(
+            self.engine,
+            self._clock,
+            max_parked=self._settings.max_parked_requests,
+            work_deadline_ms=self._settings.group_assignor_deadline_ms,
+            isolation=self._isolation,
+            on_plan=self._planned,
+            on_notice=self._noticed,
+            on_fatal=self._fail,
+            on_bug=report_contained,
+            on_stall=self._stood_still,
+            complete=lambda work: with_lags(work, self.engine, self._log_span),
+        )
+        self._sessions = Sessions(
+            self.driver,
+            shards=self.engine.shards,
+            limit=self._settings.max_sessions,
+            grace_ms=self._settings.group_reconnect_grace_ms,
+            central_reign=lambda: NO_ELECTION if self._central is None else self._central.epoch,
+        )
+        if self._zookeeper is not None:
+            self._central = CentralElection(
+                self._zookeeper.session,
+                self._settings.node_id,
+                lambda: self.advertised,
+                self._cores,
+                self._sessions.end_central,
+            )
+        self.broker.on_topics_changed(self._topics_changed)
+
+    def _cores(self) -> Iterator[Shard]:
+        """The shards that are there, to be looked at."""
+        for shard in range(self.engine.shards):
+            core = self.engine.core(shard)
+            if isinstance(core, Shard):
+                yield core
+
+    def _noticed(self, notice: GroupChanged) -> None:
+        self._watchers.publish(notice)
+        if self._central is not None:
+            self._central.noticed(notice)
+
+    def _planned(self, plan: Planned) -> None:
+        """Whether the group's assignor does its work is told once when that changes, and by `muster health`."""
+        name = f"assignor-failing:{plan.group_id}"
+        if plan.error:
+            self.telling.conditions.report(
+                name, f"group {plan.group_id!r}: {plan.error}", lasting_ms=ASSIGNOR_TROUBLE_MS
+            )
+        else:
+            self.telling.conditions.clear(name)
+
+    def _table(self) -> dict[str, Method]:
+        groups = GroupCoordinator(
+            self.driver,
+            self._watchers,
+            self._sessions,
+            shards=self.engine.shards,
+            snapshot_bytes=self._settings.grpc_max_message_bytes // 2,
+            endpoint=lambda: Endpoint(self._settings.node_id, *self.advertised),
+            partitions=lambda: self._partitions,
+            log_span=self._log_span,
+            conditions=self.telling.conditions,
+            isolation=self._isolated_simulations,
+            assignor_deadline_ms=self._settings.group_assignor_deadline_ms,
+            plugins=dict(limits_of(self._settings).plugins),
+            observed=self._zookeeper.groups if self._zookeeper is not None else None,
+            central=self._central,
+        )
+        self.log_requests = LogRequests(self.broker)
+        records = BrokerService(self.log_requests, node_id=self._settings.node_id, advertised=lambda: self.advertised)
+        self._staging = StagingService(Staging(self.broker), self.log_requests.commit)
+        return (
+            methods_of(GROUP_SERVICE, groups)
+            | methods_of(BROKER_SERVICE, records)
+            | methods_of(STAGING_SERVICE, self._staging)
+        )
+
+    def _topics_changed(self) -> None:
+        before, self._partitions = self._partitions, partition_counts(self.broker)
+        gone = tuple(sorted(before.keys() - self._partitions.keys()))
+        self._freeze_logs(sum(self._partitions.values()) - sum(before.values()))
+        self.driver.tell_all(TopicsChanged(self._partitions, gone, topic_ids(self.broker)))
+        if self._zookeeper is not None:
+            self._zookeeper.topics_changed()
+
+    def _freeze_logs(self, made: int) -> None:
+        """Logs stay for long, and go without the collector of garbage: let it pass over them. Looking through 10,000
+        takes it a tenth of a second, in which nothing else goes on.
+        """
+        self._made += max(made, 0)
+        if self._made >= FROZEN_AT_ONCE:
+            self._made = 0
+            gc.freeze()
+
+    async def _tick(self) -> None:
+        """Flushes by age, checkpoints and retention in a thread; what only the appending one may do, log by log."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            aged: list[Log] = []
+            try:
+                tick = partial(self.broker.tick, self._clock.now_ms(), compacting=False, aged=aged)
+                complaints = await asyncio.to_thread(tick)
+                for old in aged:
+                    self.broker.roll_aged(old, self._clock.now_ms())
+                    await asyncio.sleep(0)
+            except Exception as error:  # whatever it was: what is due next must not be left undone for good
+                log.error("the log's periodic work failed", exc_info=error)
+                complaints = [repr(error)]
+            upkeep_failed(self.telling.conditions, complaints)
+            room_measured(self.telling.conditions, await asyncio.to_thread(self._disk_room.shortage))
+            explanations_lost(self.telling.conditions, self._group_log.take_losses())
+            room_looked_at(self.telling.conditions, self.engine.starved)
+            self._log_troubles.carry()
+
+    async def _compact(self) -> None:
+        """One log at a time, in a thread: it may take minutes, and only the swap at its end holds up anybody."""
+        while True:
+            await asyncio.sleep(max(self._settings.cleaner_backoff_ms / 1000, TICK_S))
+            try:
+                await asyncio.to_thread(self.broker.compact, self._clock.now_ms())
+            except (OSError, StorageError) as error:
+                log.error("a log could not be compacted", why=str(error))
+                upkeep_failed(self.telling.conditions, [str(error)])
+            except Exception as error:
+                log.error("a log could not be compacted", exc_info=error)
+                upkeep_failed(self.telling.conditions, [repr(error)])
+
+    async def _answer_everyone(self) -> None:
+        timeout_s = self._settings.shutdown_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._staging.close()
+                await self.log_requests.close()
+                await self.driver.close(timeout_s)
+                await self.methods.quiet()
+        except TimeoutError:
+            log.warning("not everyone was answered in time", in_flight=self.methods.in_flight)
+
+    def _fail(self, bug: BaseException) -> None:
+        log.error("the node cannot go on", exc_info=bug)
+        if not self.failed.done():
+            self.failed.set_result(bug)
+
+
+def isolation_limits(settings: Settings) -> IsolationLimits:
+    return IsolationLimits(
+        mode=settings.group_assignor_isolation,
+        max_processes=settings.group_assignor_max_processes,
+        max_memory_bytes=settings.group_assignor_max_memory_bytes,
+    )
+
+
+def transport_limits(settings: Settings) -> TransportLimits:
+    return TransportLimits(
+        max_message_bytes=settings.grpc_max_message_bytes,
+        max_pending_calls=settings.grpc_max_pending_calls,
+        max_streams_per_connection=settings.grpc_max_streams_per_connection,
+        keepalive_time_ms=settings.grpc_keepalive_time_ms,
+        keepalive_timeout_ms=settings.grpc_keepalive_timeout_ms,
+        min_ping_interval_ms=settings.grpc_min_ping_interval_ms,
+    )
+
+
+def topic_ids(broker: Broker) -> dict[str, bytes]:
+    return {name: topic.id for name, topic in broker.topics().items()}
+
+
+def partition_counts(broker: Broker) -> dict[str, int]:
+    return {name: topic.partitions for name, topic in broker.topics().items()}
+
+
+def report_contained(what: str, error: Exception) -> None:
+    """Something unexpected that concerns one group only."""
+    log.error("one group's work failed", what=what, exc_info=error)
+
+
+def report_bug(event: str, error: Exception) -> None:
+    """The event that broke a shard, as a line that a test can repeat."""
+    log.error("a bug stopped a shard; it is reloaded from its log", script=event, exc_info=error)

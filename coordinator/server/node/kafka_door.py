@@ -1,0 +1,111 @@
+"""The second door of a node: Kafka's wire protocol, over the same groups and the same log."""
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from coordinator.config import Address, Settings
+from coordinator.kafka.connections.connection import ConnectionLimits
+from coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
+from coordinator.kafka.dispatch import Dispatch
+from coordinator.kafka.groups.asking import Groups
+from coordinator.kafka.groups.config_handlers import ConfigHandlers
+from coordinator.kafka.groups.configs import GroupConfigs
+from coordinator.kafka.groups.handlers import GroupHandlers
+from coordinator.kafka.log.handlers import LogHandlers
+from coordinator.kafka.log.metadata import Endpoint
+from coordinator.server.driver.drive import Driver
+from coordinator.server.grpc.listener import AddressTaken, cure_of
+from coordinator.server.service.observed import ObservedGroups
+from storage.broker.requests import LogRequests
+
+log = structlog.get_logger("muster.kafka")
+
+
+class KafkaDoor:
+    """Bound before the log is opened, served once the groups are there, drained when the node stops."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._listener = KafkaListener(listener_limits(settings))
+        self._bound = settings.kafka_address or Address("", 0)
+
+    @property
+    def bound(self) -> Address:
+        """Where it listens; the port is known once it is bound."""
+        return self._bound
+
+    @property
+    def advertised(self) -> Address:
+        """Where Kafka clients are told to connect."""
+        return self._settings.kafka_advertised_address(self._bound.port)
+
+    @property
+    def in_flight(self) -> int:
+        return self._listener.in_flight
+
+    def bind(self) -> None:
+        """Take the port. Raises AddressTaken."""
+        host, port = self._bound
+        try:
+            self._bound = Address(host, self._listener.bind(host, port))
+        except OSError as error:
+            raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error, 'kafka.listeners')}") from error
+
+    def give_back(self) -> None:
+        self._listener.give_back()
+
+    async def start(
+        self,
+        driver: Driver,
+        requests: LogRequests,
+        *,
+        shards: int,
+        partitions: Callable[[], Mapping[str, int]],
+        observed: ObservedGroups | None,
+        elsewhere: Callable[[str], bool],
+    ) -> None:
+        """Answer clients. `elsewhere` says which topics other nodes of the ensemble have."""
+        settings = self._settings
+
+        def endpoint() -> Endpoint:
+            return Endpoint(settings.node_id, *self.advertised)
+
+        def log_span(topic: str, partition: int) -> tuple[int, int]:
+            return requests.broker.start_offset(topic, partition), requests.broker.high_watermark(topic, partition)
+
+        groups = GroupHandlers(
+            driver, shards=shards, endpoint=endpoint, partitions=partitions, log_span=log_span, elsewhere=observed
+        )
+        records = LogHandlers(
+            requests,
+            endpoint,
+            node_id=settings.node_id,
+            auto_create=settings.auto_create_topics_enable,
+            elsewhere=elsewhere,
+        )
+        configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
+        await self._listener.start(Dispatch((groups, records, configs)))
+        log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
+
+    def drain(self) -> None:
+        """Take no further requests; connections close as soon as what they asked is answered."""
+        self._listener.drain()
+
+    async def close(self, grace_s: float) -> None:
+        await self._listener.close(grace_s)
+
+
+def listener_limits(settings: Settings) -> ListenerLimits:
+    return ListenerLimits(
+        settings.max_connections,
+        settings.max_connections_per_ip,
+        ConnectionLimits(
+            max_frame=settings.socket_request_max_bytes,
+            max_in_flight=settings.kafka_max_in_flight_requests_per_connection,
+            max_in_flight_bytes=settings.kafka_max_in_flight_bytes_per_connection,
+            max_unsent_bytes=settings.kafka_max_unsent_bytes_per_connection,
+            max_idle_ms=settings.connections_max_idle_ms,
+        ),
+        settings.kafka_max_unsent_bytes,
+    )

@@ -1,0 +1,107 @@
+"""A node as a process: logs, event loop, signals, exit code."""
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+import structlog
+
+from coordinator.allocator import keep_freed_memory
+from coordinator.config import Settings
+from coordinator.runtime.group_log import PartitionCountConflict
+from coordinator.server.grpc.listener import AddressTaken
+from coordinator.server.node.app import Node
+from coordinator.server.node.logs import configure_logs
+from coordinator.zookeeper.errors import ZooKeeperError
+from coordinator.zookeeper.registry import IdTaken
+from storage.errors import DataDirectoryError, StorageError
+
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_CONFLICT = 5
+
+YOUNG_OBJECTS = 50_000
+"""Objects between two collections of the youngest generation: requests make many and keep none."""
+
+KEPT_BYTES = 128 << 20
+"""Freed memory that a node keeps for the next answers."""
+
+SWITCH_S = 0.001
+"""How long a thread that computes (a replay, a compaction, topics in the making) may keep the event loop waiting."""
+
+log = structlog.get_logger("muster.node")
+
+
+def run(settings: Settings, announce: TextIO | None = None) -> int:
+    """Serve until SIGTERM or SIGINT, drain, and return the exit code: 0, 1 (failure) or 5 (port or directory in use).
+
+    Once the node answers, `announce` (such as standard output) gets one line, so that a parent process can wait for
+    it: {"event": "listening", "host": ..., "port": ..., "pid": ...}, with "kafka_host" and "kafka_port" where Kafka's
+    protocol is served. A second signal ends the process at once; the log
+    bears that.
+    """
+    configure_logs(settings.logging_level, settings.logging_format)
+    keep_freed_memory(KEPT_BYTES)
+    sys.setswitchinterval(SWITCH_S)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(serve(settings, announce))
+
+
+async def serve(settings: Settings, announce: TextIO | None) -> int:
+    stop = asyncio.Event()
+    catch_signals(stop)
+    node = Node(settings)
+    gc.disable()  # What a start makes stays: to look through it again and again finds nothing.
+    try:
+        await node.start()
+    except (AddressTaken, PartitionCountConflict, StorageError, ZooKeeperError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+    gc.enable()
+    if announce is not None:
+        line = {"event": "listening", "host": node.bound.host, "port": node.bound.port, "pid": os.getpid()}
+        if node.kafka_bound is not None:
+            line |= {"kafka_host": node.kafka_bound.host, "kafka_port": node.kafka_bound.port}
+        print(json.dumps(line), file=announce, flush=True)
+    node.failed.add_done_callback(lambda _: stop.set())
+    await stop.wait()
+    await node.stop()
+    return EXIT_FAILURE if node.failed.done() else EXIT_OK
+
+
+def catch_signals(stop: asyncio.Event) -> None:
+    """The first signal drains; the next one has its default effect."""
+    loop = asyncio.get_running_loop()
+
+    def first(number: signal.Signals) -> None:
+        log.info("signal", name=number.name)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, first, number)
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed; None stands for asyncio's own loop."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def is_conflict(error: Exception) -> bool:
+    """Another process holds what this one needs."""
+    return isinstance(error, AddressTaken | IdTaken) or (
+        isinstance(error, DataDirectoryError) and error.holder is not None
+    )

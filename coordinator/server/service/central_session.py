@@ -1,0 +1,226 @@
+"""The stream of one member of a central group. No transport here, and nothing is decided.
+
+It is opened under one reign: the election that made this node the coordinator. When that is over, nothing that the
+member says reaches its group any more, and no order the member; what was on its way is told by its epoch.
+
+What the member says is asked of its shard, one message after the other; a question for orders is always open there, and
+what it brings is written. The next orders are asked for when the last ones are on their way.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+from coordinator.core.central import events
+from coordinator.core.effects import CentralReply
+from coordinator.errors import Draining, ErrorCode, Refusal
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.server.driver.drive import Driver
+from coordinator.server.messages import answers, central_words, shape
+from coordinator.server.messages.shape import MalformedRequest
+
+NO_ELECTION = 0
+"""The epoch of a node that shares no ZooKeeper: it coordinates its central groups, and nobody else does."""
+RESIGNED = "this node coordinates central groups no longer; find who does"
+UNWRITTEN_LIMIT = 8
+"""Responses that may wait to be written; for a member that reads slowly, its shard keeps the latest order of a kind."""
+
+
+class CentralSession:
+    """One stream, from the registration to its end."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        shard: int,
+        registration: pb.RegisterConsumer,
+        peer_host: str,
+        *,
+        epoch: int,
+        reigning: Callable[[], int | None],
+    ) -> None:
+        self.group_id = registration.group_id
+        self.member_id = registration.member_id
+        self.stream = 0
+        """The request id of the registration; 0 while there is none that was taken."""
+        self.left = False
+        """The member has deregistered, or the group knows already that it is gone."""
+        self._driver = driver
+        self._epoch = epoch
+        self._reigning = reigning
+        self._shard = shard
+        self._first = registration
+        self._peer_host = peer_host
+        self._unwritten: asyncio.Queue[pb.SessionResponse] = asyncio.Queue(UNWRITTEN_LIMIT)
+        self._last: pb.SessionResponse | None = None
+        self._failure: Exception | None = None
+        self._over = asyncio.Event()
+        self._sequence = 0
+        self._leaving = False
+
+    async def responses(self, requests: AsyncIterator[pb.SessionRequest]) -> AsyncGenerator[pb.SessionResponse, None]:
+        """Register, then write what there is to say until the end."""
+        refused = await self._register(self._first)
+        if refused is not None:
+            yield self._numbered(refused)
+            return
+        tasks = [asyncio.create_task(self._read(requests)), asyncio.create_task(self._hear())]
+        try:
+            yield self._numbered(self._registered())
+            while (response := await self._next()) is not None:
+                yield self._numbered(response)
+            if self._failure is not None:
+                raise self._failure
+            if self._last is not None:
+                yield self._numbered(self._last)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def end(self, reason: str) -> None:
+        """Say so, and end the stream."""
+        self._finish(pb.SessionResponse(drain=pb.SessionDrain(reason=reason)))
+
+    async def _register(self, request: pb.RegisterConsumer) -> pb.SessionResponse | None:
+        """The answer to a refusal; None when the member was taken in."""
+        event = central_words.registration(
+            request, self._driver.next_id(), client_host=self._peer_host, stream=self.stream
+        )
+        first = not self.stream
+        # From here on the shard may know the member, whether or not its answer is still wanted.
+        self.stream = self.stream or event.request_id
+        reply = await self._driver.ask(self._shard, event, CentralReply)
+        if not reply.code:
+            return None
+        if first:
+            self.stream = 0
+        return registered(reply)
+
+    async def _next(self) -> pb.SessionResponse | None:
+        """The next response; None at the end. What waits when the end comes is still written."""
+        over = asyncio.ensure_future(self._over.wait())
+        ready = asyncio.ensure_future(self._unwritten.get())
+        try:
+            await asyncio.wait([over, ready], return_when=asyncio.FIRST_COMPLETED)
+            return ready.result() if ready.done() else None
+        finally:
+            over.cancel()
+            ready.cancel()
+
+    async def _read(self, requests: AsyncIterator[pb.SessionRequest]) -> None:
+        try:
+            async for request in requests:
+                if not await self._take(request):
+                    return
+            self._over.set()
+        except Draining as error:
+            self.end(str(error))
+        except Exception as error:
+            self._failure = error
+            self._over.set()
+
+    async def _take(self, request: pb.SessionRequest) -> bool:
+        """Whether the stream goes on."""
+        kind = request.WhichOneof("request")
+        if self._deposed():
+            return False
+        if kind == "register_consumer":
+            return await self._change_subscription(request.register_consumer)
+        event = self._event(request)
+        self._leaving = kind == "deregister"
+        reply = await self._driver.ask(self._shard, event, CentralReply)
+        if self._leaving:
+            self.left = True
+            self._over.set()
+            return False
+        if reply.code:
+            self._refused(reply)
+        return not reply.code
+
+    def _event(self, request: pb.SessionRequest) -> events.CentralRequest:
+        who = (self._driver.next_id(), self.group_id, self.member_id, self.stream)
+        match request.WhichOneof("request"):
+            case "ping_answered":
+                ping = request.ping_answered
+                return events.PingAnswered(*who, ping.number, central_words.consumed(ping.offsets))
+            case "fetcher_stopped":
+                stopped = request.fetcher_stopped
+                return events.FetcherStopped(*who, stopped.number, central_words.consumed(stopped.offsets))
+            case "fetcher_started":
+                return events.FetcherStarted(*who, request.fetcher_started.number)
+            case "deregister":
+                leave = request.deregister
+                reason = shape.reason("deregister.reason", leave.reason)
+                return events.Deregister(*who, central_words.consumed(leave.offsets), reason)
+            case other:
+                raise MalformedRequest(
+                    f"request is {other or 'empty'}; expected ping_answered, fetcher_stopped, fetcher_started, "
+                    "deregister or register_consumer, for this stream belongs to a member of a central group"
+                )
+
+    async def _change_subscription(self, request: pb.RegisterConsumer) -> bool:
+        for field, own in (("group_id", self.group_id), ("member_id", self.member_id)):
+            if (said := getattr(request, field)) != own:
+                raise MalformedRequest(f"{field} is {said!r}; this stream belongs to {own!r}")
+        refused = await self._register(request)
+        await self._unwritten.put(refused or self._registered())
+        return True
+
+    def _registered(self) -> pb.SessionResponse:
+        return registered(CentralReply(), self._epoch)
+
+    def _deposed(self) -> bool:
+        """Whether the reign is over; then so is the stream."""
+        if self._reigning() == self._epoch:
+            return False
+        self.end(RESIGNED)
+        return True
+
+    async def _hear(self) -> None:
+        """Ask for orders, again and again."""
+        try:
+            while True:
+                event = events.AwaitOrders(self._driver.next_id(), self.group_id, self.member_id, self.stream)
+                reply = await self._driver.ask(self._shard, event, CentralReply)
+                if self._leaving or self._deposed():
+                    return
+                if reply.code:
+                    self._refused(reply)
+                    return
+                for given in reply.orders:
+                    await self._unwritten.put(central_words.order(given, reply.answered, self._epoch))
+        except Draining as error:
+            self.end(str(error))
+        except Refusal as error:
+            self._failure = error
+            self._over.set()
+
+    def _refused(self, reply: CentralReply) -> None:
+        if reply.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+            # The group's coordinator moved or was reloaded; the member finds it again.
+            self.end(answers.sentence(reply.code, reply.message))
+            return
+        self.left = True
+        fenced = pb.SessionFenced(
+            error_code=answers.error_code(reply.code), error_message=answers.sentence(reply.code, reply.message)
+        )
+        self._finish(pb.SessionResponse(fenced=fenced))
+
+    def _finish(self, last: pb.SessionResponse) -> None:
+        self._last = self._last or last
+        self._over.set()
+
+    def _numbered(self, response: pb.SessionResponse) -> pb.SessionResponse:
+        self._sequence += 1
+        response.sequence_number = self._sequence
+        return response
+
+
+def registered(reply: CentralReply, epoch: int = NO_ELECTION) -> pb.SessionResponse:
+    return pb.SessionResponse(
+        registered=pb.ConsumerRegistered(
+            error_code=answers.error_code(reply.code),
+            error_message=answers.sentence(reply.code, reply.message),
+            coordinator_epoch=epoch,
+        )
+    )

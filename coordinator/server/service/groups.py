@@ -1,0 +1,327 @@
+"""GroupCoordinator: each method asks the shard that holds the group, by way of the driver. No transport here."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+from uuid import uuid4
+
+from assignors.isolation.pool import Isolation
+from coordinator.core import effects, events
+from coordinator.core.central.views import CENTRAL
+from coordinator.errors import ErrorCode, Overloaded
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.runtime.conditions import Conditions
+from coordinator.runtime.ports import LogFailed
+from coordinator.runtime.router import partition_for
+from coordinator.server.dispatch import Call
+from coordinator.server.driver.drive import Driver
+from coordinator.server.messages import answers, answers_consumer, shape, translate, translate_consumer
+from coordinator.server.service.central_election import CentralElection
+from coordinator.server.service.observed import ObservedGroups
+from coordinator.server.service.session import Sessions
+from coordinator.server.service.simulate import Simulator
+from coordinator.server.service.watch import Watchers
+
+LogSpan: TypeAlias = Callable[[str, int], tuple[int, int]]
+"""(log start, high watermark) of an existing partition. Raises LogFailed when its log is away or damaged."""
+
+
+ALL_IS_WELL = pb.HeartbeatResponse()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where clients reach this node."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class GroupCoordinator:
+    """The handlers.
+
+    `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs, `endpoint` is what FindCoordinator
+    answers, `partitions` gives the catalog's partition counts, `log_span` where a partition's log begins and ends,
+    `conditions` what is wrong with the node, `plugins` the classes of assignors that it offers by their names,
+    `observed` the groups of a ZooKeeper, if there is one, `central` who is elected there for central groups.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        watchers: Watchers,
+        sessions: Sessions,
+        *,
+        shards: int,
+        snapshot_bytes: int,
+        endpoint: Callable[[], Endpoint],
+        partitions: Callable[[], Mapping[str, int]],
+        log_span: LogSpan,
+        conditions: Conditions,
+        isolation: Isolation,
+        assignor_deadline_ms: int,
+        plugins: Mapping[str, str],
+        observed: ObservedGroups | None = None,
+        central: CentralElection | None = None,
+    ) -> None:
+        self._driver = driver
+        self._watchers = watchers
+        self._sessions = sessions
+        self._shards = shards
+        self._snapshot_bytes = snapshot_bytes
+        self._endpoint = endpoint
+        self._partitions = partitions
+        self._log_span = log_span
+        self._conditions = conditions
+        self._observed = observed
+        self._central = central
+        self._simulator = Simulator(
+            driver,
+            shard_of=self._shard_of,
+            partitions=partitions,
+            spans=self._log_spans,
+            decide=lambda assignor, snapshot, withhold: isolation.run(
+                assignor, snapshot, assignor_deadline_ms, withhold=withhold, remedy="raise group.assignor.deadline.ms"
+            ),
+            plugins=plugins,
+            elsewhere=None if observed is None else observed.positions,
+        )
+
+    async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
+        endpoint = self._endpoint()
+        if request.group_protocol == CENTRAL and self._central is not None and not self._central.elected:
+            elected = await self._central.coordinator()
+            if elected is None:
+                code = answers.error_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return pb.FindCoordinatorResponse(error_code=code, error_message=self._central.why_nobody())
+            endpoint = Endpoint(*elected)
+        return pb.FindCoordinatorResponse(
+            node_id=endpoint.node_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            partition=self._shard_of(shape.name("key", request.key)),
+        )
+
+    async def join_group(self, request: pb.JoinGroupRequest, call: Call) -> pb.JoinGroupResponse:
+        event = translate.join_group(request, self._driver.next_id(), fresh_id=str(uuid4()), client_host=call.peer_host)
+        return answers.join_group(await self._driver.ask(self._shard_of(event.group_id), event, effects.JoinReply))
+
+    async def sync_group(self, request: pb.SyncGroupRequest, call: Call) -> pb.SyncGroupResponse:
+        event = translate.sync_group(request, self._driver.next_id())
+        return answers.sync_group(await self._driver.ask(self._shard_of(event.group_id), event, effects.SyncReply))
+
+    async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
+        """The usual one takes the short way: no event, no turn, no future (docs/performance.md)."""
+        group_id = request.group_id
+        shard = self._shard_of(group_id)
+        if not request.HasField("group_instance_id") and self._driver.beat(
+            shard, group_id, request.member_id, request.generation_id
+        ):
+            return ALL_IS_WELL
+        event = translate.heartbeat(request, self._driver.next_id())
+        return answers.heartbeat(await self._driver.ask(shard, event, effects.HeartbeatReply))
+
+    async def consumer_group_heartbeat(
+        self, request: pb.ConsumerGroupHeartbeatRequest, call: Call
+    ) -> pb.ConsumerGroupHeartbeatResponse:
+        event = translate_consumer.heartbeat(request, self._driver.next_id(), client_host=call.peer_host)
+        shard = self._shard_of(event.group_id)
+        return answers_consumer.heartbeat(await self._driver.ask(shard, event, effects.ConsumerHeartbeatReply))
+
+    async def consumer_group_describe(
+        self, request: pb.ConsumerGroupDescribeRequest, call: Call
+    ) -> pb.ConsumerGroupDescribeResponse:
+        names = translate.group_names("group_ids", request.group_ids)
+        questions = [
+            (self._shard_of(group_id), events.DescribeConsumerGroup(self._driver.next_id(), group_id))
+            for group_id in names
+        ]
+        replies = await self._driver.ask_all(questions, effects.DescribeConsumerReply)
+        groups = [answers_consumer.described_group(*pair) for pair in zip(names, replies, strict=True)]
+        return pb.ConsumerGroupDescribeResponse(groups=groups)
+
+    async def leave_group(self, request: pb.LeaveGroupRequest, call: Call) -> pb.LeaveGroupResponse:
+        event = translate.leave_group(request, self._driver.next_id())
+        return answers.leave_group(await self._driver.ask(self._shard_of(event.group_id), event, effects.LeaveReply))
+
+    async def remove_members(self, request: pb.RemoveMembersRequest, call: Call) -> pb.RemoveMembersResponse:
+        event = translate.remove_members(request, self._driver.next_id(), client_host=call.peer_host)
+        return answers.remove_members(await self._driver.ask(self._shard_of(event.group_id), event, effects.LeaveReply))
+
+    async def offset_commit(self, request: pb.OffsetCommitRequest, call: Call) -> pb.OffsetCommitResponse:
+        """Partitions that the catalog does not know are refused one by one; the core judges the rest."""
+        event = translate.offset_commit(request, self._driver.next_id())
+        unknown = self._unknown_partitions(event)
+        reply = effects.OffsetCommitReply()
+        if len(unknown) < len(event.offsets) or not event.offsets:
+            known = replace(event, offsets={tp: at for tp, at in event.offsets.items() if tp not in unknown})
+            reply = await self._commit(known, request.include_zookeeper)
+        codes = {
+            tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else reply.partitions.get(tp, reply.code)
+            for tp in event.offsets
+        }
+        reasons = {
+            tp: self._why_refused(*tp, position.metadata, codes[tp])
+            for tp, position in event.offsets.items()
+            if codes[tp] is not ErrorCode.NONE
+        }
+        return answers.offset_commit(codes, reply, reasons)
+
+    async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
+        event = translate.offset_fetch(request, self._driver.next_id())
+        shard = self._shard_of(event.group_id)
+        if request.include_log_offsets:
+            reply, spans = await self._driver.ask_and_look(
+                shard, event, effects.OffsetFetchReply, lambda: self._log_spans(event.partitions or ())
+            )
+            response = answers.offset_fetch(reply, spans)
+        else:
+            response = answers.offset_fetch(await self._driver.ask(shard, event, effects.OffsetFetchReply))
+        if request.include_zookeeper and self._observed is not None and self._observed.knows(event.group_id):
+            return await self._observed.add_positions(response, event.group_id, everything=request.all_topics)
+        return response
+
+    async def _commit(self, event: events.OffsetCommit, include_zookeeper: bool) -> effects.OffsetCommitReply:
+        """To the log; a tool's commit also to where a group of the ZooKeeper era looks for it, or only there."""
+        shard = self._shard_of(event.group_id)
+        if include_zookeeper and self._observed is not None and self._observed.knows(event.group_id):
+            everything = events.OffsetFetch(self._driver.next_id(), event.group_id, None)
+            kept = await self._driver.ask(shard, everything, effects.OffsetFetchReply)
+            positions = {tp: position.offset for tp, position in event.offsets.items()}
+            written = await self._observed.set_positions(event.group_id, positions)
+            if written.code or not kept.offsets:
+                return written
+        return await self._driver.ask(shard, event, effects.OffsetCommitReply)
+
+    async def offset_delete(self, request: pb.OffsetDeleteRequest, call: Call) -> pb.OffsetDeleteResponse:
+        event = translate.offset_delete(request, self._driver.next_id())
+        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.OffsetDeleteReply)
+        gone = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
+        if reply.code in gone and self._observed is not None and self._observed.knows(event.group_id):
+            reply = await self._observed.delete_positions(event.group_id, event.partitions)
+        return answers.offset_delete(reply)
+
+    async def list_groups(self, request: pb.ListGroupsRequest, call: Call) -> pb.ListGroupsResponse:
+        """All shards' groups; shards that moved away are left out, another failure becomes the answer's code."""
+        template = translate.list_groups(request, self._driver.next_id())
+        questions = [(shard, replace(template, request_id=self._driver.next_id())) for shard in range(self._shards)]
+        replies = await self._driver.ask_all(questions, effects.ListReply)
+        failed = next((r for r in replies if r.code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)), None)
+        found = sorted((group for reply in replies for group in reply.groups), key=lambda group: group.group_id)
+        return pb.ListGroupsResponse(
+            error_code=answers.error_code(failed.code if failed else ErrorCode.NONE),
+            error_message=answers.sentence(failed.code, failed.message) if failed else "",
+            groups=[answers.listed_group(group) for group in found],
+        )
+
+    async def describe_groups(self, request: pb.DescribeGroupsRequest, call: Call) -> pb.DescribeGroupsResponse:
+        names = translate.group_names("groups", request.groups)
+        questions = [
+            (self._shard_of(group_id), events.DescribeGroup(self._driver.next_id(), group_id)) for group_id in names
+        ]
+        replies = await self._driver.ask_all(questions, effects.DescribeReply)
+        groups = [answers.described_group(*pair) for pair in zip(names, replies, strict=True)]
+        return pb.DescribeGroupsResponse(groups=groups)
+
+    async def delete_groups(self, request: pb.DeleteGroupsRequest, call: Call) -> pb.DeleteGroupsResponse:
+        names = translate.group_names("groups_names", request.groups_names)
+        questions = [
+            (self._shard_of(group_id), events.DeleteGroup(self._driver.next_id(), group_id, self._observed is not None))
+            for group_id in names
+        ]
+        replies = await self._driver.ask_all(questions, effects.DeleteReply)
+        if self._observed is not None:
+            replies = [await self._deleted_there_too(*pair) for pair in zip(names, replies, strict=True)]
+        results = [answers.deleted_group(*pair) for pair in zip(names, replies, strict=True)]
+        return pb.DeleteGroupsResponse(results=results)
+
+    async def _deleted_there_too(self, group_id: str, reply: effects.DeleteReply) -> effects.DeleteReply:
+        """The log has let the group go, or never had it: now ZooKeeper."""
+        known = self._observed is not None and self._observed.knows(group_id)
+        if self._observed is None or not known or reply.code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+            return reply
+        return await self._observed.delete(group_id)
+
+    async def describe_group_settings(
+        self, request: pb.DescribeGroupSettingsRequest, call: Call
+    ) -> pb.DescribeGroupSettingsResponse:
+        event = events.DescribeSettings(self._driver.next_id(), shape.name("group_id", request.group_id))
+        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.SettingsReply)
+        return answers.described_settings(reply)
+
+    async def alter_group_settings(
+        self, request: pb.AlterGroupSettingsRequest, call: Call
+    ) -> pb.AlterGroupSettingsResponse:
+        event = translate.alter_settings(request, self._driver.next_id(), client_host=call.peer_host)
+        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.SettingsReply)
+        return answers.altered_settings(reply)
+
+    async def explain_group(self, request: pb.ExplainGroupRequest, call: Call) -> pb.ExplainGroupResponse:
+        event = translate.explain_group(request, self._driver.next_id())
+        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.ExplainReply)
+        return answers.explain_group(
+            event.group_id, reply, with_snapshots=request.include_snapshots, room=self._snapshot_bytes
+        )
+
+    async def watch_group(self, request: pb.WatchGroupRequest, call: Call) -> AsyncIterator[pb.WatchGroupResponse]:
+        """The group as it is now, then every change; a group that is not there yet is "Dead"."""
+        group_id = shape.name("group_id", request.group_id)
+        if self._watchers.full:
+            raise Overloaded(f"{len(self._watchers)} watchers are open, as many as this node keeps; close some first")
+        watcher = self._watchers.add(group_id)
+        try:
+            yield answers.watch_group(await self._current(group_id), skipped=0)
+            while True:
+                yield answers.watch_group(*await watcher.get())
+        finally:
+            self._watchers.remove(group_id, watcher)
+
+    async def simulate_assignment(
+        self, request: pb.SimulateAssignmentRequest, call: Call
+    ) -> pb.SimulateAssignmentResponse:
+        return await self._simulator.simulate(request, call)
+
+    async def describe_node(self, request: pb.DescribeNodeRequest, call: Call) -> pb.DescribeNodeResponse:
+        conditions = [answers.condition(condition) for condition in self._conditions.current()]
+        return pb.DescribeNodeResponse(node_id=self._endpoint().node_id, conditions=conditions)
+
+    def session(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
+        return self._sessions.serve(requests, call)
+
+    async def _current(self, group_id: str) -> effects.GroupChanged:
+        event = events.DescribeGroup(self._driver.next_id(), group_id)
+        reply = await self._driver.ask(self._shard_of(group_id), event, effects.DescribeReply)
+        return effects.GroupChanged(group_id, reply.state, reply.generation)
+
+    def _shard_of(self, group_id: str) -> int:
+        return partition_for(group_id, self._shards)
+
+    def _why_refused(self, topic: str, partition: int, metadata: str, code: ErrorCode) -> str:
+        """Value, expectation and remedy for one partition of a commit; empty when the code says it all."""
+        if code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
+            return (
+                f"{topic}-{partition}: the metadata has {len(metadata)} characters, more than "
+                "offset.metadata.max.bytes allows; shorten it, or raise the limit"
+            )
+        if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return ""
+        count = self._partitions().get(topic, 0)
+        if not count:
+            return f"{topic}-{partition}: there is no topic {topic!r}; create it first"
+        return f"{topic}-{partition} does not exist; the partitions of {topic!r} are 0 to {count - 1}"
+
+    def _log_spans(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        """Of those that can be told; one that is damaged hides none of the others."""
+        counts = self._partitions()
+        spans: dict[tuple[str, int], tuple[int, int]] = {}
+        for tp in partitions:
+            if 0 <= tp[1] < counts.get(tp[0], 0):
+                with suppress(LogFailed):
+                    spans[tp] = self._log_span(*tp)
+        return spans
+
+    def _unknown_partitions(self, event: events.OffsetCommit) -> frozenset[tuple[str, int]]:
+        catalog = self._partitions()
+        return frozenset(tp for tp in event.offsets if tp[1] >= catalog.get(tp[0], 0))

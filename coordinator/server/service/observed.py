@@ -1,0 +1,102 @@
+"""What tools may ask, and change, of groups that ZooKeeper holds: their positions, and their end.
+
+Everything here waits for ZooKeeper, for a bounded time and off nobody's way; what it cannot do becomes a code.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping
+from typing import TypeVar
+
+from coordinator.core.effects import DeleteReply, OffsetCommitReply, OffsetDeleteReply
+from coordinator.errors import CoordinatorError, ErrorCode
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.server.messages import answers
+from coordinator.zookeeper.errors import ConnectionLost, ZooKeeperError
+from coordinator.zookeeper.observer import GroupActive, Observer
+
+TopicPartition = tuple[str, int]
+Answer = TypeVar("Answer")
+
+
+class ObservedGroups:
+    """The groups that this node watches in ZooKeeper, for the handlers."""
+
+    def __init__(self, observer: Observer, patience_ms: int) -> None:
+        self._observer = observer
+        self._patience_ms = patience_ms
+
+    def knows(self, group_id: str) -> bool:
+        return self._observer.knows(group_id)
+
+    async def add_positions(
+        self, response: pb.OffsetFetchResponse, group_id: str, *, everything: bool
+    ) -> pb.OffsetFetchResponse:
+        """Fill in what the group keeps in ZooKeeper: where both have a position the larger counts, as it does for
+        members that commit to both. `everything`: also partitions that the answer does not name yet."""
+        try:
+            positions = await self.positions(group_id)
+        except CoordinatorError as error:
+            return pb.OffsetFetchResponse(error_code=answers.error_code(error.code), error_message=error.message)
+        fill_in(response, positions, everything=everything)
+        return response
+
+    async def positions(self, group_id: str) -> Mapping[TopicPartition, int]:
+        """What the group keeps in ZooKeeper; nothing when it is not there. Raises CoordinatorError: at once while
+        ZooKeeper is known to be away."""
+        if not self.knows(group_id):
+            return {}
+        try:
+            if not self._observer.in_touch:
+                raise ConnectionLost("ZooKeeper is out of reach; try again once it is back")
+            return await self._patiently(self._observer.positions(group_id))
+        except ZooKeeperError as error:
+            raise CoordinatorError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"the positions that {group_id!r} keeps in ZooKeeper cannot be read: {error}",
+            ) from error
+
+    async def set_positions(self, group_id: str, positions: Mapping[TopicPartition, int]) -> OffsetCommitReply:
+        """Write them where the group keeps its positions in ZooKeeper; refused while it has members."""
+        code, why = await self._changed(self._observer.write_positions(group_id, positions))
+        return OffsetCommitReply(code, why)
+
+    async def delete_positions(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeleteReply:
+        """Forget them where the group keeps them in ZooKeeper; refused while it has members."""
+        code, why = await self._changed(self._observer.delete_positions(group_id, partitions))
+        return OffsetDeleteReply(code, why, dict.fromkeys(partitions, ErrorCode.NONE) if not code else {})
+
+    async def delete(self, group_id: str) -> DeleteReply:
+        """Delete all that ZooKeeper has of it; refused while it has members."""
+        code, why = await self._changed(self._observer.delete(group_id))
+        return DeleteReply(code, why)
+
+    async def _changed(self, change: Awaitable[None]) -> tuple[ErrorCode, str]:
+        try:
+            await self._patiently(change)
+        except GroupActive as error:
+            return ErrorCode.NON_EMPTY_GROUP, str(error)
+        except ZooKeeperError as error:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
+        return ErrorCode.NONE, ""
+
+    async def _patiently(self, answer: Awaitable[Answer]) -> Answer:
+        try:
+            async with asyncio.timeout(self._patience_ms / 1000):
+                return await answer
+        except TimeoutError as error:
+            raise ConnectionLost(f"ZooKeeper did not answer within {self._patience_ms} ms; try again") from error
+
+
+def fill_in(response: pb.OffsetFetchResponse, positions: Mapping[TopicPartition, int], *, everything: bool) -> None:
+    rows = {(topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions}
+    topics = {topic.name: topic for topic in response.topics}
+    for (topic, partition), offset in positions.items():
+        row = rows.get((topic, partition))
+        if row is None and everything:
+            if topic not in topics:
+                topics[topic] = response.topics.add(name=topic)
+            row = topics[topic].partitions.add(partition_index=partition, committed_offset=answers.NO_OFFSET)
+        if row is not None and not row.error_code and offset > row.committed_offset:
+            row.committed_offset = offset
+            row.committed_leader_epoch = answers.NO_EPOCH
+            row.metadata, row.commit_timestamp_ms, row.in_zookeeper = "", 0, True

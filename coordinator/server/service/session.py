@@ -1,0 +1,347 @@
+"""Session streams: one per member, by which the coordinator speaks first (pushed membership). No transport here.
+
+A stream carries the member's heartbeats and their answers; between two of them a `Listen` is parked at the group's
+shard, and what it brings is pushed. What waits to be written is never more than one answer, one push and the farewell.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import cast
+
+from coordinator.core import effects, events
+from coordinator.core.central.events import StreamClosed
+from coordinator.core.effects import CentralReply
+from coordinator.errors import ErrorCode, Overloaded, Refusal
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.rpc.v1 import ledger_pb2
+from coordinator.runtime.router import partition_for
+from coordinator.server.dispatch import Call
+from coordinator.server.driver.drive import Driver
+from coordinator.server.messages import answers, answers_consumer, translate, translate_consumer
+from coordinator.server.messages.shape import MalformedRequest
+from coordinator.server.service.central_session import NO_ELECTION, RESIGNED, CentralSession, registered
+from coordinator.server.service.session_identity import Identity, greeted
+
+NO_NEWS = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Not about the member: its next heartbeat finds out what became of the group's coordinator."""
+
+
+HELLO_MS = 10_000
+"""A stream that says nothing for so long is nobody's."""
+
+MOST_SILENT = 1_000
+"""Streams that may be open before they have said whose they are: a second's worth of members, all at once."""
+
+
+class Session:
+    """One member's stream."""
+
+    def __init__(self, driver: Driver, shard: int, identity: Identity, peer_host: str) -> None:
+        self.identity = identity
+        self.finished = False
+        """The member has closed its side in good order, or was told that this is the end."""
+        self._driver = driver
+        self._shard = shard
+        self._peer_host = peer_host
+        self._sequence = 0
+        self._answer: pb.SessionResponse | None = None
+        self._push: pb.SessionResponse | None = None
+        self._farewell: str | None = None
+        self._failure: Exception | None = None
+        self._unacknowledged: int | None = None  # the sequence number of a pushed assignment
+        self._listening: events.Listen | None = None  # not over before what it brought has been acknowledged
+        self._listener: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def responses(self, welcome: pb.SessionWelcome) -> AsyncIterator[pb.SessionResponse]:
+        """What is to be written, until the end. A push goes first: an answer may rest on it."""
+        yield self._numbered(pb.SessionResponse(welcome=welcome))
+        while not self.finished:
+            if self._push is not None:
+                push, self._push = self._push, None
+                yield self._numbered(push)
+            elif self._answer is not None:
+                answer, self._answer = self._answer, None
+                self._room.set()
+                yield self._numbered(answer)
+            elif self._failure is not None:
+                raise self._failure
+            elif self._farewell is not None:
+                self.finished = True
+                yield self._numbered(pb.SessionResponse(drain=pb.SessionDrain(reason=self._farewell)))
+            else:
+                self._news.clear()
+                await self._news.wait()
+
+    async def read(self, requests: AsyncIterator[pb.SessionRequest]) -> None:
+        """Take the member's heartbeats, one after the other; no further one before the last answer is on its way."""
+        try:
+            async for request in requests:
+                await self._room.wait()
+                self._acknowledge(request.acknowledged)
+                await self._take(request)
+            self.finished = True
+        except Exception as error:
+            self._failure = error
+        self._news.set()
+
+    def end(self, reason: str) -> None:
+        """Say so, and end the stream."""
+        self._farewell = reason
+        self._news.set()
+
+    async def stop(self, reading: "asyncio.Task[None]") -> None:
+        tasks = [task for task in (reading, self._listener) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _numbered(self, response: pb.SessionResponse) -> pb.SessionResponse:
+        self._sequence += 1
+        response.sequence_number = self._sequence
+        if response.WhichOneof("event") == "consumer_group_heartbeat" and not response.request_number:
+            self._unacknowledged = self._sequence
+        return response
+
+    def _acknowledge(self, sequence: int) -> None:
+        if self._unacknowledged is not None and sequence >= self._unacknowledged:
+            self._unacknowledged = None
+            self._listening = None
+
+    async def _take(self, request: pb.SessionRequest) -> None:
+        match request.WhichOneof("request"):
+            case "heartbeat":
+                await self._heartbeat(request.heartbeat, request.request_number)
+            case "consumer_group_heartbeat":
+                await self._consumer_heartbeat(request.consumer_group_heartbeat, request.request_number)
+            case "hello":
+                raise MalformedRequest("hello was sent twice; expected heartbeats after the first message")
+            case _:
+                raise MalformedRequest("request is empty; expected heartbeat or consumer_group_heartbeat")
+
+    async def _heartbeat(self, request: pb.HeartbeatRequest, number: int) -> None:
+        self.identity.sign(request)
+        event = translate.heartbeat(request, self._driver.next_id())
+        reply = await self._driver.ask(self._shard, event, effects.HeartbeatReply)
+        if number:
+            self._put_answer(pb.SessionResponse(request_number=number, heartbeat=answers.heartbeat(reply)))
+        elif reply.code not in NO_NEWS:
+            self._put_push(told(event.generation, effects.PushReply(reply.code, reply.message)))
+        if reply.code is ErrorCode.NONE:
+            self._listen(event.generation)
+
+    async def _consumer_heartbeat(self, request: pb.ConsumerGroupHeartbeatRequest, number: int) -> None:
+        self.identity.sign(request)
+        listening = self._listening.request_id if self._listening is not None else None
+        heartbeat = translate_consumer.heartbeat(request, self._driver.next_id(), client_host=self._peer_host)
+        event = events.SessionHeartbeat(self._driver.next_id(), heartbeat, listening)
+        reply = await self._driver.ask(self._shard, event, effects.PushReply)
+        if reply.crossed:
+            return  # The member hears what was pushed, and speaks again.
+        self._listening = None
+        told_now = reply.consumer or effects.ConsumerHeartbeatReply(reply.code, reply.message)
+        answer = answers_consumer.heartbeat(told_now)
+        self._put_answer(pb.SessionResponse(request_number=number, consumer_group_heartbeat=answer))
+        if told_now.code is ErrorCode.NONE and told_now.member_epoch > 0:
+            self._listen(told_now.member_epoch, consumer=True)
+
+    def _listen(self, generation: int, *, consumer: bool = False) -> None:
+        """Park the question of what comes next, in place of an earlier one."""
+        before = self._listening
+        if before is not None and (before.generation, before.consumer) == (generation, consumer):
+            return
+        event = events.Listen(
+            self._driver.next_id(),
+            self.identity.group_id,
+            self.identity.member_id,
+            self.identity.group_instance_id,
+            generation,
+            consumer,
+        )
+        self._listening = event
+        self._listener = asyncio.create_task(self._hear(event))
+
+    async def _hear(self, event: events.Listen) -> None:
+        try:
+            word = await self._driver.ask(self._shard, event, effects.PushReply)
+        except Refusal:
+            word = effects.PushReply()
+        if word.code in NO_NEWS and word.consumer is None:
+            if self._listening is event:
+                self._listening = None
+            return
+        if not event.consumer and self._listening is event:
+            self._listening = None
+        self._put_push(told(event.generation, word))
+
+    def _put_answer(self, response: pb.SessionResponse) -> None:
+        assert self._answer is None, "the next heartbeat is read when the last answer is on its way"
+        self._answer = response
+        self._room.clear()
+        self._news.set()
+
+    def _put_push(self, response: pb.SessionResponse) -> None:
+        """The latest word replaces one that was not written yet."""
+        self._push = response
+        self._news.set()
+
+
+class Sessions:
+    """All session streams of a node, one for each member at most, and those that have not said whose they are."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        shards: int,
+        limit: int,
+        grace_ms: int,
+        central_reign: Callable[[], int | None] = lambda: NO_ELECTION,
+        hello_ms: int = HELLO_MS,
+        most_silent: int = MOST_SILENT,
+    ) -> None:
+        self._hello_ms = hello_ms
+        self._most_silent = most_silent
+        self._silent = 0
+        self._driver = driver
+        self._central_reign = central_reign
+        self._shards = shards
+        self._limit = limit
+        self._grace_ms = grace_ms
+        self._open: dict[tuple[str, str], Session] = {}
+        self._central: set[CentralSession] = set()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count + self._silent
+
+    def end_central(self) -> None:
+        """Send the members of central groups away: this node does not coordinate them any more."""
+        for stream in list(self._central):
+            stream.end(RESIGNED)
+
+    def close(self) -> None:
+        """Tell every member that the node stops."""
+        streams: list[Session | CentralSession] = [*self._open.values(), *self._central]
+        for stream in streams:
+            stream.end("the node is shutting down; find the coordinator again")
+
+    async def serve(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
+        """One stream from hello to its end. Raises Overloaded when there are too many, MalformedRequest as it says."""
+        identity = await self._greeted(requests)
+        if self._count >= self._limit:
+            raise Overloaded(f"{self._count} sessions are open, as many as this node keeps; heartbeat by calls instead")
+        self._count += 1
+        try:
+            async with aclosing(self._serve_known(identity, requests, call)) as responses:
+                async for response in responses:
+                    yield response
+        finally:
+            self._count -= 1
+
+    async def _greeted(self, requests: AsyncIterator[pb.SessionRequest]) -> Identity | pb.RegisterConsumer:
+        """Whose stream it is, once it says so."""
+        if self._silent >= self._most_silent:
+            raise Overloaded(f"{self._silent} sessions are open that have not said whose they are; try again shortly")
+        self._silent += 1
+        try:
+            async with asyncio.timeout(self._hello_ms / 1000):
+                return await greeted(requests)
+        except TimeoutError:
+            raise MalformedRequest(
+                f"hello did not come within {self._hello_ms} ms; send it, or register_consumer, first on a session"
+            ) from None
+        finally:
+            self._silent -= 1
+
+    async def _serve_known(
+        self, identity: Identity | pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: Call
+    ) -> AsyncGenerator[pb.SessionResponse, None]:
+        if isinstance(identity, pb.RegisterConsumer):
+            async with aclosing(self._serve_central(identity, requests, call)) as responses:
+                async for response in responses:
+                    yield response
+            return
+        shard = partition_for(identity.group_id, self._shards)
+        session = Session(self._driver, shard, identity, call.peer_host)
+        self._enter(session)
+        reading = asyncio.create_task(session.read(requests))
+        orderly = False
+        try:
+            async for response in session.responses(pb.SessionWelcome(reconnect_grace_ms=self._grace_ms)):
+                yield response
+            # Of a call that broke off the requests end as well, as if the member had closed its side.
+            orderly = not call.cancelled()
+        finally:
+            replaced = self._leave(session)
+            if not orderly and not replaced:
+                # Suspect, not dead: it may be on its way back already.
+                self._driver.tell(shard, events.StreamLost(identity.group_id, identity.member_id, self._grace_ms))
+            await session.stop(reading)
+
+    async def _serve_central(
+        self, registration: pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: Call
+    ) -> AsyncGenerator[pb.SessionResponse, None]:
+        """The stream of a member of a central group. Which of two streams counts, its group decides."""
+        epoch, heard = self._central_reign(), registration.coordinator_epoch
+        if epoch is None or NO_ELECTION < epoch < heard:
+            why = "another node is elected for central groups, or none is yet; find the coordinator again"
+            yield registered(CentralReply(ErrorCode.NOT_COORDINATOR, why))
+            return
+        shard = partition_for(registration.group_id, self._shards)
+        session = CentralSession(
+            self._driver, shard, registration, call.peer_host, epoch=epoch, reigning=self._central_reign
+        )
+        self._central.add(session)
+        try:
+            async with aclosing(session.responses(requests)) as responses:
+                async for response in responses:
+                    yield response
+        finally:
+            self._central.discard(session)
+            if session.stream and not session.left:
+                self._driver.tell(shard, StreamClosed(session.group_id, session.member_id, session.stream))
+
+    def _enter(self, session: Session) -> None:
+        key = (session.identity.group_id, session.identity.member_id)
+        if (earlier := self._open.get(key)) is not None:
+            earlier.end("another session of the same member was opened")
+        self._open[key] = session
+
+    def _leave(self, session: Session) -> bool:
+        """Whether the member lives on in another stream."""
+        key = (session.identity.group_id, session.identity.member_id)
+        if self._open.get(key) is not session:
+            return True
+        del self._open[key]
+        return False
+
+
+def told(generation: int, word: effects.PushReply) -> pb.SessionResponse:
+    """The push that says this."""
+    if word.consumer is not None and word.code is ErrorCode.NONE:
+        return pb.SessionResponse(consumer_group_heartbeat=answers_consumer.heartbeat(word.consumer))
+    code, sentence = answers.error_code(word.code), answers.sentence(word.code, word.message)
+    if word.code is ErrorCode.REBALANCE_IN_PROGRESS:
+        return pb.SessionResponse(
+            rebalance=pb.SessionRebalance(
+                generation_id=generation,
+                error_code=code,
+                error_message=sentence,
+                cause=cast(ledger_pb2.RebalanceCause, word.cause),
+                cause_detail=word.cause_detail,
+            )
+        )
+    return pb.SessionResponse(
+        fenced=pb.SessionFenced(generation_id=generation, error_code=code, error_message=sentence)
+    )

@@ -1,0 +1,211 @@
+"""SimulateAssignment: what assignors would decide for a group. Off the loop, few at a time, with a deadline."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from assignors.api import Member, Snapshot
+from assignors.data.user_data import member_from_subscription, parse_assignment
+from assignors.registry import known, resolve
+from assignors.tools.what_if import Change, Decide, what_if
+from coordinator.core import effects, events
+from coordinator.errors import CoordinatorError, ErrorCode, Overloaded
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from coordinator.server.dispatch import Call
+from coordinator.server.driver.drive import Driver
+from coordinator.server.messages import answers, shape
+from coordinator.server.messages.shape import MalformedRequest
+
+MAX_AT_ONCE = 4
+MAX_ASSIGNORS = 20
+DEADLINE_S = 30.0
+STABLE = "Stable"
+RESETS = ("", "latest", "earliest", "none")
+
+Spans = Mapping[tuple[str, int], tuple[int, int]]
+Positions = Callable[[str], Awaitable[Mapping[tuple[str, int], int]]]
+
+
+class Simulator:
+    """`shard_of` routes a group, `partitions` gives the catalog's counts, `spans` the log ends of partitions.
+
+    `plugins` has the classes of offered assignors by their names; `elsewhere` gives the positions that a group keeps in
+    ZooKeeper.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        shard_of: Callable[[str], int],
+        partitions: Callable[[], Mapping[str, int]],
+        spans: Callable[[Sequence[tuple[str, int]]], Spans],
+        decide: Decide,
+        plugins: Mapping[str, str],
+        elsewhere: Positions | None = None,
+    ) -> None:
+        self._driver = driver
+        self._shard_of = shard_of
+        self._partitions = partitions
+        self._spans = spans
+        self._decide = decide
+        self._plugins = plugins
+        self._elsewhere = elsewhere
+        self._running = 0
+
+    async def simulate(self, request: pb.SimulateAssignmentRequest, call: Call) -> pb.SimulateAssignmentResponse:
+        check_shape(request)
+        try:
+            snapshot = await self._snapshot(request)
+        except CoordinatorError as refusal:
+            return pb.SimulateAssignmentResponse(
+                error_code=answers.error_code(refusal.code), error_message=refusal.message
+            )
+        change = Change(add=tuple(request.add_members), remove=tuple(request.remove_members))
+        tried = [await self._try(snapshot, word, change) for word in request.assignors]
+        return pb.SimulateAssignmentResponse(snapshot_json=snapshot.to_json(), assignments=tried)
+
+    async def _snapshot(self, request: pb.SimulateAssignmentRequest) -> Snapshot:
+        if not request.group_id:
+            return given_snapshot(request.snapshot_json)
+        return await self._live(request.group_id, request.auto_offset_reset)
+
+    async def _live(self, group_id: str, reset: str) -> Snapshot:
+        """Members first, then their lags at one moment; a generation that passed in between starts over."""
+        shard = self._shard_of(group_id)
+        while True:
+            described = await self._describe(shard, group_id)
+            kept = await self._elsewhere(group_id) if self._elsewhere is not None else {}
+            members = [known_member(member, described) for member in described.members]
+            counts = self._partitions()
+            topics = {t: counts[t] for t in sorted({t for m in members for t in m.topics}) if t in counts}
+            wanted = tuple((topic, number) for topic, count in topics.items() for number in range(count))
+            fetch = events.OffsetFetch(self._driver.next_id(), group_id, wanted)
+            reply, spans = await self._driver.ask_and_look(
+                shard, fetch, effects.OffsetFetchReply, partial(self._spans, wanted)
+            )
+            if (await self._describe(shard, group_id)).generation == described.generation:
+                lags = {
+                    topic: [lag(reply, kept, spans, (topic, number), reset) for number in range(count)]
+                    for topic, count in topics.items()
+                }
+                return Snapshot(topics, members, lags=lags, assignor=described.protocol_name)
+
+    async def _describe(self, shard: int, group_id: str) -> effects.DescribeReply:
+        question = events.DescribeGroup(self._driver.next_id(), group_id)
+        described = await self._driver.ask(shard, question, effects.DescribeReply)
+        if described.code is not ErrorCode.NONE:
+            raise CoordinatorError(described.code, described.message)
+        if described.state == "Empty":
+            raise CoordinatorError(
+                ErrorCode.INVALID_REQUEST,
+                f"group {group_id!r} has no members; start one, or simulate on a recorded rebalance",
+            )
+        if described.state != STABLE:
+            raise CoordinatorError(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                f"group {group_id!r} is {described.state}; a simulation needs a Stable group; try again",
+            )
+        return described
+
+    async def _try(self, snapshot: Snapshot, word: str, change: Change) -> pb.SimulatedAssignment:
+        if self._running >= MAX_AT_ONCE:
+            raise Overloaded(f"{MAX_AT_ONCE} simulations run already; try again shortly")
+        self._running += 1
+        try:
+            forecast = await aside(lambda: forecast_of(snapshot, word, change, self._decide, self._plugins), self._done)
+        except TimeoutError:
+            late = f"{word!r} was not done after {DEADLINE_S:.0f} s"
+            return pb.SimulatedAssignment(assignor=word, error_message=late)
+        except ValueError as error:
+            return pb.SimulatedAssignment(assignor=word, error_message=str(error))
+        return pb.SimulatedAssignment(assignor=word, forecast_json=forecast)
+
+    def _done(self) -> None:
+        self._running -= 1
+
+
+def forecast_of(snapshot: Snapshot, word: str, change: Change, decide: Decide, plugins: Mapping[str, str]) -> str:
+    """By a name this node knows. A path into a module would let a stranger import code here."""
+    if ":" in word and word not in plugins.values():
+        names = ", ".join(dict.fromkeys([*known(), *plugins]))
+        raise ValueError(f"{word!r} names code by its path; a node takes only installed ones: {names}")
+    return json.dumps(what_if(snapshot, resolve(plugins.get(word, word)), change, decide).to_dict())
+
+
+async def aside(work: Callable[[], str], done: Callable[[], None]) -> str:
+    """Run `work` in a daemon thread: one that hangs keeps its place among the few, but not the node."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[str] = loop.create_future()
+
+    def settle(text: str | None, error: Exception | None) -> None:
+        done()
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(text or "")
+
+    def body() -> None:
+        outcome: tuple[str | None, Exception | None]
+        try:
+            outcome = (work(), None)
+        except Exception as error:
+            outcome = (None, error if isinstance(error, ValueError) else ValueError(f"failed: {error!r}"))
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=body, name="simulation", daemon=True).start()
+    return await asyncio.wait_for(answer, DEADLINE_S)
+
+
+def check_shape(request: pb.SimulateAssignmentRequest) -> None:
+    if bool(request.group_id) == bool(request.snapshot_json):
+        raise MalformedRequest("group_id or snapshot_json is needed, and only one of them")
+    shape.at_most("assignors", len(request.assignors), MAX_ASSIGNORS)
+    if request.auto_offset_reset not in RESETS:
+        raise MalformedRequest(
+            f"auto_offset_reset is {request.auto_offset_reset!r}; expected one of latest, earliest, none, or nothing"
+        )
+
+
+def given_snapshot(text: str) -> Snapshot:
+    try:
+        return Snapshot.from_json(text)
+    except ValueError as error:
+        raise MalformedRequest(f"snapshot_json cannot be read: {error}") from error
+
+
+def known_member(member: effects.DescribedMember, described: effects.DescribeReply) -> Member:
+    """The member with what it really owns now; it may have said less when it joined."""
+    try:
+        said = member_from_subscription(
+            member.member_id, member.group_instance_id, member.metadata, described.protocol_name
+        )
+        owned = parse_assignment(member.assignment).partitions if member.assignment else {}
+    except ValueError as error:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"member {member.member_id!r} does not speak ConsumerProtocol ({error}); only such groups can be simulated",
+        ) from error
+    return replace(said, owned=owned, generation=described.generation)
+
+
+def lag(
+    reply: effects.OffsetFetchReply,
+    kept: Mapping[tuple[str, int], int],
+    spans: Spans,
+    tp: tuple[str, int],
+    reset: str,
+) -> int:
+    """From the larger of both positions, as elsewhere where a group keeps two."""
+    start, end = spans.get(tp, (0, 0))
+    stored = reply.offsets.get(tp)
+    position = max(kept.get(tp, -1), -1 if stored is None else stored.offset)
+    if position >= 0:
+        return max(0, end - position)
+    return 0 if reset.lower() in ("", "latest") else end - start

@@ -1,0 +1,55 @@
+"""Reading topics as a table: where to begin and end is settled once, when the query is planned."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from coordinator.spark.kafka_options import tell
+from coordinator.spark.planning import OffsetRange
+from coordinator.spark.reading.lookup import Lookup
+from coordinator.spark.reading.options import ReadOptions
+from coordinator.spark.reading.pushdown import Pushed, narrowed, understood
+from coordinator.spark.reading.slots import read_slot, slots_of
+from coordinator.spark.schema import wanted_columns
+
+
+class MusterBatchReader(DataSourceReader):
+    """One batch query. Spark asks it for `partitions` on the driver and lets tasks `read` them."""
+
+    def __init__(self, options: ReadOptions, schema: Any, cores: int | None) -> None:
+        self._options = options
+        self._columns = wanted_columns(schema)
+        self._cores = cores
+        self._pushed = Pushed()
+
+    def partitions(self) -> list[InputPartition]:
+        tell(self._options.ignored)
+        lookup = Lookup(self._options)
+        try:
+            ranges = lookup.run(settled(lookup, self._pushed))
+        finally:
+            lookup.close()
+        return list(slots_of(ranges, self._options, self._columns, self._cores))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_slot(partition)
+
+
+class FilteringBatchReader(MusterBatchReader):
+    """A reader that takes filters over. Spark refuses any reader that could, unless its pushdown setting is on."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        self._pushed, left = understood(filters)
+        yield from left
+
+
+def batch_reader(options: ReadOptions, schema: Any, cores: int | None) -> MusterBatchReader:
+    kind = FilteringBatchReader if options.pushdown else MusterBatchReader
+    return kind(options, schema, cores)
+
+
+async def settled(lookup: Lookup, pushed: Pushed) -> list[OffsetRange]:
+    """What the query reads, as of now."""
+    starts, ends = await lookup.span()
+    return narrowed([OffsetRange(*tp, start, ends[tp]) for tp, start in sorted(starts.items())], pushed)

@@ -1,0 +1,47 @@
+"""A stream of named partitions that commits to a group and is no member of it, as a consumer with `assign`."""
+
+from coordinator.client.errors import ConfigError, Refused
+from coordinator.client.types import OffsetAndMetadata, TopicPartition
+from coordinator.spark.planning import OffsetRange
+from coordinator.spark.reading.lookup import TP, Lookup
+from coordinator.spark.reading.offsets import StreamOffset, ahead
+from coordinator.spark.reading.options import ReadOptions
+from coordinator.spark.streaming.direct import Direct
+from coordinator.spark.streaming.watch import View, Watch
+
+UNKNOWN_MEMBER = 25
+
+
+class Standalone(Direct):
+    """Its place is in the checkpoint; what the group knows follows it."""
+
+    def __init__(self, options: ReadOptions, lookup: Lookup, watch: Watch) -> None:
+        super().__init__(options, lookup, watch)
+        self._told: dict[TP, int] | None = None
+
+    def pending(self, start: StreamOffset, view: View) -> list[OffsetRange]:
+        self.finished(start)
+        return super().pending(start, view)
+
+    def finished(self, end: StreamOffset) -> None:
+        """Commit what the group does not know yet; never back behind what it knows."""
+        if not self._options.commit_offsets:
+            return
+        if self._told is None:
+            self._told = self._lookup.run(self._lookup.committed(end.partitions))
+        fresh = ahead(end, self._told)
+        if not fresh:
+            return
+        calls = self._lookup.group
+        assert calls is not None, "the options name a group"
+        offsets = {TopicPartition(*tp): OffsetAndMetadata(offset) for tp, offset in fresh.items()}
+        try:
+            self._lookup.run(calls.commit(offsets, None))
+        except Refused as error:
+            if error.code != UNKNOWN_MEMBER:
+                raise
+            raise ConfigError(
+                f"group {calls.group_id!r} has members, so nobody else may commit for it; use subscribe instead of "
+                "assign to be one of them, another group.id, or commitOffsets=false"
+            ) from None
+        self._told.update(fresh)

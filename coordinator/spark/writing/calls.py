@@ -1,0 +1,218 @@
+"""Two ways from a task to the node: staged, to be committed by the driver, or appended at once.
+
+Both send one request while the next one is prepared, and try again for as long as delivery.timeout.ms allows.
+"""
+
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from coordinator.client.calls.catalog import Catalog
+from coordinator.client.calls.loop import shared_loop
+from coordinator.client.calls.methods import ABORT_STAGED, COMMIT_STAGED, INIT_PRODUCER_ID, PRODUCE, STAGE_RECORDS
+from coordinator.client.calls.transport import Patience, Transport
+from coordinator.client.errors import ClientError, Refused, Unreachable, refusal
+from coordinator.client.types import TopicPartition
+from coordinator.spark.reading.fetch import transport_of
+from coordinator.spark.writing.options import WriteOptions
+from coordinator.spark.writing.rows import Encoded
+from storage.rpc.v1 import broker_service_pb2 as pb
+from storage.rpc.v1 import staging_service_pb2 as staging_pb
+from storage.staging.files import sealed
+
+T = TypeVar("T")
+
+MAX_SEQUENCE = 2**31 - 1
+
+
+class Outlet(Protocol):
+    """Where a task's record batches go."""
+
+    async def send(self, batches: Sequence[Encoded], last: bool) -> None:
+        """Bring them to the node; `last` when nothing follows."""
+
+
+class Node:
+    """What a task or a driver asks of the node, from any thread."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.config = options.client_config()
+        self.transport = transport_of(self.config.connection)
+        self._catalog = Catalog(self.transport, self.config)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return shared_loop().run(work)
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        return shared_loop().submit(work)
+
+    def partitions_of(self, topic: str) -> int:
+        """UnknownTopic when there is no such topic."""
+        known = self._catalog.remembered(topic)
+        return self.run(self._catalog.count(topic)) if known is None else known
+
+
+class Staged:
+    """One attempt of a task at its part of a batch."""
+
+    def __init__(self, node: Node, sink: str, batch: int, attempt: str) -> None:
+        self.size = 0
+        self.settled = False
+        """The batch is decided: what this task has to say is in the log already, or never will be."""
+        self._node = node
+        self._sink = sink
+        self._batch = batch
+        self._attempt = attempt
+
+    async def send(self, batches: Sequence[Encoded], last: bool) -> None:
+        if self.settled:
+            return
+        request = staging_pb.StageRecordsRequest(
+            sink=self._sink, batch=self._batch, attempt=self._attempt, position=self.size, last=last
+        )
+        fill(request.topic_data, batches)
+        answer = await self._node.transport.retried(STAGE_RECORDS, request, doing="staging records")
+        refuse(answer, self._sink)
+        self.settled = answer.settled
+        self.size = answer.position
+
+
+class Appended:
+    """One task's producer: it numbers its batches, so that one that is sent again is written once."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._producer_id = -1
+        self._sequences: dict[TopicPartition, int] = {}
+
+    async def send(self, batches: Sequence[Encoded], last: bool) -> None:
+        """Each partition at most once in a request: the log knows a repeated batch only if it comes alone."""
+        if self._producer_id < 0 and batches:
+            answer = await self._node.transport.retried(
+                INIT_PRODUCER_ID, pb.InitProducerIdRequest(), doing="asking for a producer id"
+            )
+            refuse(answer, "a producer id")
+            self._producer_id = answer.producer_id
+        left = list(batches)
+        while left:
+            now: dict[TopicPartition, Encoded] = {}
+            later: list[Encoded] = []
+            for batch in left:
+                if batch.tp in now:
+                    later.append(batch)
+                else:
+                    now[batch.tp] = batch._replace(data=self._numbered(batch))
+            await self._deliver(now)
+            left = later
+
+    def _numbered(self, batch: Encoded) -> bytes:
+        sequence = self._sequences.get(batch.tp, 0)
+        self._sequences[batch.tp] = (sequence + batch.rows) & MAX_SEQUENCE
+        return sealed(batch.data, 0, self._producer_id, sequence)[0]
+
+    async def _deliver(self, left: dict[TopicPartition, Encoded]) -> None:
+        patience = Patience(self._node.transport)
+        while left:
+            try:
+                left, error = await self._attempt(left, patience.attempt_ms)
+            except Unreachable as unreachable:
+                error = unreachable
+            if left and error is not None and not await patience.another_try(error):
+                raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error
+
+    async def _attempt(
+        self, batches: dict[TopicPartition, Encoded], timeout_ms: int
+    ) -> tuple[dict[TopicPartition, Encoded], ClientError | None]:
+        """Those to try again, and why."""
+        request = pb.ProduceRequest(acks=-1, timeout_ms=timeout_ms)
+        fill(request.topic_data, list(batches.values()))
+        answer = await self._node.transport.call(PRODUCE, request, doing="writing records", timeout_ms=timeout_ms)
+        again: dict[TopicPartition, Encoded] = {}
+        why: ClientError | None = None
+        for topic in answer.responses:
+            for result in topic.partition_responses:
+                if result.error_code:
+                    tp = TopicPartition(topic.name, result.index)
+                    error = refused(result, f"{tp.topic}-{tp.partition}")
+                    if not error.retriable:
+                        raise error
+                    again[tp], why = batches[tp], error
+        return again, why
+
+
+class Requests:
+    """Collects record batches into requests and sends one while the next is filled."""
+
+    def __init__(self, node: Node, outlet: Outlet, max_bytes: int) -> None:
+        self._node = node
+        self._outlet = outlet
+        self._max_bytes = max_bytes
+        self._batches: list[Encoded] = []
+        self._size = 0
+        self._under_way: Future[None] | None = None
+        self.any = False
+
+    def add(self, batch: Encoded) -> None:
+        if self._batches and self._size + len(batch.data) > self._max_bytes:
+            self._send(last=False)
+        self._batches.append(batch)
+        self._size += len(batch.data)
+        self.any = True
+
+    def finish(self) -> None:
+        """Return when all has arrived. Without any batches nothing is sent."""
+        if self.any:
+            self._send(last=True)
+        self._wait()
+
+    def give_up(self) -> None:
+        """Leave what is under way to itself."""
+        if self._under_way is not None:
+            self._under_way.cancel()
+
+    def _send(self, last: bool) -> None:
+        self._wait()
+        batches, self._batches, self._size = self._batches, [], 0
+        self._under_way = self._node.submit(self._outlet.send(batches, last))
+
+    def _wait(self) -> None:
+        future, self._under_way = self._under_way, None
+        if future is not None:
+            future.result()
+
+
+async def commit(transport: Transport, sink: str, batch: int, attempts: Sequence[tuple[str, int]]) -> bool:
+    """Decide which attempts (name, size) make up the batch; whether that was decided before."""
+    request = staging_pb.CommitStagedRequest(sink=sink, batch=batch)
+    for name, size in attempts:
+        request.attempts.add(attempt=name, size=size)
+    answer = await transport.retried(COMMIT_STAGED, request, doing=f"committing batch {batch}")
+    refuse(answer, f"batch {batch} of sink {sink}")
+    return bool(answer.settled)
+
+
+async def abort(transport: Transport, sink: str, batch: int, attempts: Sequence[str]) -> None:
+    """Drop attempts that will not be committed."""
+    request = staging_pb.AbortStagedRequest(sink=sink, batch=batch, attempts=attempts)
+    refuse(await transport.retried(ABORT_STAGED, request, doing=f"aborting batch {batch}"), sink)
+
+
+def fill(topic_data: Any, batches: Sequence[Encoded]) -> None:
+    """Put record batches into a request; those of one partition behind one another."""
+    lines: dict[str, Any] = {}
+    parts: dict[TopicPartition, list[bytes]] = {}
+    for batch in batches:
+        parts.setdefault(batch.tp, []).append(batch.data)
+    for (topic, partition), data in parts.items():
+        if topic not in lines:
+            lines[topic] = topic_data.add(name=topic)
+        lines[topic].partition_data.add(index=partition, records=b"".join(data))
+
+
+def refuse(answer: Any, about: str) -> None:
+    if answer.error_code:
+        raise refused(answer, about)
+
+
+def refused(answer: Any, about: str) -> Refused:
+    return refusal(answer.error_code, pb.ErrorCode.Name(answer.error_code), answer.error_message, about)

@@ -1,0 +1,177 @@
+"""Writing to topics: what `df.write.format("muster")` and `writeStream` run.
+
+A stream's batches are exactly-once: every attempt of every task stages its records on the node under the query's id
+and the batch's number, the driver's commit names the attempts that count, and the node puts them into the log once. A
+batch that was decided stays decided, whatever is tried again afterwards and whatever then comes out of it: nothing has
+to be deterministic, and readers need no isolation level. A batch write appends at once, unless `txnAppId` and
+`txnVersion` give it such a name.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from coordinator.client.errors import ClientError
+from coordinator.spark.errors import OptionError
+from coordinator.spark.kafka_options import tell
+from coordinator.spark.writing.options import WriteOptions, write_options
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What the node knows a batch by, for ever."""
+
+    sink: str
+    batch: int
+
+
+@dataclass(slots=True)
+class Written(WriterCommitMessage):
+    """What a task tells the driver: the name of its attempt and how many bytes it staged, where it staged any."""
+
+    rows: int
+    name: Name | None = None
+    attempt: str = ""
+    size: int = 0
+    settled: bool = False
+
+
+def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+    options = write_options(given, streaming=False)
+    tell(options.ignored)
+    if overwrite:
+        raise OptionError("topics are appended to and never overwritten; use mode('append')")
+    from coordinator.spark.writing.rows import check_columns
+
+    check_columns(schema, options)
+    return MusterWriter(options)
+
+
+def stream_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
+    """`overwrite` is output mode complete, which writes the whole result with every batch, as Spark's Kafka sink."""
+    options = write_options(given, streaming=True)
+    tell(options.ignored)
+    from coordinator.spark.writing.rows import check_columns
+
+    check_columns(schema, options)
+    return MusterStreamWriter(options)
+
+
+class MusterWriter(DataSourceArrowWriter):
+    """A batch write: at least once, each task's records once; all or nothing and once under a `txnAppId`."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    @property
+    def _name(self) -> Name | None:
+        options = self._options
+        if options.txn_app_id is None or options.txn_version is None:
+            return None
+        return Name(f"app-{options.txn_app_id}", options.txn_version)
+
+    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
+        return written(iterator, self._options, self._name)
+
+    def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
+        settle(self._options, messages)
+
+    def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
+        give_up(self._options, messages)
+
+
+class MusterStreamWriter(DataSourceStreamArrowWriter):
+    """A streaming write: exactly once, unless exactlyOnce=false asks for plain appends."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
+        return written(iterator, self._options, query_batch() if self._options.exactly_once else None)
+
+    def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
+        settle(self._options, messages)
+
+    def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
+        give_up(self._options, messages)
+
+
+def query_batch() -> Name:
+    """The query and the batch that this task belongs to."""
+    context = TaskContext.get()
+    query = context.getLocalProperty(QUERY_ID) if context else None
+    batch = context.getLocalProperty(BATCH_ID) if context else None
+    if query is None or batch is None:
+        raise ClientError(
+            "Spark does not say which query and batch this task belongs to, so it cannot be written exactly once; "
+            "set exactlyOnce=false, or use a Spark that sets sql.streaming.queryId (4.2 does)"
+        )
+    return Name(f"query-{query}", int(batch))
+
+
+def written(batches: "Iterator[RecordBatch]", options: WriteOptions, name: Name | None) -> Written:
+    """Bring a task's rows to the node. Raises Unreachable, naming the node and how long it was silent, and Refused."""
+    from coordinator.spark.writing.calls import Appended, Node, Requests, Staged
+    from coordinator.spark.writing.rows import Rows
+
+    context = TaskContext.get()
+    turn = (context.partitionId() if context else 0) + (name.batch if name else 0)
+    node = Node(options)
+    attempt = uuid.uuid4().hex
+    staged = Staged(node, name.sink, name.batch, attempt) if name else None
+    requests = Requests(node, staged or Appended(node), options.max_request_size)
+    rows = Rows(options, node.partitions_of, turn)
+    count = 0
+    try:
+        for batch in batches:
+            count += batch.num_rows
+            for encoded in rows.add(batch):
+                requests.add(encoded)
+        for encoded in rows.rest():
+            requests.add(encoded)
+        requests.finish()
+    except BaseException:
+        requests.give_up()
+        raise
+    if staged is None:
+        return Written(count)
+    return Written(count, name, attempt if staged.size else "", staged.size, staged.settled)
+
+
+def settle(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None]") -> None:
+    """Make what the tasks staged count. Without anything staged there is nothing to say."""
+    told = [message for message in messages if isinstance(message, Written) and message.name is not None]
+    if not any(message.attempt or message.settled for message in told):
+        return
+    from coordinator.spark.writing.calls import Node, commit
+
+    node = Node(options)
+    name = told[0].name
+    assert name is not None, "a message that was told apart by its name has one"
+    attempts = [(message.attempt, message.size) for message in told if message.attempt]
+    node.run(commit(node.transport, name.sink, name.batch, attempts))
+
+
+def give_up(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None]") -> None:
+    """Drop what the tasks of a failed write staged; what cannot be dropped now expires on the node."""
+    told = [message for message in messages if isinstance(message, Written) and message.name and message.attempt]
+    if not told:
+        return
+    from coordinator.spark.writing.calls import Node, abort
+
+    node = Node(options)
+    name = told[0].name
+    assert name is not None, "a message that was told apart by its name has one"
+    with contextlib.suppress(ClientError):
+        node.run(abort(node.transport, name.sink, name.batch, [message.attempt for message in told]))

@@ -1,0 +1,193 @@
+"""The facade: topics and records of one node. Synchronous.
+
+One thread changes topics and appends; `fetch`, `list_offset` and `flush` may be called from others meanwhile.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from storage.disk.files import Buffer
+from storage.errors import InvalidConfig, OffsetOutOfRange, PolicyViolation, StorageError
+from storage.logs.log import Log
+from storage.logs.short_way import framings
+from storage.logs.upkeep import cut_point, truncate_to
+from storage.topics.catalog import CatalogEntry
+from storage.topics.plans import Change, called
+from storage.topics.topics import Topics
+from storage.types import Appended, Fetched, Topic, TopicPartition
+from storage.wording import remedy
+
+
+class Broker(Topics):
+    """The topics of one node (see `Topics`) and what is done with their records."""
+
+    def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
+        """Append whole batches to a partition, all or none (see `Log.append`).
+
+        `trusted` is for the node's own writers: internal topics, control batches. Not yet durable on return:
+        see `flush` and `storage.broker.group_commit`.
+        """
+        log = self._logs.get((topic, partition))
+        if log is None:
+            raise self._no_log(topic, partition)
+        if not trusted:
+            facts = self._topics.get(topic)  # None while the topic is on its way in or out.
+            if facts is None or facts.internal:
+                self.check_writable(topic)
+        return log.append(batches, now_ms, trusted=trusted)
+
+    def append_each(
+        self, topic: str, partition: int, arrived: Sequence[Buffer], now_ms: int, *, looked: bool = False
+    ) -> list[Appended | StorageError]:
+        """Append what several callers brought, in their order; one that is refused hurts no other.
+
+        The result is that of `append` called for each, in fewer writes.
+        """
+        done: list[Appended | StorageError] = []
+        while len(done) < len(arrived):
+            try:
+                log = self.log(topic, partition)
+                self.check_writable(topic)
+                done += log.append_each(arrived[len(done) :], now_ms, looked)
+                if len(done) < len(arrived):
+                    done.append(log.append(arrived[len(done)], now_ms, looked=looked))
+            except StorageError as error:
+                done.append(error)
+        return done
+
+    @property
+    def walked(self) -> int:
+        """Records that appends had to look at one by one, so far."""
+        return framings.walked
+
+    def fetch(self, topic: str, partition: int, offset: int, max_bytes: int, min_one: bool = True) -> Fetched:
+        """Batches from `offset` on, up to the high watermark (see `Log.fetch`)."""
+        return self.log(topic, partition).fetch(offset, max_bytes, min_one=min_one)
+
+    def list_offset(self, topic: str, partition: int, timestamp: int) -> tuple[int, int]:
+        """(offset, timestamp) by time: -1 latest, -2 earliest, -3 largest timestamp (see `Log.list_offset`)."""
+        return self.log(topic, partition).list_offset(timestamp)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The offset that the next record gets, whether or not all before it is readable yet."""
+        return self.log(topic, partition).end_offset
+
+    def start_offset(self, topic: str, partition: int) -> int:
+        return self.log(topic, partition).start_offset
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """Fetches end here."""
+        return self.log(topic, partition).high_watermark
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """Give up the records below `before` (-1: all up to the high watermark); the new log start."""
+        log = self.log(topic, partition)
+        if log.settings.cleanup_policy == "compact":
+            raise PolicyViolation(
+                f"Records of {topic}-{partition} cannot be deleted: its cleanup.policy is compact. "
+                "Write a tombstone for each key, or set compact,delete."
+            )
+        until = log.high_watermark
+        target = until if before == -1 else before
+        if not 0 <= target <= until:
+            raise OffsetOutOfRange(
+                f"Records of {topic}-{partition} cannot be deleted up to {before}; expected -1, or 0 to {until}."
+            )
+        with log.reshaping:  # Retention moves it too.
+            grows = target > log.start_offset
+            log.start_offset = max(target, log.start_offset)
+        if grows:
+            self._write_checkpoint("log starts")
+        return log.start_offset
+
+    def truncate(self, topic: str, partition: int, offset: int) -> int:
+        """Cut the log's end off at `offset` (see `upkeep.truncate_to`); its end afterwards."""
+        log = self.log(topic, partition)
+        # The recovery point first: a crash half-way must not look like damage to durable records.
+        log.durable_offset = min(log.durable_offset, cut_point(log, offset))
+        self._write_checkpoint("recovery points")
+        truncate_to(log, offset)
+        return log.end_offset
+
+    def _write_checkpoint(self, what: str) -> None:
+        try:
+            self.checkpoint()
+        except OSError as error:
+            raise StorageError(
+                f"Could not write the {what} of {self.data_dir} down: {error.strerror or error}. Mend the disk, "
+                "then try again."
+            ) from error
+
+    def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Make what was appended to these partitions (None: all) durable. Safe beside appends in another thread."""
+        wanted = list(self._logs) if partitions is None else partitions
+        for topic, partition in wanted:
+            self.log(topic, partition).flush()
+
+    def next_producer_id(self, known: int = -1, epoch: int = -1) -> tuple[int, int]:
+        """(id, epoch) for an idempotent producer: the next epoch of the one it has, or an id never given before."""
+        try:
+            return self._producer_ids.next(known, epoch)
+        except OSError as error:
+            raise StorageError(
+                f"Could not reserve producer ids in {self.data_dir}: {error.strerror or error}. Try again."
+            ) from error
+
+    # -- settings of topics -------------------------------------------------------------------------------
+
+    def plan_change(self, name: str, changes: Mapping[str, str | None]) -> Change:
+        """What `change` is to write down, if nothing speaks against it: None stands for the node's default."""
+        topic = self.topic(name)
+        configs = {key: value for key, value in {**topic.configs, **changes}.items() if value is not None}
+        settings = self.settings.for_topic(configs)
+        if self.topic_settings(name).compacted and not settings.compacted:
+            raise InvalidConfig(
+                f"'cleanup.policy' of topic '{name}' cannot become {settings.cleanup_policy!r}: compaction leaves gaps "
+                "that would look like damage then. Keep compact in it, or make a new topic and copy the records."
+            )
+        return Change(Topic(name, topic.id, topic.partitions, configs, topic.internal), settings)
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """Write the settings of topics down; they survive a crash once this returns, and hold from `use` on.
+
+        In any thread, but one change of topics at a time.
+        """
+        topics = {change.topic.name: change.topic for change in changes}
+        try:
+            self._save({**self._catalog, **{name: CatalogEntry.of(topic) for name, topic in topics.items()}})
+        except OSError as error:
+            raise StorageError(
+                f"The settings of {called(list(topics))} could not be written: {error.strerror or error}. What to do: "
+                f"{remedy(error)}, then try again."
+            ) from error
+        self._topics = {**self._topics, **topics}
+
+    def use(self, change: Change, partition: int) -> None:
+        """From here on these settings hold for one partition. By the thread that appends."""
+        log = self._logs.get((change.topic.name, partition))
+        if log is not None:
+            log.use(change.settings)
+
+    # -- upkeep -------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int, *, compacting: bool = True, aged: list[Log] | None = None) -> list[str]:
+        """The periodic work: flushes by age, checkpoints, retention, one compaction.
+
+        To be called about once a second by the thread that appends. What fails is logged, tried again, and
+        told in one sentence each. With `compacting` off somebody else calls `compact`, from a thread where it holds up
+        nobody. With `aged` this may be called in another thread, and the appending one calls `roll_aged` for each log
+        that it gets.
+        """
+        return self._upkeep.tick(list(self.logs()), now_ms, compacting=compacting, aged=aged)
+
+    def roll_aged(self, log: Log, now_ms: int) -> None:
+        """Begin a new segment, so that the next `tick` can remove the one before."""
+        if log.failure is None:
+            log.roll(now_ms)
+            self._upkeep.retain_soon(now_ms)
+
+    def compact(self, now_ms: int) -> TopicPartition | None:
+        """Compact the log that needs it most; which one that was. On any thread.
+
+        `close` and `delete_topic` make it stop within a batch, with the log as it was.
+        """
+        return self._upkeep.compact(list(self._logs.values()), now_ms)

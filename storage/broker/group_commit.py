@@ -1,0 +1,295 @@
+"""Many callers, one write and one fsync: what arrives in a turn of the loop is appended and flushed together."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from storage.broker.broker import Broker
+from storage.config import TopicSettings
+from storage.disk.files import Buffer
+from storage.errors import StorageError
+from storage.logs.log import Log
+from storage.records.look import takes_time
+from storage.types import Appended, TopicPartition
+
+Promise: TypeAlias = "tuple[asyncio.Future[Any], Any]"
+"""Who waits, and what to answer once all before it is durable."""
+
+Waiting: TypeAlias = dict[TopicPartition, list[Promise]]
+
+LOOKERS = 2
+"""Threads that look into batches which the loop has no time for."""
+
+TOGETHER = 32
+"""Appends of a partition in one write, between two looks at whether the loop has done enough of them."""
+
+WALKED_PER_TURN = 8192
+"""Records that the loop looks at one by one in a turn, about; the rest is for threads."""
+
+
+@dataclass(eq=False, slots=True)
+class Arrival:
+    """Batches to be appended, and who waits for that."""
+
+    batches: Buffer
+    done: "asyncio.Future[Appended]"
+    durable: bool
+    looked_by: TopicSettings | None = None
+    """The settings by which a thread has looked into them: a log made anew, or set otherwise, has others."""
+
+
+Arrived: TypeAlias = "list[Arrival]"
+
+
+class GroupCommit:
+    """Appends at the end of the turn and flushes off the event loop.
+
+    One round of flushes runs at a time, and serves all who waited for it when it began. Futures may be cancelled by
+    whoever loses interest; what was to be appended still is.
+    """
+
+    def __init__(self, broker: Broker, clock_ms: Callable[[], int], *, workers: int = 4) -> None:
+        self._broker = broker
+        self._clock_ms = clock_ms
+        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="fsync")
+        self._workers = workers
+        self._lookers = ThreadPoolExecutor(max_workers=LOOKERS, thread_name_prefix="look")
+        self._arrived: dict[TopicPartition, Arrived] = {}
+        # Behind the first batch of a partition that a thread looks into all others wait: their order counts.
+        self._held: dict[TopicPartition, Arrived] = {}
+        self._waiting: Waiting = {}
+        # Shares of the round under way that are not back yet.
+        self._under_way = 0
+        self._turn_due = False
+        self._quiet: asyncio.Future[None] | None = None
+
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The one it lives on, from the first call on. To ask each time costs a system call before Python 3.12."""
+        return asyncio.get_running_loop()
+
+    def append(self, partition: TopicPartition, batches: Buffer, *, durable: bool = True) -> "asyncio.Future[Appended]":
+        """Append whole batches, in the order of the calls (see `Broker.append`).
+
+        Done once they are as durable as the topic's settings promise, or, not `durable`, once they are in the log.
+        Fails with the StorageError of the append or of the flush.
+        """
+        loop = self.loop
+        done: asyncio.Future[Appended] = loop.create_future()
+        others = self._arrived.get(partition)
+        if others is None:
+            self._arrived[partition] = [Arrival(batches, done, durable)]
+        else:
+            others.append(Arrival(batches, done, durable))
+        if not self._turn_due:
+            self._turn_soon(loop)
+        return done
+
+    def flushed(self, partition: TopicPartition) -> "asyncio.Future[None]":
+        """Done once all appended to the partition before this call is as durable as its settings promise.
+
+        Fails with the StorageError of the flush, or UnknownTopicOrPartition when the topic went meanwhile.
+        """
+        loop = self.loop
+        done: asyncio.Future[None] = loop.create_future()
+        self._waiting.setdefault(partition, []).append((done, None))
+        if not self._turn_due:
+            self._turn_soon(loop)
+        return done
+
+    def _turn_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Whoever is ready to run now comes first, and can join.
+        self._turn_due = True
+        loop.call_soon(self._turn, loop)
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._turn_due = False
+        self._append_arrived()
+        if self._waiting and not self._under_way:
+            self._begin(loop)
+
+    def _append_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, {}
+        now_ms = self._clock_ms()
+        enough = self._broker.walked + WALKED_PER_TURN
+        for partition, lot in arrived.items():
+            if partition in self._held:
+                self._held[partition] += lot
+            else:
+                self._append(partition, lot, now_ms, enough)
+
+    def _append(self, partition: TopicPartition, lot: Arrived, now_ms: int, enough: int) -> None:
+        """Append up to the first that a thread has to look into; it and those behind are held till then."""
+        try:
+            log: Log | None = self._broker.log(*partition)
+        except StorageError:
+            log = None  # The append will say why.
+        place = 0
+        while place < len(lot):
+            ready, looked = _ready(lot, place, log, hurry=self._broker.walked >= enough)
+            if log is not None and not ready:
+                self._hold(partition, lot[place:], log, now_ms)
+                return
+            self._append_ready(partition, ready, now_ms, looked)
+            place += len(ready)
+
+    def _append_ready(self, partition: TopicPartition, lot: Arrived, now_ms: int, looked: bool) -> None:
+        for arrival, result in zip(lot, self._results(partition, lot, now_ms, looked), strict=True):
+            if not isinstance(result, Appended):
+                _settle([(arrival.done, None)], result)
+            elif arrival.durable:
+                self._waiting.setdefault(partition, []).append((arrival.done, result))
+            else:
+                _settle([(arrival.done, result)], None)
+                # Nobody waits, but only a flush lets it be read.
+                self._waiting.setdefault(partition, [])
+
+    def _results(
+        self, partition: TopicPartition, lot: Arrived, now_ms: int, looked: bool
+    ) -> Sequence[Appended | Exception]:
+        try:
+            return self._broker.append_each(*partition, [arrival.batches for arrival in lot], now_ms, looked=looked)
+        except Exception as error:
+            # A bug: those who wait must hear of it.
+            return [error] * len(lot)
+
+    # -- looking into batches in a thread -------------------------------------------------------------------
+
+    def _hold(self, partition: TopicPartition, lot: Arrived, log: Log, now_ms: int) -> None:
+        self._held[partition] = lot
+        unseen = [
+            arrival
+            for arrival in lot
+            if arrival.looked_by is not log.settings and takes_time(arrival.batches, log.settings)
+        ]
+        unseen = unseen or lot[:TOGETHER]
+        self._lookers.submit(self._look, self.loop, partition, unseen, log, now_ms)
+
+    def _look(
+        self, loop: asyncio.AbstractEventLoop, partition: TopicPartition, unseen: Arrived, log: Log, now_ms: int
+    ) -> None:
+        """In a thread."""
+        settings = log.settings
+        refusals: dict[Arrival, Exception] = {}
+        for arrival in unseen:
+            try:
+                log.look_into(arrival.batches, now_ms)
+            except Exception as error:
+                # Whatever it is, who waits must hear of it.
+                refusals[arrival] = error
+        loop.call_soon_threadsafe(self._looked, loop, partition, unseen, settings, refusals)
+
+    def _looked(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        partition: TopicPartition,
+        seen: Arrived,
+        settings: TopicSettings,
+        refusals: dict[Arrival, Exception],
+    ) -> None:
+        for arrival in seen:
+            arrival.looked_by = settings
+        _settle_each(refusals)
+        lot = [arrival for arrival in self._held.pop(partition) if arrival not in refusals]
+        # In front of what has arrived meanwhile.
+        self._arrived[partition] = lot + self._arrived.get(partition, [])
+        if not self._turn_due:
+            self._turn_soon(loop)
+        self._grow_quiet()
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        waiting, self._waiting = self._waiting, {}
+        due = [partition for partition in waiting if self._must_flush(partition, waiting[partition])]
+        self._under_way = min(self._workers, len(due))
+        for start in range(self._under_way):
+            share = {partition: waiting[partition] for partition in due[start :: self._workers]}
+            self._pool.submit(self._flush, loop, share)
+
+    def _must_flush(self, partition: TopicPartition, promises: list[Promise]) -> bool:
+        """False once those who wait are answered: their topic promises no flush, or has gone."""
+        try:
+            if self._broker.log(*partition).waits_for_flush:
+                return True
+        except StorageError as error:
+            _settle(promises, error)
+        else:
+            _settle(promises, None)
+        return False
+
+    def _flush(self, loop: asyncio.AbstractEventLoop, share: Waiting) -> None:
+        """In a thread of the pool."""
+        outcomes = [(promises, self._outcome(partition)) for partition, promises in share.items()]
+        loop.call_soon_threadsafe(self._came_back, loop, outcomes)
+
+    def _outcome(self, partition: TopicPartition) -> Exception | None:
+        try:
+            self._broker.flush([partition])
+        except Exception as error:
+            # Whatever it is, those who wait must hear of it.
+            return error
+        return None
+
+    def _came_back(
+        self, loop: asyncio.AbstractEventLoop, outcomes: Iterable[tuple[list[Promise], Exception | None]]
+    ) -> None:
+        for promises, error in outcomes:
+            _settle(promises, error)
+        self._under_way -= 1
+        if self._under_way:
+            return
+        if self._waiting and not self._turn_due:
+            self._turn_soon(loop)
+        self._grow_quiet()
+
+    def _grow_quiet(self) -> None:
+        if self._quiet:
+            self._quiet.set_result(None)
+            self._quiet = None
+
+    async def close(self) -> None:
+        """Append what has arrived, finish the rounds under way and let the threads go."""
+        while self._turn_due or self._under_way or self._waiting or self._held:
+            if self._under_way or self._held:
+                self._quiet = self.loop.create_future()
+                await self._quiet
+            else:
+                await asyncio.sleep(0)
+        self._pool.shutdown(wait=False)
+        self._lookers.shutdown(wait=False)
+
+
+def _ready(lot: Arrived, place: int, log: Log | None, *, hurry: bool) -> tuple[Arrived, bool]:
+    """What of a lot may be appended together from this place on, and whether a thread has looked into it.
+
+    Nothing, where one has to look first; in a `hurry` that is all that it has not looked into.
+    """
+    if log is None or not log.looks:
+        return lot[place : place + TOGETHER], False
+    settings = log.settings
+    looked = lot[place].looked_by is settings
+    ready: Arrived = []
+    for arrival in lot[place : place + TOGETHER]:
+        if (arrival.looked_by is settings) != looked:
+            break
+        if not looked and (hurry or takes_time(arrival.batches, settings)):
+            break
+        ready.append(arrival)
+    return ready, looked
+
+
+def _settle_each(refusals: dict[Arrival, Exception]) -> None:
+    for arrival, error in refusals.items():
+        _settle([(arrival.done, None)], error)
+
+
+def _settle(promises: Iterable[Promise], error: Exception | None) -> None:
+    for done, result in promises:
+        if done.done():
+            continue  # Whoever waited has gone.
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)

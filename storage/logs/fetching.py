@@ -1,0 +1,67 @@
+"""What a reader of a log gets: batches up to the high watermark, offsets by time, or what is wrong there."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from storage.errors import LogDamaged, OffsetOutOfRange
+from storage.logs import fencing
+from storage.segments.reading import MAX_TIMESTAMP, SegmentList
+from storage.segments.txn_index import overlapping
+from storage.types import AbortedTransaction, Fetched
+
+if TYPE_CHECKING:
+    from storage.logs.log import Log
+
+Known = TypeVar("Known")
+
+
+def told(log: "Log", read: Callable[[], Known]) -> Known:
+    """What a reader of this log finds; damage is not its business alone."""
+    try:
+        return log.cuts.outside(read)
+    except LogDamaged as damage:
+        log.troubles.damaged(log.partition, damage)
+        raise
+
+
+def fetch(log: "Log", offset: int, max_bytes: int, min_one: bool, committed: bool) -> Fetched:
+    """What `Log.fetch` promises, while nobody cuts the log."""
+    segments = log.segment_list
+    high = log.high_watermark
+    stable = log.last_stable_offset if log.producers.producers else high
+    start, end = log.start_offset, log.end_offset
+    if not start <= offset <= end:
+        raise OffsetOutOfRange(
+            f"Offset {offset} of {log.partition[0]}-{log.partition[1]} is outside {start} to {end}. "
+            "Start again from the earliest or the latest offset."
+        )
+    damage = log.recovered.damage
+    if damage and offset >= damage.first_offset:
+        raise damage
+    until = stable if committed else high
+    if offset >= until:
+        return Fetched(b"", high, start, stable)
+    try:
+        data = segments.read(offset, until, max_bytes, min_one)
+    except OSError as error:
+        raise fencing.unreadable(log, error) from error
+    aborted = _aborted(segments, offset, until) if committed else ()
+    return Fetched(data, high, start, stable, aborted)
+
+
+def _aborted(segments: SegmentList, offset: int, until: int) -> tuple[AbortedTransaction, ...]:
+    entries = (entry for segment in segments.since(offset) for entry in segment.aborted)
+    return tuple(
+        AbortedTransaction(entry.producer_id, entry.first_offset) for entry in overlapping(entries, offset, until)
+    )
+
+
+def search(log: "Log", timestamp: int) -> tuple[int, int]:
+    """(offset, timestamp) of the first record at least as young as `timestamp`, or of the youngest (MAX_TIMESTAMP)."""
+    segments, start, until = log.segment_list, log.start_offset, log.high_watermark
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            return segments.largest_timestamp(start, until)
+        return segments.search(timestamp, start, until)
+    except OSError as error:
+        raise fencing.unreadable(log, error) from error

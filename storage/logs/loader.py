@@ -1,0 +1,285 @@
+"""Open a partition's directory: believe what a clean shutdown wrote down, check everything else.
+
+Sealed segments were flushed before the next one began, so damage in them is never a torn tail. In the active
+segment, damage at or above the recovery point is the tail that a crash may take, and is cut off; damage below it
+means that durable records are gone: the log then serves what is intact, says so, and takes no appends.
+"""
+
+import logging
+from collections.abc import Sequence
+from itertools import pairwise
+
+from storage.config import TopicSettings
+from storage.disk.files import Files, read_file
+from storage.errors import LogDamaged, StorageError
+from storage.logs.log import Log
+from storage.logs.reshape import refill
+from storage.logs.state import LogState, Recovered
+from storage.producers.loading import load_producers
+from storage.records.scan import BatchFault, Order, walk_headers
+from storage.segments.epochs import LeaderEpochs
+from storage.segments.open_files import OpenSegments
+from storage.segments.segment import Segment
+from storage.segments.summaries import EPOCHS, SUMMARIES, Summary, load_epochs, load_summaries, save_summaries
+from storage.segments.swap import SWAP, finish_swaps
+from storage.types import TopicPartition
+
+METADATA = "partition.metadata"
+_SIDES = (".index", ".timeindex", ".txnindex")
+
+logger = logging.getLogger("muster.storage")
+
+
+def create_log(
+    files: Files,
+    directory: str,
+    partition: TopicPartition,
+    settings: TopicSettings,
+    opened: OpenSegments,
+    *,
+    now_ms: int,
+    topic_id: str,
+    sync: bool = True,
+) -> Log:
+    """A new, empty log; what its directory holds, `partition.metadata` among it, is durable on return.
+
+    Without `sync`, once the caller has seen to `Files.sync_all`.
+    """
+    files.make_dir(directory)
+    metadata = f"version: 0\ntopic_id: {topic_id}"
+    file = files.open(f"{directory}/{METADATA}", create=True)
+    try:
+        file.write([metadata.encode()], len(metadata), 0)
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+    first = Segment(files, directory, 0, opened, settings.index_interval_bytes)
+    first.start(now_ms)
+    if sync:
+        files.sync_dir(directory)
+    return Log(files, directory, partition, settings, opened, LogState([first], {}, 0), topic_id)
+
+
+def open_log(
+    files: Files,
+    directory: str,
+    partition: TopicPartition,
+    settings: TopicSettings,
+    opened: OpenSegments,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    start_offset: int = 0,
+    topic_id: str = "",
+    sync: bool = True,
+) -> Log:
+    """The log that lies in `directory`. `clean` says that the last process closed it in order.
+
+    StorageError when the directory says that it is another topic's than `topic_id`. What it found is durable on return;
+    without `sync`, once the caller has seen to `Files.sync_all`.
+    """
+    found = files.names(directory)
+    check_owner(files, directory, found, topic_id)
+    names = tidy(files, directory, found)
+    state = load_state(
+        files, directory, names, settings, opened,
+        clean=clean, recovery_point=recovery_point, start_offset=start_offset, sync=sync,
+    )  # fmt: skip
+    if not sync:
+        # Of many logs few are used soon: who uses one opens its file then.
+        for segment in state.segments:
+            segment.close()
+    return Log(files, directory, partition, settings, opened, state, topic_id)
+
+
+def check_owner(files: Files, directory: str, names: Sequence[str], topic_id: str) -> None:
+    """Never serve one topic's records as those of another that has its name."""
+    if not topic_id or METADATA not in names:
+        return
+    path = f"{directory}/{METADATA}"
+    lines = read_file(files, path).decode(errors="replace").splitlines()
+    found = next((line.partition(":")[2].strip() for line in lines if line.startswith("topic_id:")), None)
+    if found != topic_id:
+        raise StorageError(
+            f"{path} says that the partition's topic has the id {found or 'unknown'}, topics.json that it has "
+            f"{topic_id}: these are not its records. Restore the directory and topics.json from one copy."
+        )
+
+
+def tidy(files: Files, directory: str, names: Sequence[str]) -> Sequence[str]:
+    """Finish or undo what a crash cut short: removals, compactions, replaced files. The names that are left."""
+    if any(SWAP in name for name in names):
+        swapped = finish_swaps(files, directory)
+        known = load_summaries(files, directory)
+        save_summaries(files, directory, [known[base] for base in known if base not in swapped])
+        names = files.names(directory)
+    bases = {name[:20] for name in names if name.endswith(".log")}
+    orphans = [
+        name
+        for name in names
+        if name.endswith((".deleted", ".cleaned", ".tmp")) or (name.endswith(_SIDES) and name[:20] not in bases)
+    ]
+    for name in orphans:
+        files.remove(f"{directory}/{name}")
+    if orphans:
+        files.sync_dir(directory)
+        names = files.names(directory)
+    return names
+
+
+def load_state(
+    files: Files,
+    directory: str,
+    names: Sequence[str],
+    settings: TopicSettings,
+    opened: OpenSegments,
+    *,
+    clean: bool,
+    recovery_point: int,
+    start_offset: int,
+    sync: bool = True,
+) -> LogState:
+    """Segments, producers and epochs of a tidy directory with these names in it."""
+    bases = bases_among(names)
+    known = load_summaries(files, directory) if SUMMARIES in names else {}
+    summaries = {base: summary for base, summary in known.items() if base in bases}
+    segments = [
+        Segment(files, directory, base, opened, settings.index_interval_bytes)
+        for base in bases or [max(start_offset, 0)]
+    ]
+    active = segments[-1]
+    active.file(create=not bases)
+    active.created_ms = files.modified_ms(active.path())
+    recovered = Recovered()
+    for segment, following in pairwise(segments):
+        # Compaction leaves holes in sealed segments, never in the active one.
+        segment.gaps = settings.compacted
+        _load_sealed(segment, following, summaries)
+    durable = max(recovery_point, active.base_offset)
+    last_epoch = _load_active(active, summaries, recovered, clean=clean, durable=durable)
+    if sync and recovered.unflushed:
+        active.file().sync()
+    if start_offset > active.next_offset and not recovered.damage:
+        segments, last_epoch = [_start_over(segments, start_offset)], -1
+        summaries.clear()
+    state = LogState(segments, summaries, max(start_offset, segments[0].base_offset), recovered=recovered)
+    state.producers = load_producers(segments)
+    epochs = load_epochs(files, directory) if EPOCHS in names else LeaderEpochs()
+    state.epochs = _checked_epochs(epochs, segments, state.start_offset, last_epoch)
+    _remove_snapshots_past(files, directory, names, segments[-1].next_offset)
+    return state
+
+
+def _start_over(segments: list[Segment], start_offset: int) -> Segment:
+    """All that a crash left lies below the log's start: begin there, so that no offset is used twice."""
+    active = segments[-1]
+    logger.warning("%s ends below the log start %d: beginning there anew.", active.path(), start_offset)
+    for segment in reversed(segments):
+        segment.close()
+        segment.files.remove(segment.path())
+    fresh = Segment(active.files, active.directory, start_offset, active.opened, active.interval)
+    fresh.start(active.created_ms)
+    active.files.sync_dir(active.directory)
+    return fresh
+
+
+def log_bases(files: Files, directory: str) -> list[int]:
+    """The base offsets of the segments in a directory, rising."""
+    return bases_among(files.names(directory))
+
+
+def bases_among(names: Sequence[str]) -> list[int]:
+    return sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdigit())
+
+
+def _load_sealed(segment: Segment, following: Segment, summaries: dict[int, Summary]) -> None:
+    known = summaries.get(segment.base_offset)
+    if known and known.next_offset <= following.base_offset:
+        segment.believe(known)
+        return
+    size = segment.file().size()
+    fault = refill(segment, size)
+    if fault:
+        # Kept as it is: reading there will say what is wrong.
+        intact_until = segment.next_offset
+        segment.next_offset, segment.size, segment.own_from = following.base_offset, size, size
+        segment.checked = (0, fault.position, intact_until)
+        logger.error("%s", segment.damaged(fault, intact_until))
+    summaries.pop(segment.base_offset, None)
+
+
+def _load_active(
+    active: Segment, summaries: dict[int, Summary], recovered: Recovered, *, clean: bool, durable: int
+) -> int:
+    """The leader epoch of its last batch; -1 where that was not looked at, or it has none."""
+    file = active.file()
+    size = file.size()
+    known = summaries.pop(active.base_offset, None)
+    active.active = True
+    if clean and known and known.size == size and known.next_offset >= durable:
+        summaries[active.base_offset] = known
+        active.believe(known)
+        active.index()
+        return -1
+    order = Order(active.base_offset, active.base_offset, active.gaps)
+    fault = refill(active, size, order)
+    recovered.end_offset = active.next_offset
+    if active.next_offset < durable:
+        why = fault.why if fault else "the file ends early"
+        at = fault.position if fault else size
+        recovered.damage = LogDamaged(active.path(), at, size - at, active.next_offset, durable, why)
+        logger.error("%s", recovered.damage)
+        return order.leader_epoch
+    if fault:
+        recovered.truncated_bytes, recovered.why = size - fault.position, fault.why
+        logger.warning(
+            "Cut %d bytes off %s at offset %d: %s.", size - fault.position, active.path(), active.next_offset, fault.why
+        )
+        file.truncate(fault.position)
+    recovered.unflushed = size > 0
+    return order.leader_epoch
+
+
+def _remove_snapshots_past(files: Files, directory: str, names: Sequence[str], end_offset: int) -> None:
+    for name in names:
+        if name.endswith(".snapshot") and (not name[:-9].isdigit() or int(name[:-9]) > end_offset):
+            files.remove(f"{directory}/{name}")
+
+
+# -- leader epochs ------------------------------------------------------------------------------------------
+
+
+def _checked_epochs(epochs: LeaderEpochs | None, segments: list[Segment], start_offset: int, last: int) -> LeaderEpochs:
+    """What was written down of the epochs, unless the log itself says otherwise; `last` is -1 where it is unknown."""
+    if last < 0:
+        last = _last_epoch(segments)
+    if epochs is not None and not epochs.entries and last == 0:
+        epochs = LeaderEpochs([(0, start_offset)])
+    if epochs is None or epochs.latest != last:
+        epochs = _epochs_from_log(segments)
+    epochs.cut_end(segments[-1].next_offset)
+    epochs.cut_start(start_offset)
+    return epochs
+
+
+def _last_epoch(segments: list[Segment]) -> int:
+    for segment in reversed(segments):
+        try:
+            head = segment.locate(segment.next_offset - 1) if segment.size else None
+        except LogDamaged:
+            return -1
+        if head:
+            return head.leader_epoch
+    return -1
+
+
+def _epochs_from_log(segments: list[Segment]) -> LeaderEpochs:
+    epochs = LeaderEpochs()
+    for segment in segments:
+        try:
+            for head in walk_headers(segment.file(), 0, segment.size):
+                epochs.assign(head.leader_epoch, head.base_offset)
+        except BatchFault as fault:
+            logger.error("The leader epochs of %s are known in part only: %s", segment.path(), fault)
+    return epochs

@@ -1,0 +1,154 @@
+"""Change which segments a log consists of. The caller holds `log.reshaping`."""
+
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from storage.disk.files import File
+from storage.errors import StorageError
+from storage.logs.stamp import Stamped
+from storage.producers.loading import load_producers
+from storage.producers.state import ProducerState
+from storage.records.scan import BatchFault, Order, walk_checked
+from storage.segments.reading import SegmentList
+from storage.segments.segment import Segment
+from storage.segments.summaries import save_summaries
+from storage.wording import remedy
+
+if TYPE_CHECKING:
+    from storage.logs.log import Log
+
+
+def roll(log: "Log", base: int, now_ms: int) -> None:
+    """Seal the active segment and begin the next one at `base`; everything so far is durable then."""
+    log.flush()
+    log.check_place()
+    sealed = log.segment_list.active
+    fresh = Segment(log.files, log.directory, base, log.opened, log.settings.index_interval_bytes)
+    try:
+        seal(log, sealed)
+        fresh.start(now_ms)
+    except OSError as error:
+        refusal = StorageError(
+            f"Could not begin a new segment in {log.directory}: {error.strerror or error}. The records are not "
+            f"in the log; {remedy(error)}, then send them again."
+        )
+        log.troubles.refused(log.partition, refusal, error)
+        raise refusal from error
+    try:
+        log.files.sync_dir(log.directory)
+    except OSError as error:
+        # A second try may be told that all is well, although the entry was lost.
+        raise log.fence(f"Could not flush {log.directory}: {error.strerror or error}") from error
+    log.segment_list = SegmentList((*log.segment_list.all, fresh))
+    log.end_offset = base
+    log.durable_offset = max(log.durable_offset, base)
+    sealed.active = False
+    sealed.gaps = log.settings.compacted
+
+
+def cut_active(log: "Log", active: Segment, position: int) -> None:
+    """Make `active` the last segment and end it at a batch's start; producers are as they were there.
+
+    A segment of its own takes the place of `active`: who reads that one finds it as it was.
+    """
+    active.file().truncate(position)
+    active.file().sync()
+    log.files.sync_dir(log.directory)
+    shorter = Segment(log.files, log.directory, active.base_offset, log.opened, log.settings.index_interval_bytes)
+    shorter.created_ms, shorter.gaps, shorter.active = active.created_ms, active.gaps, True
+    refill(shorter, position)
+    log.opened.forget(active)
+    kept = [segment for segment in log.segments if segment.base_offset < active.base_offset]
+    kept.append(shorter)
+    log.producers = load_producers(kept)
+    log.segment_list = SegmentList(kept)
+    log.end_offset = log.durable_offset = shorter.next_offset
+
+
+def begin_at(log: "Log", offset: int) -> None:
+    """Give up every segment and go on with an empty one at `offset`."""
+    old = log.segments
+    fresh = Segment(log.files, log.directory, offset, log.opened, log.settings.index_interval_bytes)
+    for segment in reversed(old):
+        segment.file()
+        segment.pinned = True
+        log.files.remove(segment.path())
+        log.opened.forget(segment)
+    fresh.start(old[-1].created_ms)
+    log.files.sync_dir(log.directory)
+    log.summaries.clear()
+    log.producers = ProducerState()
+    log.segment_list = SegmentList([fresh])
+    log.end_offset = log.durable_offset = offset
+
+
+def seal(log: "Log", segment: Segment, *, sync: bool = True) -> None:
+    """Write down what a restart needs to know of the last segment, all of it flushed.
+
+    Each file is known by its checksum, so without `sync` a crash costs the next start a scan and nothing else.
+    """
+    snapshot = log.producers.snapshot() if log.producers.producers else b""
+    if snapshot:
+        segment.write_side(".snapshot", snapshot, segment.next_offset, sync=sync)
+    log.summaries[segment.base_offset] = segment.seal(crc32c(snapshot) if snapshot else 0, sync=sync)
+    save_summaries(log.files, log.directory, log.summaries.values(), sync=sync)
+
+
+def is_full(log: "Log", stamped: Stamped, now_ms: int) -> bool:
+    """Whether the batches belong into a new segment, by size, offsets, age or index."""
+    active = log.segment_list.active
+    if not active.size:
+        return False
+    if active.size + stamped.size > log.settings.segment_bytes:
+        return True
+    if stamped.next_offset - active.base_offset > 0x7FFFFFFF:
+        return True
+    since = active.first_timestamp
+    age = stamped.heads[0].max_timestamp - since if since >= 0 else now_ms - active.created_ms
+    if age > log.settings.segment_ms:
+        return True
+    # Room for an entry per batch of this append, so that the index is never full half-way.
+    return active.entries + len(stamped.heads) > log.most_entries
+
+
+def opened(active: Segment) -> File:
+    """The segment's open file. Without a descriptor for it nothing was tried, so the log is as sound as before."""
+    try:
+        return active.file()
+    except OSError as error:
+        raise StorageError(
+            f"Could not open {active.path()}: {error.strerror or error}. Nothing was written or flushed; where the "
+            "system is out of descriptors, raise its limit (ulimit -n) or lower log.max.open.files, then send again."
+        ) from error
+
+
+def write_failed(log: "Log", active: Segment, error: OSError) -> StorageError:
+    """Cut off what may have been written in part; if even that fails, take no more appends."""
+    refusal = StorageError(
+        f"Could not write to {active.path()}: {error.strerror or error}. The records are not in the log; "
+        f"{remedy(error)}, then send them again."
+    )
+    log.troubles.refused(log.partition, refusal, error)
+    try:
+        active.file().truncate(active.size)
+    except OSError as again:
+        why = again.strerror or again
+        log.fence(f"Could not cut what was written in part off {active.path()}: {why}")
+    return refusal
+
+
+def refill(segment: Segment, size: int, order: Order | None = None) -> BatchFault | None:
+    """Note every intact batch of the segment; the fault that ended the walk, if one did.
+
+    Who brings the `order` finds in it what the last batch left there.
+    """
+    segment.restart()
+    order = order or Order(segment.base_offset, segment.base_offset, segment.gaps)
+    try:
+        for head in walk_checked(segment.file(), 0, size, order):
+            segment.note(head.last_offset, head.max_timestamp, head.size)
+            segment.producers |= head.producer_id >= 0
+    except BatchFault as fault:
+        return fault
+    return None

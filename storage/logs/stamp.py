@@ -1,0 +1,89 @@
+"""Offsets, leader epoch and arrival time for the batches of one append, without copying their records."""
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from storage.disk.files import Buffer
+from storage.producers.control import marker_of
+from storage.producers.state import Marker
+from storage.records.batch import ATTRIBUTES_AT, CONTROL_BIT, HEADER, LOG_APPEND_TIME_BIT, MAGIC_AT, BatchView
+from storage.records.scan import Head, head_of
+from storage.records.validation import Fields
+
+OUTSIDE_CRC = struct.Struct(">qii")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_AT = 35
+
+
+class Stamped(NamedTuple):
+    """Ready to be written: the buffers in order, their bytes together, and what the log notes of each batch."""
+
+    buffers: list[Buffer]
+    size: int
+    heads: list[Head]
+    next_offset: int
+    produced: bool
+    """Whether any batch comes from an idempotent producer."""
+
+    def markers(self) -> dict[Head, Marker]:
+        """What the control batches among them say."""
+        if not self.produced:
+            return {}
+        return {
+            head: marker
+            for head, batch in zip(self.heads, self.buffers[1::2], strict=True)
+            if head.attributes & CONTROL_BIT and (marker := _marker(head, batch))
+        }
+
+
+def _marker(head: Head, behind_magic: Buffer) -> Marker | None:
+    whole = memoryview(bytes(MAGIC_AT) + bytes(behind_magic))
+    return marker_of(BatchView._make((*HEADER.unpack_from(whole), head.position, whole)))
+
+
+def stamp(batches: list[tuple[Fields, memoryview]], offset: int, epoch: int, append_time_ms: int = -1) -> Stamped:
+    """Number the batches from `offset`; base offset and epoch lie outside the checksum, so it stays.
+
+    With an append time the largest timestamp changes, and the checksum with it.
+    """
+    buffers: list[Buffer] = []
+    heads: list[Head] = []
+    total = 0
+    produced = False
+    for fields, data in batches:
+        size = len(data)
+        if append_time_ms >= 0:
+            fields, data = _with_append_time(fields, data, append_time_ms)
+        buffers.append(OUTSIDE_CRC.pack(offset, fields[1], epoch))
+        buffers.append(data[MAGIC_AT:])
+        heads.append(head_of((offset, fields[1], epoch, *fields[3:]), total))
+        offset += fields[6] + 1
+        total += size
+        produced = produced or fields[9] >= 0
+    return Stamped(buffers, total, heads, offset, produced)
+
+
+def _with_append_time(fields: Fields, data: memoryview, append_time_ms: int) -> tuple[Fields, memoryview]:
+    changed = bytearray(data)
+    _ATTRIBUTES.pack_into(changed, ATTRIBUTES_AT, fields[5] | LOG_APPEND_TIME_BIT)
+    _MAX_TIMESTAMP.pack_into(changed, _MAX_TIMESTAMP_AT, append_time_ms)
+    crc = crc32c(memoryview(changed)[ATTRIBUTES_AT:])
+    _CRC.pack_into(changed, 17, crc)
+    marked = (*fields[:4], crc, fields[5] | LOG_APPEND_TIME_BIT, *fields[6:8], append_time_ms, *fields[9:])
+    return marked, memoryview(changed)
+
+
+def as_given(batches: list[tuple[Fields, memoryview]]) -> Stamped:
+    """A follower's batches: offsets, epochs and times stay as the leader set them."""
+    buffers: list[Buffer] = []
+    heads: list[Head] = []
+    total = 0
+    for fields, data in batches:
+        buffers += (data[:MAGIC_AT], data[MAGIC_AT:])
+        heads.append(head_of(fields, total))
+        total += len(data)
+    return Stamped(buffers, total, heads, heads[-1].last_offset + 1, any(head.producer_id >= 0 for head in heads))

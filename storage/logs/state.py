@@ -1,0 +1,33 @@
+"""What opening a partition's directory hands to its log."""
+
+from dataclasses import dataclass, field
+
+from storage.errors import LogDamaged
+from storage.producers.state import ProducerState
+from storage.segments.epochs import LeaderEpochs
+from storage.segments.segment import Segment
+from storage.segments.summaries import Summary
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What opening a log found: bytes cut off its tail, or damage that makes it refuse appends."""
+
+    truncated_bytes: int = 0
+    end_offset: int = 0
+    why: str = ""
+    damage: LogDamaged | None = None
+    unflushed: bool = False
+    """What was found may not be on disk yet."""
+
+
+@dataclass(slots=True)
+class LogState:
+    """What `storage.logs.loader` gives a log to start from."""
+
+    segments: list[Segment]
+    summaries: dict[int, Summary]
+    start_offset: int
+    producers: ProducerState = field(default_factory=ProducerState)
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    recovered: Recovered = field(default_factory=Recovered)

@@ -1,0 +1,155 @@
+"""Take segments out of a log: retention, removal of files, truncation. On the appending thread.
+
+Readers are not blocked: they keep the list of segments that they started with, and the open files in it.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from storage.errors import OffsetOutOfRange
+from storage.logs.log import Log
+from storage.logs.reshape import begin_at, cut_active
+from storage.logs.retention import LogFacts, RetentionPolicy, SegmentFacts
+from storage.segments.reading import SegmentList
+from storage.segments.segment import Segment
+from storage.segments.summaries import save_epochs, save_summaries
+from storage.segments.swap import retire_files
+
+logger = logging.getLogger("muster.storage")
+
+
+def retain(log: Log, asked: Sequence[RetentionPolicy], now_ms: int, aged: list[Log] | None = None) -> int:
+    """Remove the oldest segments that a policy gives up, one by one; how many went.
+
+    Only the appending thread may roll the segment that it writes. Another one gives `aged`, which gets the log where
+    that is to be done before more can go.
+    """
+    gone = 0
+    while log.failure is None:
+        oldest = log.segments[0]
+        if not oldest.size or oldest.next_offset > log.high_watermark:
+            break
+        facts = _facts(log)
+        policy = next((p for p in asked if p.expired(_segment_facts(oldest, now_ms), facts, now_ms)), None)
+        if policy is None:
+            break
+        if oldest is log.segment_list.active:
+            if aged is not None:
+                aged.append(log)
+                break
+            log.roll(now_ms)
+        with log.reshaping:
+            if log.failure is not None:
+                break
+            logger.info("Removing %s (%d bytes) by %s.", oldest.path(), oldest.size, policy.name)
+            drop_oldest(log, now_ms)
+        gone += 1
+    return gone
+
+
+def _facts(log: Log) -> LogFacts:
+    return LogFacts(*log.partition, log.start_offset, log.high_watermark, log.size, log.settings)
+
+
+def _segment_facts(segment: Segment, now_ms: int) -> SegmentFacts:
+    youngest = segment.max_timestamp
+    if youngest < 0 or youngest > now_ms:
+        # A clock that ran ahead must not keep the records forever: then the file's own age counts.
+        youngest = segment.files.modified_ms(segment.path())
+    return SegmentFacts(segment.base_offset, segment.next_offset, segment.size, youngest)
+
+
+def drop_oldest(log: Log, now_ms: int) -> None:
+    """Give up the oldest segment. The log's start moves before anybody can miss the records."""
+    oldest, *others = log.segments
+    pin([oldest])
+    log.start_offset = max(log.start_offset, others[0].base_offset)
+    log.segment_list = SegmentList(others)
+    log.epochs.cut_start(log.start_offset)
+    retire(log, [oldest], now_ms)
+    for name in log.files.names(log.directory):
+        if name.endswith(".snapshot") and int(name[:20]) < others[0].base_offset:
+            log.files.remove(f"{log.directory}/{name}")
+
+
+def pin(segments: Sequence[Segment]) -> None:
+    """Open all that a reader may still need of segments whose files are about to be renamed."""
+    for segment in segments:
+        segment.file()
+        segment.index()
+        segment.times()
+        segment.pinned = True
+
+
+def retire(log: Log, segments: Sequence[Segment], now_ms: int) -> None:
+    """Rename the files of segments that are no longer listed, to be removed after the topic's delay."""
+    paths = retire_files(log.files, log.directory, [segment.base_offset for segment in segments])
+    for segment in segments:
+        log.summaries.pop(segment.base_offset, None)
+        log.opened.forget(segment)
+    due = now_ms + log.settings.file_delete_delay_ms
+    log.doomed.extend((due, path) for path in paths)
+
+
+def remove_doomed(log: Log, now_ms: int) -> None:
+    """Unlink the renamed files whose delay is over."""
+    with log.reshaping:
+        due = [path for at_ms, path in log.doomed if at_ms <= now_ms]
+        log.doomed = [(at_ms, path) for at_ms, path in log.doomed if at_ms > now_ms]
+    for path in due:
+        if log.files.exists(path):
+            log.files.remove(path)
+
+
+def truncate_to(log: Log, offset: int) -> None:
+    """Cut the log's end off at `offset`, as a follower does when its leader never had the rest (KIP-101).
+
+    A batch that reaches past `offset` goes as a whole, though never below the log's start. Producers and epochs are
+    as they were there.
+    """
+    offset = cut_point(log, offset)
+    if offset >= log.end_offset:
+        return
+    with log.cuts.cutting():
+        _truncate(log, offset)
+
+
+def _truncate(log: Log, offset: int) -> None:
+    keep = [segment for segment in log.segments if segment.base_offset <= offset]
+    gone = [segment for segment in log.segments if segment.base_offset > offset]
+    active = keep[-1]
+    try:
+        _cut_files(log, active, gone, offset)
+    except OSError as error:
+        raise log.fence(f"Truncating {log.directory} to {offset} failed: {error.strerror or error}") from error
+    log.epochs.cut_end(log.end_offset)
+    if log.epochs.latest > 0:
+        save_epochs(log.files, log.directory, log.epochs)
+
+
+def cut_point(log: Log, offset: int) -> int:
+    """Where `truncate_to` would end the log. OffsetOutOfRange before its start."""
+    if offset < log.start_offset:
+        raise OffsetOutOfRange(f"Cannot truncate to {offset}, before the log start {log.start_offset}.")
+    if offset >= log.end_offset:
+        return log.end_offset
+    holder = next(segment for segment in reversed(log.segments) if segment.base_offset <= offset)
+    head = holder.locate(offset)
+    return max(head.base_offset if head else offset, log.start_offset)
+
+
+def _cut_files(log: Log, active: Segment, gone: list[Segment], offset: int) -> None:
+    head = active.locate(offset)
+    if head and head.base_offset < offset:
+        # The log's start lies within this batch: nothing before it counts, so begin there anew.
+        begin_at(log, offset)
+        return
+    # Newest first: whatever a crash leaves is a beginning of the log without holes.
+    for segment in reversed(gone):
+        pin([segment])
+        log.files.remove(segment.path())
+        log.summaries.pop(segment.base_offset, None)
+        log.opened.forget(segment)
+    log.summaries.pop(active.base_offset, None)
+    save_summaries(log.files, log.directory, log.summaries.values())
+    cut_active(log, active, head.position if head else active.size)

@@ -1,0 +1,408 @@
+"""Record batches (magic 2) <-> bytes. Pure: no I/O, no clock.
+
+Layout after KIP-98 and KIP-32: 61 bytes of header, big-endian, then records with varint lengths.
+The CRC-32C covers everything from `attributes` on; base offset, length, leader epoch and magic lie outside.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from storage.errors import CorruptMessage, InvalidRecord
+from storage.records.compression import codec_name, codec_number, compress, decompress
+from storage.records.headers import decode_headers, encode_headers
+from storage.records.legacy import legacy_records
+from storage.records.varint import SMALL, naturals, read_unsigned, varint
+from storage.types import Record
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+LENGTH_AT = 8
+MAGIC_AT = 16
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+# base offset (8) and length (4): what `length` itself does not count.
+LENGTH_OVERHEAD = 12
+MAGIC = 2
+# Its length, attributes, time stamp, offset, no key, no value and no headers: a byte each.
+SMALLEST_RECORD = 7
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+MAX_SEQUENCE = 2**31 - 1
+
+# timestamp_ms, key, value, headers
+NewRecord = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+
+# The third is no business of a batch that is being made.
+KeyAndValue = tuple[bytes, bytes | None, object]
+
+_PREFIX = struct.Struct(">qi")
+
+
+class BatchView(NamedTuple):
+    """The header of a batch and a view of its bytes; nothing behind the header has been looked at."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # the wire's word; nobody counts a header
+    position: int
+    data: memoryview
+
+    @property
+    def size(self) -> int:
+        return self.length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> str:
+        return codec_name(self.attributes & CODEC_MASK)
+
+    @property
+    def log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, wrapping from 2147483647 to 0; -1 without a producer."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
+
+    @property
+    def crc_ok(self) -> bool:
+        return crc32c(self.data[ATTRIBUTES_AT:]) == self.crc
+
+    def records(self) -> list[Record]:
+        """Decode all records; CorruptMessage when the content does not add up."""
+        return decode_batch(self)
+
+
+def encode_batch(
+    records: Sequence[NewRecord],
+    *,
+    base_offset: int = 0,
+    codec: str = "none",
+    level: int | None = None,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time_ms: int | None = None,
+    delete_horizon_ms: int | None = None,
+    offset_deltas: Sequence[int] | None = None,
+    last_offset_delta: int | None = None,
+) -> bytes:
+    """One batch with its checksum.
+
+    Offsets rise by one from `base_offset`, unless `offset_deltas` gives gaps (as compaction leaves them).
+    Without records the result is a bare header that keeps `last_offset_delta` and the sequence.
+    """
+    deltas = range(len(records)) if offset_deltas is None else offset_deltas
+    if len(deltas) != len(records):
+        raise InvalidRecord(f"{len(records)} records came with {len(deltas)} offset deltas; expected one each.")
+    last_delta = (deltas[-1] if records else 0) if last_offset_delta is None else last_offset_delta
+    attributes = codec_number(codec) if records else 0
+    attributes |= TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control
+    base_timestamp = records[0][0] if records else -1
+    max_timestamp = max((record[0] for record in records), default=-1)
+    if delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+        attributes |= DELETE_HORIZON_BIT
+    if log_append_time_ms is not None:
+        max_timestamp = log_append_time_ms
+        attributes |= LOG_APPEND_TIME_BIT
+    body = compress(codec, _encode_records(records, deltas, base_timestamp), level) if records else b""
+    return seal(
+        (base_offset, leader_epoch, attributes, last_delta, base_timestamp, max_timestamp),
+        (producer_id, producer_epoch, base_sequence),
+        len(records),
+        body,
+    )
+
+
+def encode_turn(records: Sequence[KeyAndValue], timestamp_ms: int) -> bytes:
+    """What `encode_batch` makes of records of one time that have a key and no headers, such as committed offsets."""
+    parts: list[bytes] = []
+    key_size = value_size = delta_size = -1
+    head = before_key = before_value = b""
+    for delta, (key, value, _) in zip(naturals(), records, strict=False):
+        size = -1 if value is None else len(value)
+        if size != value_size or len(key) != key_size or len(delta) != delta_size:
+            # It mostly is as it was with the record before.
+            key_size, value_size, delta_size = len(key), size, len(delta)
+            before_key, before_value = varint(key_size), varint(size)
+            length = 3 + delta_size + len(before_key) + key_size + len(before_value) + max(size, 0)
+            head = varint(length) + b"\x00\x00"
+        parts += (head, delta, before_key, key, before_value, value or b"", b"\x00")
+    last_delta = max(len(records) - 1, 0)
+    return seal((0, -1, 0, last_delta, timestamp_ms, timestamp_ms), (-1, -1, -1), len(records), b"".join(parts))
+
+
+def seal(stamp: tuple[int, int, int, int, int, int], producer: tuple[int, int, int], count: int, body: bytes) -> bytes:
+    """Put a header with length and checksum before the (compressed) records.
+
+    `stamp` is base offset, leader epoch, attributes, last offset delta, base and max timestamp;
+    `producer` is id, epoch and base sequence.
+    """
+    base_offset, leader_epoch, *middle = stamp
+    covered = _COVERED.pack(*middle, *producer, count)
+    crc = crc32c(body, crc32c(covered))
+    length = HEADER_SIZE - LENGTH_OVERHEAD + len(body)
+    return b"".join((_UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc), covered, body))
+
+
+_UNCOVERED = struct.Struct(">qiibI")
+_COVERED = struct.Struct(">hiqqqhii")
+
+
+def _encode_records(records: Sequence[NewRecord], deltas: Sequence[int], base_timestamp: int) -> bytes:
+    parts: list[bytes] = []
+    add = parts.append
+    small, limit = SMALL, len(SMALL) // 2
+    for delta, (timestamp, key, value, headers) in zip(deltas, records, strict=True):
+        # SMALL holds the varints of 0 to limit-1 at even places: no call for what is nearly always small.
+        stamp = timestamp - base_timestamp
+        head = small[stamp << 1] if 0 <= stamp < limit else varint(stamp)
+        head += small[delta << 1] if 0 <= delta < limit else varint(delta)
+        if key is None:
+            head += b"\x01"
+        else:
+            size = len(key)
+            head += (small[size << 1] if size < limit else varint(size)) + key
+        tail = encode_headers(headers) if headers else b"\x00"
+        if value is None:
+            head += b"\x01"
+            length = len(head) + len(tail) + 1
+        else:
+            size = len(value)
+            head += small[size << 1] if size < limit else varint(size)
+            length = len(head) + len(tail) + 1 + size
+        add(small[length << 1] if length < limit else varint(length))
+        add(b"\x00")
+        add(head)
+        if value:
+            add(value)
+        add(tail)
+    return b"".join(parts)
+
+
+def view_at(data: memoryview, at: int, position: int = 0) -> BatchView | None:
+    """The batch that starts at `at`, or None when `data` ends before the batch does.
+
+    CorruptMessage when the length or magic cannot be a batch's.
+    """
+    left = len(data) - at
+    if left < HEADER_SIZE:
+        check_prefix(data, at, position)
+        return None
+    fields = HEADER.unpack_from(data, at)
+    length = fields[1]
+    if length < HEADER_SIZE - LENGTH_OVERHEAD or fields[3] != MAGIC:
+        check_prefix(data, at, position)
+    if left < length + LENGTH_OVERHEAD:
+        return None
+    return BatchView._make((*fields, position, data[at : at + length + LENGTH_OVERHEAD]))
+
+
+def check_prefix(data: memoryview, at: int, position: int) -> None:
+    """Refuse a start that no batch of magic 2 has, as far as its bytes are there."""
+    left = len(data) - at
+    if left < LENGTH_OVERHEAD:
+        return
+    _, length = _PREFIX.unpack_from(data, at)
+    if length < HEADER_SIZE - LENGTH_OVERHEAD:
+        raise CorruptMessage(f"The batch at byte {position} has length {length}, expected at least 49.")
+    if left > MAGIC_AT and data[at + MAGIC_AT] != MAGIC:
+        magic = data[at + MAGIC_AT]
+        raise CorruptMessage(f"The batch at byte {position} has magic {magic}, expected {MAGIC}.")
+
+
+def read_batches(data: bytes | memoryview, position: int = 0) -> Iterator[BatchView]:
+    """The batches in `data`, headers only and without copying; a partial last batch is left out.
+
+    `position` is where `data` lies in its file. Checksums are not looked at (see `BatchView.crc_ok`).
+    """
+    view = memoryview(data)
+    at = 0
+    while batch := view_at(view, at, position + at):
+        yield batch
+        at += batch.length + LENGTH_OVERHEAD
+
+
+def decode_records(data: bytes | memoryview, from_offset: int = 0) -> Iterator[Record]:
+    """The data records from `from_offset` on; control batches are skipped, a partial last batch too.
+
+    Reads magic 0, 1 and 2. A batch with a wrong checksum raises CorruptMessage.
+    """
+    view = memoryview(data)
+    at = 0
+    while at + MAGIC_AT < len(view):
+        if view[at + MAGIC_AT] < MAGIC:
+            records, at = legacy_records(view, at)
+        else:
+            batch = view_at(view, at, at)
+            if batch is None:
+                return
+            at += batch.size
+            if batch.last_offset < from_offset or batch.control:
+                continue
+            if not batch.crc_ok:
+                raise wrong_checksum(batch)
+            records = decode_batch(batch)
+            if batch.base_offset >= from_offset:
+                yield from records
+                continue
+        for record in records:
+            if record[0] >= from_offset:
+                yield record
+
+
+def wrong_checksum(batch: BatchView) -> CorruptMessage:
+    return CorruptMessage(
+        f"The batch at byte {batch.position} (offsets {batch.base_offset} to {batch.last_offset}) carries checksum "
+        f"{batch.crc}, but its bytes give {crc32c(batch.data[ATTRIBUTES_AT:])}. Send or copy it again."
+    )
+
+
+def decode_batch(batch: BatchView) -> list[Record]:
+    """All records of a batch; CorruptMessage when count, lengths or codec do not add up."""
+    if batch.count < 0:
+        raise CorruptMessage(f"{_where(batch)} claims {batch.count} records, expected zero or more.")
+    if batch.count == 0:
+        return []
+    data = record_bytes(batch)
+    try:
+        records, at = _decode(data, batch)
+    except IndexError:
+        raise CorruptMessage(f"{_where(batch)} ends in the middle of a record.") from None
+    if at != len(data):
+        raise CorruptMessage(f"{_where(batch)} has {len(data) - at} bytes behind its {batch.count} records.")
+    return records
+
+
+def record_bytes(batch: BatchView) -> bytes:
+    """What lies behind the header, decompressed."""
+    codec = batch.codec
+    body = batch.data[HEADER_SIZE:]
+    return bytes(body) if codec == "none" else decompress(codec, body)
+
+
+def _where(batch: BatchView) -> str:
+    return f"The batch at byte {batch.position} (base offset {batch.base_offset})"
+
+
+# One flat loop: a call per field would double the time that a record takes.
+def _decode(data: bytes, batch: BatchView) -> tuple[list[Record], int]:  # noqa: PLR0912, PLR0915
+    """Varints of one and two bytes are taken in line, longer ones by call."""
+    base_offset = batch.base_offset
+    base_timestamp = batch.base_timestamp
+    stamp = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
+    new, kind, none = tuple.__new__, Record, ()
+    out: list[Record] = []
+    add = out.append
+    total = len(data)
+    at = 0
+    for _ in range(batch.count):
+        size = data[at]
+        at += 1
+        if size >= 0x80:
+            byte = data[at]
+            if byte < 0x80:
+                size = size & 0x7F | byte << 7
+                at += 1
+            else:
+                size, at = read_unsigned(data, at - 1)
+        end = at + (size >> 1)
+        if size & 1 or end > total:
+            raise CorruptMessage(f"{_where(batch)} has a record longer than the {total - at} bytes that are left.")
+        at += 2  # attributes, which are unused, and the first byte of the timestamp
+        delta = data[at - 1]
+        if delta >= 0x80:
+            byte = data[at]
+            if byte < 0x80:
+                delta = delta & 0x7F | byte << 7
+                at += 1
+            else:
+                delta, at = read_unsigned(data, at - 1, 10)
+        timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1)) if stamp is None else stamp
+        delta = data[at]
+        at += 1
+        if delta >= 0x80:
+            byte = data[at]
+            if byte < 0x80:
+                delta = delta & 0x7F | byte << 7
+                at += 1
+            else:
+                delta, at = read_unsigned(data, at - 1)
+        size = data[at]
+        at += 1
+        if size >= 0x80:
+            size, at = read_unsigned(data, at - 1)
+        if size & 1:
+            key = None
+        else:
+            start = at
+            at += size >> 1
+            key = data[start:at]
+        size = data[at]
+        at += 1
+        if size >= 0x80:
+            byte = data[at]
+            if byte < 0x80:
+                size = size & 0x7F | byte << 7
+                at += 1
+            else:
+                size, at = read_unsigned(data, at - 1)
+        if size & 1:
+            value = None
+        else:
+            start = at
+            at += size >> 1
+            value = data[start:at]
+        if data[at]:
+            headers, at = decode_headers(data, at, end)
+        else:
+            headers = none
+            at += 1
+        if at != end:
+            raise CorruptMessage(f"{_where(batch)} has a record whose length is off by {end - at} bytes.")
+        add(new(kind, (base_offset + ((delta >> 1) ^ -(delta & 1)), timestamp, key, value, headers)))
+    return out, at

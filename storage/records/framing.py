@@ -1,0 +1,161 @@
+"""Batches that are framed like one before need not be walked: the same bytes between keys and values say the same.
+
+Producers whose values have one length send batch after batch of that kind, longer and shorter ones. Of the first such
+batch is kept which of its bits say where keys and values lie; whether another one has the same is one comparison.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import CorruptMessage, InvalidRecord
+from storage.records.batch import HEADER_SIZE, BatchView
+from storage.records.bounds import Bytes, Numbers, record_bounds, varints
+from storage.records.look import AT_ONCE_BYTES, see, walk
+
+_FEWEST = 8
+"""Records that are walked as quickly as they are compared."""
+
+MOST_KNOWN = 64
+MOST_KINDS = 8
+"""So many sizes and kinds of batches are kept: of 64 KB at most, and two or three times that in memory."""
+
+_MOST_MISSED = 1024
+_CONTINUES = 0x80
+_WORD = np.dtype(np.uint64)
+_from = np.frombuffer
+Words = npt.NDArray[np.uint64]
+
+
+class Framing(NamedTuple):
+    """What the bodies of one size, with so many records, must have in common: a few of their 64-bit words, masked.
+
+    The words end where the body ends, so that the first may begin within the header.
+    """
+
+    offset: int
+    size: int
+    places: Numbers
+    mask: Words
+    expected: bytearray
+    reach_ms: int
+    """No timestamp written in so many bytes lies further from the base timestamp."""
+
+    def fits(self, view: memoryview) -> bool:
+        """Whether a batch of this size and count has its records in the same places."""
+        words = _from(view, _WORD, self.size, self.offset).take(self.places)
+        words &= self.mask
+        # In this order: the comparison is the bytearray's, in one go and without another copy.
+        return self.expected == words
+
+
+class Kind(NamedTuple):
+    """Bodies framed alike, from the one that was met: the bits of it that say where its records' fields lie."""
+
+    records: int
+    mask: Bytes
+    body: Bytes
+    ends: Sequence[int]
+    """Where each record ends."""
+    reach_ms: int
+
+    def framing(self, count: int) -> Framing:
+        """That of a body with the first `count` of its records."""
+        size = self.ends[count - 1]
+        before = np.zeros(-size % 8, np.uint8)
+        mask = np.concatenate((before, self.mask[:size])).view(_WORD)
+        body = np.concatenate((before, self.body[:size])).view(_WORD)
+        places = np.flatnonzero(mask)
+        bits = mask[places]
+        expected = bytearray(body[places] & bits)
+        return Framing(HEADER_SIZE - len(before), len(mask), places, bits, expected, self.reach_ms)
+
+
+class Framings:
+    """Those met lately, by the size of the body and the number of records. Used by the appending thread alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], Framing] = {}
+        self._kinds: list[Kind] = []
+        # By size, count and the length of the first record: where values differ in length that seldom comes twice.
+        self._missed: dict[tuple[int, int, bytes], int] = {}
+        self.walked = 0
+        """Records that had to be walked, so far."""
+
+    def sound(self, view: memoryview, count: int, past_ms: int, future_ms: int) -> bool:
+        """Whether all records of an uncompressed batch can be read and none is further than this from its base time.
+
+        False also where only a closer look can tell.
+        """
+        if count < _FEWEST:
+            return self._few_sound(bytes(view[HEADER_SIZE:]), count, past_ms, future_ms)
+        size = len(view) - HEADER_SIZE
+        known = self._known.get((size, count)) or self._begun(size, count)
+        if known is not None and known.fits(view):
+            return past_ms >= known.reach_ms <= future_ms
+        body = bytes(view[HEADER_SIZE:])
+        self.walked += count
+        try:
+            reach_ms = (see(body, count).farthest + 1) >> 1
+        except InvalidRecord:
+            return False
+        if size <= AT_ONCE_BYTES:
+            self._note_miss(body, count)
+        return reach_ms <= past_ms and reach_ms <= future_ms
+
+    def _few_sound(self, body: bytes, count: int, past_ms: int, future_ms: int) -> bool:
+        """As `sound`, without what only pays for many records."""
+        self.walked += count
+        try:
+            end, farthest, _ = walk(body, 0, 0, count)
+        except (IndexError, CorruptMessage, InvalidRecord):
+            return False
+        return end == len(body) and past_ms >= (farthest + 1) >> 1 <= future_ms
+
+    def _begun(self, size: int, count: int) -> Framing | None:
+        for kind in self._kinds:
+            if kind.records > count > 0 and kind.ends[count - 1] == size:
+                return self._keep(size, count, kind)
+        return None
+
+    def _note_miss(self, body: bytes, count: int) -> None:
+        """Learn a kind when it comes a second time, and more and more seldom if it turns out to be many kinds."""
+        place = len(body), count, body[:2]
+        if len(self._missed) >= _MOST_MISSED:
+            self._missed.clear()
+        misses = self._missed[place] = self._missed.get(place, 0) + 1
+        if misses == 1 or misses & (misses - 1):
+            return
+        kind = kind_of(body, count)
+        if kind is not None:
+            self._keep(len(body), count, kind)
+            self._kinds = [kind, *self._kinds][:MOST_KINDS]
+
+    def _keep(self, size: int, count: int, kind: Kind) -> Framing:
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        framing = self._known[size, count] = kind.framing(count)
+        return framing
+
+
+def kind_of(body: bytes, count: int) -> Kind | None:
+    """The kind of a sound body; None where there are headers, whose places differ in more than that."""
+    raw = np.frombuffer(body, np.uint8)
+    batch = BatchView(0, 0, 0, 2, 0, 0, count - 1, 0, 0, -1, -1, -1, count, 0, memoryview(b""))
+    starts, ends = record_bounds(body, raw, (batch,), ((0, len(body)),))
+    deltas_at = varints(raw, starts + 1)[1]
+    key_lengths, keys_at = varints(raw, varints(raw, deltas_at)[1])
+    value_lengths, values_at = varints(raw, keys_at + np.maximum(key_lengths, 0))
+    if (values_at + np.maximum(value_lengths, 0) + 1 != ends).any():
+        return None
+    mask = np.full(len(body), 0xFF, np.uint8)
+    mask[starts] = 0  # Attributes are unused.
+    for start, end in zip((starts + 1).tolist(), deltas_at.tolist(), strict=True):
+        mask[start:end] = _CONTINUES
+    for at, lengths in ((keys_at, key_lengths), (values_at, value_lengths)):
+        for start, length in zip(at.tolist(), lengths.tolist(), strict=True):
+            mask[start : start + max(length, 0)] = 0
+    widest = int((deltas_at - starts).max()) - 1
+    return Kind(count, mask, raw, ends.tolist(), 1 << (7 * widest - 1))

@@ -1,0 +1,111 @@
+"""Message sets of magic 0 and 1 for readers from before Kafka 0.11: made of what lies in the log, message by message.
+
+Messages come uncompressed, each with its own offset; headers, which those formats have no place for, are left out.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+from storage.errors import CorruptMessage
+from storage.records.batch import LOG_APPEND_TIME_BIT, MAGIC, MAGIC_AT, BatchView, record_bytes, view_at, wrong_checksum
+from storage.records.legacy import legacy_records
+from storage.records.varint import read_varint
+from storage.types import Record
+
+_ENTRY = struct.Struct(">qiI")
+_INT64, _INT32 = struct.Struct(">q"), struct.Struct(">i")
+_HEADS: Final = {0: b"\0\0", 1: b"\1\0"}
+"""Magic and attributes of an uncompressed message that has its producer's timestamp."""
+_APPEND_TIME: Final = b"\1\x08"
+_NULL: Final = _INT32.pack(-1)
+
+
+def as_older(data: bytes | memoryview, magic: int, from_offset: int, most: int) -> tuple[bytes, int]:
+    """The messages from `from_offset` on in magic 0 or 1, and the offset behind them.
+
+    At most `most` bytes, but one message at least, if `data` has one; without any the offset lies behind what was read.
+    No more than one batch is unpacked at a time. Raises CorruptMessage.
+    """
+    out: list[bytes] = []
+    room, reached = most, from_offset
+    for stamped, record, behind in _found(memoryview(data), from_offset):
+        if record is None:
+            reached = max(reached, behind)
+            continue
+        entry = message(record, magic, stamped=stamped)
+        if out and len(entry) > room:
+            break
+        out.append(entry)
+        room -= len(entry)
+        reached = record.offset + 1
+        if room <= 0:
+            break
+    return b"".join(out), reached
+
+
+def message(record: Record, magic: int, *, stamped: bool) -> bytes:
+    """One message; `stamped` by the log, rather than by its producer (magic 1 only)."""
+    head = _APPEND_TIME if stamped and magic else _HEADS[magic]
+    body = b"".join(
+        [
+            head,
+            _INT64.pack(record.timestamp_ms) if magic else b"",
+            *(_NULL if text is None else _INT32.pack(len(text)) + text for text in (record.key, record.value)),
+        ]
+    )
+    return _ENTRY.pack(record.offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def _found(view: memoryview, from_offset: int) -> Iterator[tuple[bool, Record | None, int]]:
+    """(stamped by the log, record, 0), and (False, None, the offset behind it) at the end of each batch."""
+    at = 0
+    while at + MAGIC_AT < len(view):
+        if view[at + MAGIC_AT] < MAGIC:
+            records, at = legacy_records(view, at)
+            for record in records:
+                if record.offset >= from_offset:
+                    yield False, record, 0
+            continue
+        batch = view_at(view, at, at)
+        if batch is None:
+            return
+        at += batch.size
+        if batch.last_offset >= from_offset and not batch.control:
+            if not batch.crc_ok:
+                raise wrong_checksum(batch)
+            stamped = bool(batch.attributes & LOG_APPEND_TIME_BIT)
+            for record in _one_by_one(batch):
+                if record.offset >= from_offset:
+                    yield stamped, record, 0
+        yield False, None, batch.next_offset
+
+
+def _one_by_one(batch: BatchView) -> Iterator[Record]:
+    """The records of a batch, none before it is asked for: of a large batch a few may be wanted."""
+    data, at = record_bytes(batch) if batch.count else b"", 0
+    try:
+        for _ in range(batch.count):
+            size, at = read_varint(data, at)
+            end = at + size
+            delta_ms, at = read_varint(data, at + 1, 10)
+            delta, at = read_varint(data, at)
+            key, at = _text(data, at)
+            value, _ = _text(data, at)
+            if size < 0 or end > len(data):
+                raise IndexError
+            stamp = batch.max_timestamp if batch.log_append_time else batch.base_timestamp + delta_ms
+            yield Record(batch.base_offset + delta, stamp, key, value)
+            at = end
+    except IndexError:
+        raise CorruptMessage(f"The batch at offset {batch.base_offset} ends in the middle of a record.") from None
+
+
+def _text(data: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = read_varint(data, at)
+    if size < 0:
+        return None, at
+    if size > len(data) - at:
+        raise IndexError
+    return data[at : at + size], at + size

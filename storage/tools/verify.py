@@ -1,0 +1,134 @@
+"""Walk a whole data directory and say what is wrong with it. Reads only, and needs no lock."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from storage.disk.checkpoint import read_checkpoint
+from storage.disk.files import Files, RealFiles
+from storage.errors import DataDirectoryError
+from storage.logs.loader import log_bases
+from storage.records.scan import BatchFault, Order, walk_checked
+from storage.segments.segment import segment_path
+from storage.topics.catalog import load_catalog
+from storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+
+# (bytes done, bytes in all, file at work)
+Progress = Callable[[int, int, str], None]
+
+_CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, CLEANER_POINTS, HIGH_WATERMARKS)
+_REPORT_EVERY = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong: where, which bytes, from which offset on, and why."""
+
+    file: str
+    position: int
+    size: int
+    first_offset: int
+    why: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What was walked and what was found."""
+
+    files: int = 0
+    batches: int = 0
+    bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
+def verify_dir(data_dir: str, progress: Progress | None = None, files: Files | None = None) -> Report:
+    """Check the catalog, the checkpoints and every batch of every partition.
+
+    DataDirectoryError when `data_dir` is no data directory. A running node may be appending meanwhile: then the last
+    batch of an active segment can be reported as cut off.
+    """
+    disk: Files = files or RealFiles()
+    report = Report()
+    catalog = load_catalog(disk, data_dir)
+    for name in _CHECKPOINTS:
+        try:
+            read_checkpoint(disk, f"{data_dir}/{name}")
+        except DataDirectoryError as error:
+            report.findings.append(Finding(f"{data_dir}/{name}", 0, 0, -1, str(error)))
+    directories = [
+        (f"{data_dir}/{entry.name}-{number}", "compact" in entry.configs.get("cleanup.policy", ""))
+        for entry in catalog.values()
+        for number in range(entry.partitions)
+        if not entry.deleting
+    ]
+    walk = _Walk(disk, report, progress, sum(_size(disk, directory) for directory, _ in directories))
+    for directory, compacted in directories:
+        if disk.is_dir(directory):
+            walk.partition(directory, compacted)
+        else:
+            report.findings.append(Finding(directory, 0, 0, -1, "the partition's directory is gone"))
+    return report
+
+
+def _logs(files: Files, directory: str) -> Iterator[tuple[int, str]]:
+    for base in log_bases(files, directory):
+        yield base, segment_path(directory, base, ".log")
+
+
+def _size(files: Files, directory: str) -> int:
+    if not files.is_dir(directory):
+        return 0
+    total = 0
+    for _, path in _logs(files, directory):
+        file = files.open(path, writable=False)
+        total += file.size()
+        file.close()
+    return total
+
+
+class _Walk:
+    def __init__(self, files: Files, report: Report, progress: Progress | None, total: int) -> None:
+        self._files = files
+        self._report = report
+        self._progress = progress
+        self._total = total
+
+    def partition(self, directory: str, compacted: bool) -> None:
+        expected = None
+        logs = list(_logs(self._files, directory))
+        for place, (base, path) in enumerate(logs):
+            if expected is not None and base != expected and (not compacted or base < expected):
+                why = f"its records begin at offset {base}, expected {expected}"
+                self._report.findings.append(Finding(path, 0, 0, expected, why))
+            gaps = compacted and place < len(logs) - 1
+            expected = self._segment(path, base, gaps)
+
+    def _segment(self, path: str, base: int, gaps: bool) -> int:
+        report = self._report
+        file = self._files.open(path, writable=False)
+        size = file.size()
+        order = Order(base, base, gaps)
+        before = report.bytes
+        told = 0
+        try:
+            for head in walk_checked(file, 0, size, order):
+                report.batches += 1
+                if head.end - told >= _REPORT_EVERY:
+                    told = head.end
+                    self._tell(before + told, path)
+        except BatchFault as fault:
+            finding = Finding(path, fault.position, size - fault.position, order.next_offset, fault.why)
+            report.findings.append(finding)
+        finally:
+            file.close()
+        report.files += 1
+        report.bytes = before + size
+        self._tell(report.bytes, path)
+        return order.next_offset
+
+    def _tell(self, done: int, path: str) -> None:
+        if self._progress:
+            self._progress(done, self._total, path)

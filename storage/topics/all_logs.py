@@ -1,0 +1,116 @@
+"""Make, open and close the logs of a data directory: together, with one flush for all where there are many."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from storage.config import LogSettings, TopicSettings
+from storage.disk.files import Files, remove_tree
+from storage.errors import StorageError
+from storage.logs.loader import create_log, open_log
+from storage.logs.log import Log
+from storage.segments.open_files import OpenSegments
+from storage.topics.catalog import format_id
+from storage.topics.plans import Plan
+from storage.topics.together import together
+from storage.types import Topic, TopicPartition
+
+FEW_PARTITIONS = 8
+"""From so many on, partitions are flushed together: one flush of the file system, not two of each partition."""
+
+logger = logging.getLogger("muster.storage")
+
+
+def directory_of(data_dir: str, tp: TopicPartition) -> str:
+    return f"{data_dir}/{tp[0]}-{tp[1]}"
+
+
+def open_all(
+    files: Files,
+    data_dir: str,
+    topics: Iterable[Topic],
+    settings: LogSettings,
+    opened: OpenSegments,
+    *,
+    clean: bool,
+    points: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
+) -> tuple[list[Log], dict[TopicPartition, StorageError]]:
+    """The logs, all that was found in them durable, and why the others could not be opened."""
+
+    def one(tp: TopicPartition, of_topic: TopicSettings, topic_id: str) -> Log | StorageError:
+        directory = directory_of(data_dir, tp)
+        try:
+            return open_log(
+                files, directory, tp, of_topic, opened, clean=clean,
+                recovery_point=points.get(tp, 0), start_offset=starts.get(tp, 0), topic_id=topic_id, sync=False,
+            )  # fmt: skip
+        except (FileNotFoundError, NotADirectoryError):
+            return _gone(directory, tp)
+        except StorageError as error:
+            logger.error("%s", error)
+            return error
+
+    wanted = []
+    for topic in topics:
+        facts = (settings.for_topic(topic.configs), format_id(topic.id))
+        wanted += [((topic.name, number), *facts) for number in range(topic.partitions)]
+    found = together(one, wanted)
+    logs = [log for log in found if isinstance(log, Log)]
+    _flush_found(files, data_dir, [log for log in logs if log.recovered.unflushed])
+    return logs, {tp: log for (tp, *_), log in zip(wanted, found, strict=True) if isinstance(log, StorageError)}
+
+
+def _gone(directory: str, tp: TopicPartition) -> StorageError:
+    return StorageError(f"The directory {directory} of partition {tp[0]}-{tp[1]} is gone. Restore it from a copy.")
+
+
+def _flush_found(files: Files, data_dir: str, logs: Sequence[Log]) -> None:
+    """A dead process may have written what it never flushed: from now on that counts as durable."""
+    if len(logs) >= FEW_PARTITIONS:
+        files.sync_all(data_dir)
+    else:
+        for log in logs:
+            log.segment_list.active.file().sync()
+
+
+def make_all(files: Files, data_dir: str, plan: Plan, opened: OpenSegments, now_ms: int) -> list[Log]:
+    """The new logs of a plan, empty. From FEW_PARTITIONS on none is flushed for itself: that is the caller's then."""
+    wanted = [((plan.topic.name, number),) for number in range(plan.first, plan.topic.partitions)]
+    topic_id, sync = format_id(plan.topic.id), len(wanted) < FEW_PARTITIONS
+
+    def one(tp: TopicPartition) -> Log:
+        directory = directory_of(data_dir, tp)
+        if files.is_dir(directory):
+            # Left by a creation that did not come to its end, or by a foreign hand: never take over its records.
+            remove_tree(files, directory)
+        return create_log(files, directory, tp, plan.settings, opened, now_ms=now_ms, topic_id=topic_id, sync=sync)
+
+    return together(one, wanted)
+
+
+def remove_all(files: Files, data_dir: str, partitions: Iterable[TopicPartition]) -> None:
+    """Remove the directories of these partitions, as far as they are there."""
+
+    def one(directory: str) -> None:
+        if files.is_dir(directory):
+            remove_tree(files, directory)
+
+    together(one, [(directory_of(data_dir, tp),) for tp in partitions])
+
+
+def close_all(files: Files, data_dir: str, logs: Sequence[Log]) -> bool:
+    """Close the logs; whether all went in order, and what they wrote down is durable. OSError when it is not."""
+    many = len(logs) >= FEW_PARTITIONS
+    clean = all(together(_close, [(log, not many) for log in logs]))
+    if many:
+        files.sync_all(data_dir)
+    return clean
+
+
+def _close(log: Log, sync: bool) -> bool:
+    try:
+        log.close(sync=sync)
+    except (OSError, StorageError) as error:
+        logger.error("Closing %s-%d failed: %s", *log.partition, error)
+        return False
+    return log.failure is None

@@ -1,0 +1,112 @@
+"""Which topics there are: one small file in the data directory, replaced as a whole, checked when read."""
+
+import base64
+import re
+from collections.abc import Mapping
+
+from crc32c import crc32c
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from storage.disk.files import Files, read_file, replace_file
+from storage.errors import DataDirectoryError, InvalidTopic
+from storage.types import Topic
+
+CATALOG = "topics.json"
+MAX_NAME = 249
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+# Written by the node itself; clients may read them.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__rebalances"})
+
+
+class CatalogEntry(BaseModel):
+    """One topic in the catalog file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    id: str
+    partitions: int = Field(ge=1)
+    configs: dict[str, str]
+    internal: bool
+    deleting: bool = False
+    """Its deletion has begun and must be finished."""
+
+    def topic(self) -> Topic:
+        return Topic(self.name, parse_id(self.id), self.partitions, dict(self.configs), self.internal)
+
+    @classmethod
+    def of(cls, topic: Topic, *, deleting: bool = False) -> "CatalogEntry":
+        return cls(
+            name=topic.name,
+            id=format_id(topic.id),
+            partitions=topic.partitions,
+            configs=dict(topic.configs),
+            internal=topic.internal,
+            deleting=deleting,
+        )
+
+
+class CatalogFile(BaseModel):
+    """The whole file; `checksum` is the CRC-32C of the topics as written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: int = Field(ge=1, le=1)
+    checksum: int
+    topics: tuple[CatalogEntry, ...]
+
+
+def save_catalog(files: Files, data_dir: str, entries: Mapping[str, CatalogEntry]) -> None:
+    topics = tuple(entries[name] for name in sorted(entries))
+    whole = CatalogFile(version=1, checksum=_checksum(topics), topics=topics)
+    replace_file(files, f"{data_dir}/{CATALOG}", whole.model_dump_json(indent=1).encode() + b"\n")
+
+
+def load_catalog(files: Files, data_dir: str) -> dict[str, CatalogEntry]:
+    """The topics by name; DataDirectoryError when the file is missing or damaged."""
+    path = f"{data_dir}/{CATALOG}"
+    try:
+        whole = CatalogFile.model_validate_json(read_file(files, path))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise DataDirectoryError(
+            f"The topic catalog {path} cannot be read: {where}: {first['msg']}. Restore it from a copy."
+        ) from None
+    except OSError as error:
+        why = error.strerror or error
+        raise DataDirectoryError(f"The topic catalog {path} cannot be read: {why}. Restore it from a copy.") from None
+    if _checksum(whole.topics) != whole.checksum:
+        raise DataDirectoryError(f"The topic catalog {path} fails its checksum. Restore it from a copy.")
+    return {entry.name: entry for entry in whole.topics}
+
+
+def _checksum(topics: tuple[CatalogEntry, ...]) -> int:
+    return crc32c("\n".join(entry.model_dump_json() for entry in topics).encode())
+
+
+def alike(name: str) -> str:
+    """Kafka's metrics write '.' as '_', so two names that differ only there are one."""
+    return name.replace(".", "_")
+
+
+def check_name(name: str, existing: Mapping[str, str]) -> None:
+    """Kafka's rules for topic names; InvalidTopic says which is broken. `existing` names are keyed by `alike`."""
+    if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidTopic(
+            f"'{name[:300]}' is no topic name; expected 1 to {MAX_NAME} letters, digits, '.', '_' or '-', "
+            "and not '.' or '..'."
+        )
+    other = existing.get(alike(name), name)
+    if other != name:
+        raise InvalidTopic(f"Topic '{name}' collides with topic '{other}': '.' and '_' count as the same.")
+
+
+def format_id(topic_id: bytes) -> str:
+    """The 22 characters of a 16-byte id, as Kafka prints them."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def parse_id(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "==")

@@ -1,0 +1,165 @@
+"""The work that a node does for its logs every now and then."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from storage.compaction.cleaner import clean, dirty_part
+from storage.config import LogSettings
+from storage.disk.checkpoint import read_checkpoint, write_offsets
+from storage.disk.files import Files
+from storage.errors import CorruptMessage, DataDirectoryError, StorageError
+from storage.logs.log import Log
+from storage.logs.retention import RetentionPolicy, policies
+from storage.logs.upkeep import remove_doomed, retain
+from storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from storage.types import TopicPartition
+
+logger = logging.getLogger("muster.storage")
+
+
+def write_checkpoints(files: Files, data_dir: str, logs: Iterable[Log]) -> None:
+    """The recovery points, log starts and high watermarks of these logs, each file replaced as a whole."""
+    logs = list(logs)
+    ids = {log.partition[0]: log.topic_id for log in logs}
+    points = {log.partition: log.durable_offset for log in logs if log.durable_offset}
+    starts = {log.partition: log.start_offset for log in logs if log.start_offset}
+    marks = {log.partition: log.high_watermark for log in logs if log.high_watermark}
+    write_offsets(files, f"{data_dir}/{RECOVERY_POINTS}", points, ids)
+    write_offsets(files, f"{data_dir}/{LOG_STARTS}", starts, ids)
+    write_offsets(files, f"{data_dir}/{HIGH_WATERMARKS}", marks, ids)
+
+
+class Upkeep:
+    """Knows what was done when. How far a log has been compacted it knows itself, so that no other can inherit it."""
+
+    def __init__(self, files: Files, data_dir: str, settings: LogSettings) -> None:
+        self._files = files
+        self._data_dir = data_dir
+        self._settings = settings
+        self._last_done: dict[str, int] = {}
+        self._complaints: list[str] = []
+        # Held while a log is compacted, and while the cleaner's checkpoint is written.
+        self._compacting = threading.Lock()
+        self._at_work: Log | None = None
+        self._writing_points = threading.Lock()
+        self.ticking = threading.Lock()
+
+    def tick(self, logs: Sequence[Log], now_ms: int, *, compacting: bool, aged: list[Log] | None = None) -> list[str]:
+        """Do what is due; a sentence for each piece of work that failed. One that fails holds up none of the others.
+
+        In another thread than the appending one: with `aged` (see `upkeep.retain`).
+        """
+        with self.ticking:
+            return self._tick(logs, now_ms, compacting, aged)
+
+    def _tick(self, logs: Sequence[Log], now_ms: int, compacting: bool, aged: list[Log] | None) -> list[str]:
+        self._complaints = []
+        settings = self._settings
+        sound = [log for log in logs if log.failure is None]
+        for log in sound:
+            since = log.unflushed_since_ms
+            if since is not None and now_ms - since >= log.settings.flush_ms:
+                self._try(log.flush, log)
+        if self._due("checkpoint", now_ms, settings.flush_offset_checkpoint_interval_ms):
+            for log in sound:
+                if log.unflushed:  # Where no flush is promised none may come for long.
+                    self._try(log.check_place, log)
+            self._try(partial(self.checkpoint, logs))
+        if self._due("retention", now_ms, settings.retention_check_interval_ms):
+            asked: list[RetentionPolicy] = []
+            self._try(lambda: asked.extend(policies()))
+            for log in sound if asked else ():
+                self._try(partial(retain, log, asked, now_ms, aged), log)
+                self._try(partial(log.forget_producers, now_ms, settings.producer_id_expiration_ms))
+        for log in sound:
+            if log.doomed:
+                self._try(partial(remove_doomed, log, now_ms), log)
+        if compacting and self._due("cleaning", now_ms, settings.cleaner_backoff_ms):
+            self._try(partial(self.compact, logs, now_ms))
+        return self._complaints
+
+    def retain_soon(self, now_ms: int) -> None:
+        """Retention is due at the next tick."""
+        self._last_done["retention"] = now_ms - self._settings.retention_check_interval_ms
+
+    def _due(self, work: str, now_ms: int, interval_ms: int) -> bool:
+        if now_ms - self._last_done.setdefault(work, now_ms) < interval_ms:
+            return False
+        self._last_done[work] = now_ms
+        return True
+
+    def checkpoint(self, logs: Iterable[Log]) -> None:
+        """Write the recovery points, log starts and high watermarks down; in any thread."""
+        with self._writing_points:
+            write_checkpoints(self._files, self._data_dir, [log for log in logs if not log.retired])
+
+    def _try(self, work: Callable[[], object], log: Log | None = None) -> None:
+        try:
+            work()
+        except (StorageError, OSError) as error:
+            if log is not None and log.retired:
+                return  # It was removed meanwhile.
+            self._complaints.append(str(error))
+            logger.error("Upkeep of %s: %s", self._data_dir, error)
+        except Exception as error:  # a bug, such as one of a retention policy: the other work must go on
+            self._complaints.append(repr(error))
+            logger.exception("Upkeep of %s", self._data_dir)
+
+    def compact(self, logs: Sequence[Log], now_ms: int) -> TopicPartition | None:
+        """Compact the log that needs it most; which one that was. One thread at a time; others wait."""
+        with self._compacting:
+            return self._compact(logs, now_ms)
+
+    def _compact(self, logs: Sequence[Log], now_ms: int) -> TopicPartition | None:
+        parts = [
+            dirty_part(log, log.cleaned_to, now_ms)
+            for log in logs
+            if log.settings.compacted and log.failure is None and not log.let_go and not log.uncleanable
+        ]
+        chosen = max((part for part in parts if part.due), key=lambda part: (part.overdue, part.ratio), default=None)
+        if chosen is None:
+            return None
+        log = chosen.log
+        self._at_work = log
+        try:
+            log.cleaned_to = clean(chosen, now_ms, self._settings.cleaner_dedupe_buffer_size)
+        except CorruptMessage:
+            # Damage does not heal: the rest of the node's logs must not wait for it.
+            log.uncleanable = True
+            raise
+        finally:
+            self._at_work = None
+        with self._writing_points:
+            staying = [each for each in logs if not each.retired]
+            points = {each.partition: each.cleaned_to for each in staying if each.cleaned_to}
+            ids = {each.partition[0]: each.topic_id for each in staying}
+            write_offsets(self._files, f"{self._data_dir}/{CLEANER_POINTS}", points, ids)
+        return log.partition
+
+    def let_go(self, logs: Iterable[Log]) -> None:
+        """Compact these logs no more; once this returns, nobody does."""
+        going = list(logs)
+        for log in going:
+            log.let_go = True
+        # Whoever begins with one of them after this look sees the flag before it changes anything.
+        if self._at_work in going:
+            with self._compacting:
+                return
+
+    def forget_topics(self, names: set[str]) -> None:
+        """Strike removed topics off the checkpoints, which may be old ones that name no ids."""
+        with self._writing_points:
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS):
+                self._strike_off(f"{self._data_dir}/{name}", names)
+
+    def _strike_off(self, path: str, names: set[str]) -> None:
+        try:
+            known, owners = read_checkpoint(self._files, path)
+        except DataDirectoryError as error:
+            logger.error("%s", error)
+            return
+        kept = {tp: offset for tp, offset in known.items() if tp[0] not in names}
+        if len(kept) < len(known):
+            write_offsets(self._files, path, kept, owners)

@@ -1,0 +1,400 @@
+"""Topics, their logs, and the files that hold them together. Changed by one thread."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from storage.config import LogSettings, TopicSettings
+from storage.disk.checkpoint import believed_offsets
+from storage.disk.files import Files, RealFiles
+from storage.errors import (
+    DataDirectoryError,
+    InvalidPartitions,
+    InvalidRequest,
+    InvalidTopic,
+    StorageError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from storage.logs.log import Log
+from storage.logs.state import Recovered
+from storage.producers.ids import ProducerIds
+from storage.segments.open_files import OpenSegments
+from storage.topics.all_logs import FEW_PARTITIONS, close_all, make_all, open_all, remove_all
+from storage.topics.catalog import CatalogEntry, alike, check_name, load_catalog, save_catalog
+from storage.topics.data_dir import (
+    CLEANER_POINTS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    Identity,
+    leave_clean_mark,
+    take_clean_mark,
+    take_directory,
+)
+from storage.topics.periodic import Upkeep
+from storage.topics.plans import Plan, Plans, called
+from storage.troubles import Troubles
+from storage.types import Topic, TopicPartition
+
+logger = logging.getLogger("muster.storage")
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Topics:
+    """The topics of one node and their logs, kept in one data directory.
+
+    Opening recovers what the last process left; DataDirectoryError when the directory is not ours to use. A directory
+    that is made now belongs to `cluster_id`; None draws one.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        settings: LogSettings | None = None,
+        files: Files | None = None,
+        *,
+        node_id: int = 1,
+        cluster_id: str | None = None,
+        clock_ms: Callable[[], int] = _wall_clock_ms,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.data_dir = os.path.abspath(data_dir)
+        self.settings = settings or LogSettings()
+        self._files: Files = files or RealFiles()
+        self._clock_ms = clock_ms
+        self._random_bytes = random_bytes
+        self._opened = OpenSegments(self.settings.max_open_files)
+        self._catalog: dict[str, CatalogEntry] = {}
+        self._topics: dict[str, Topic] = {}
+        self._alike: dict[str, str] = {}
+        self._logs: dict[TopicPartition, Log] = {}
+        self._broken: dict[TopicPartition, StorageError] = {}
+        self.troubles = Troubles()
+        self._topic_listeners: list[Callable[[], None]] = []
+        self._append_listeners: list[Callable[[str, int], None]] = []
+        self._lock, identity, fresh = take_directory(self._files, self.data_dir, node_id, random_bytes, cluster_id)
+        self.identity: Identity = identity
+        self.closed = False
+        self._changing = threading.Lock()
+        self._producer_ids = ProducerIds(self._files, self.data_dir)
+        self._upkeep = Upkeep(self._files, self.data_dir, self.settings)
+        try:
+            self._load(fresh)
+        except OSError as error:
+            self._lock.release()
+            raise DataDirectoryError(
+                f"The data directory {self.data_dir} cannot be opened: {error}. Check its permissions and the disk."
+            ) from error
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @property
+    def cluster_id(self) -> str:
+        """22 characters, fixed when the data directory was made."""
+        return self.identity.cluster_id
+
+    @property
+    def node_id(self) -> int:
+        return self.identity.node_id
+
+    # -- opening and closing ------------------------------------------------------------------------------
+
+    def _load(self, fresh: bool) -> None:
+        files, path = self._files, self.data_dir
+        if fresh:
+            save_catalog(files, path, {})
+        clean = take_clean_mark(files, path)
+        self._catalog = load_catalog(files, path)
+        self._finish_deletions([entry for entry in self._catalog.values() if entry.deleting])
+        ids = {entry.name: entry.id for entry in self._catalog.values()}
+        points, starts, cleaned = (
+            believed_offsets(files, f"{path}/{name}", ids) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_POINTS)
+        )
+        self._topics = {entry.name: entry.topic() for entry in self._catalog.values()}
+        self._alike = {alike(name): name for name in self._topics}
+        logs, self._broken = open_all(
+            files, path, self._topics.values(), self.settings, self._opened, clean=clean, points=points, starts=starts
+        )
+        for tp, why in self._broken.items():
+            self.troubles.gone(tp, why)
+        for log in logs:
+            log.cleaned_to = cleaned.get(log.partition, 0)
+        self._adopt(logs)
+
+    def _adopt(self, logs: Sequence[Log]) -> None:
+        for log in logs:
+            log.listeners = self._append_listeners
+            log.troubles = self.troubles
+            if log.recovered.damage:
+                self.troubles.damaged(log.partition, log.recovered.damage)
+        self._logs.update({log.partition: log for log in logs})
+
+    def recovered(self) -> dict[TopicPartition, Recovered]:
+        """What opening had to cut off or found damaged, by partition."""
+        found = {tp: log.recovered for tp, log in self._logs.items()}
+        return {tp: state for tp, state in found.items() if state.truncated_bytes or state.damage}
+
+    def close(self) -> None:
+        """Flush all, write the checkpoints and leave the mark of a clean shutdown; release the directory.
+
+        Without the mark (something failed on the way) the next start checks the logs.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self._upkeep.let_go(self._logs.values())
+        with self._upkeep.ticking, self._changing:  # What nobody waits for any more comes to its end first.
+            self._close()
+
+    def _close(self) -> None:
+        clean = not self._broken
+        try:
+            clean = close_all(self._files, self.data_dir, list(self.logs())) and clean
+            self.checkpoint()
+            if clean:
+                leave_clean_mark(self._files, self.data_dir)
+        except OSError as error:
+            logger.error("The shutdown of %s could not be marked clean: %s", self.data_dir, error)
+        finally:
+            self._lock.release()
+
+    def checkpoint(self) -> None:
+        """Write the recovery points, log starts and high watermarks down."""
+        self._upkeep.checkpoint(self.logs())
+
+    # -- topics -------------------------------------------------------------------------------------------
+
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics by name."""
+        return MappingProxyType(self._topics)
+
+    def topic(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"There is no topic '{name}'. Create it first, or check its spelling.")
+        return topic
+
+    def topic_settings(self, name: str) -> TopicSettings:
+        return self.settings.for_topic(self.topic(name).configs)
+
+    def check_new_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str], beside: Plans | None = None
+    ) -> TopicSettings:
+        """Refuse what `create_topic` would refuse."""
+        plans = beside or Plans()
+        check_name(name, self._alike)
+        check_name(name, plans.alike)
+        if name in self._topics or alike(name) in plans.alike:
+            raise TopicAlreadyExists(f"Topic '{name}' exists already.")
+        self._check_count(name, 0, partitions, plans.coming)
+        return self.settings.for_topic(configs)
+
+    def _check_count(self, name: str, present: int, total: int, coming: int = 0) -> None:
+        room = self.settings.max_partitions - len(self._logs) - len(self._broken) - coming
+        if total <= present:
+            raise InvalidPartitions(f"Topic '{name}' cannot have {total} partitions; expected more than {present}.")
+        if total - present > room:
+            raise InvalidPartitions(
+                f"{total - present} more partitions for topic '{name}' exceed the node's limit of "
+                f"{self.settings.max_partitions} (max.partitions); {room} are left."
+            )
+
+    def create_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str] | None = None, internal: bool = False
+    ) -> Topic:
+        """Make a topic with empty partitions; it survives a crash once this returns."""
+        return self._made_at_once(self.plan_topic(name, partitions, configs, internal))
+
+    def add_partitions(self, name: str, total: int) -> Topic:
+        """Raise a topic's partition count to `total`."""
+        return self._made_at_once(self.plan_growth(name, total))
+
+    def plan_topic(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str] | None = None,
+        internal: bool = False,
+        beside: Plans | None = None,
+    ) -> Plan:
+        """What `make` is to make, if nothing speaks against it; added to the plans of the same call."""
+        plans = beside or Plans()
+        configs = dict(configs or {})
+        settings = self.check_new_topic(name, partitions, configs, plans)
+        return plans.add(Plan(Topic(name, self._random_bytes(16), partitions, configs, internal), 0, settings))
+
+    def plan_growth(self, name: str, total: int, beside: Plans | None = None) -> Plan:
+        """What `make` is to add, if nothing speaks against it; added to the plans of the same call."""
+        plans = beside or Plans()
+        topic = self.topic(name)
+        if alike(name) in plans.alike:
+            raise InvalidRequest(f"Topic '{name}' is to be changed twice at once; expected once.")
+        self._check_count(name, topic.partitions, total, plans.coming)
+        grown = Topic(name, topic.id, total, topic.configs, topic.internal)
+        return plans.add(Plan(grown, topic.partitions, self.settings.for_topic(topic.configs)))
+
+    def _made_at_once(self, plan: Plan) -> Topic:
+        (result,) = self.make([plan])
+        if isinstance(result, StorageError):
+            raise result
+        self.tell_topics()
+        return result
+
+    def make(self, plans: Sequence[Plan]) -> list[Topic | StorageError]:
+        """Make what was planned; each topic is there whole once it can be seen, or after a crash not at all.
+
+        Directories first, then the catalog: a topic that is listed has all its logs. In any thread, but one change of
+        topics at a time; whoever calls sees to `tell_topics`.
+        """
+        with self._changing:
+            return self._make(plans)
+
+    def _make(self, plans: Sequence[Plan]) -> list[Topic | StorageError]:
+        results: list[Topic | StorageError] = []
+        made: list[tuple[Plan, list[Log]]] = []
+        for plan in plans:
+            try:
+                if not plan.first:
+                    self._finish_deletion_of(plan.topic.name)
+                made.append((plan, make_all(self._files, self.data_dir, plan, self._opened, self._clock_ms())))
+                results.append(plan.topic)
+            except StorageError as refusal:
+                results.append(refusal)
+            except OSError as error:
+                results.append(plan.failed(self.data_dir, error))
+        try:
+            if any(len(logs) >= FEW_PARTITIONS for _, logs in made):
+                self._files.sync_all(self.data_dir)
+            self._files.sync_dir(self.data_dir)
+            self._save({**self._catalog, **{plan.topic.name: CatalogEntry.of(plan.topic) for plan, _ in made}})
+        except OSError as error:
+            return [
+                each if isinstance(each, StorageError) else plan.failed(self.data_dir, error)
+                for plan, each in zip(plans, results, strict=True)
+            ]
+        for plan, logs in made:
+            self._adopt(logs)
+            self._alike[alike(plan.topic.name)] = plan.topic.name
+        self._topics = {**self._topics, **{plan.topic.name: plan.topic for plan, _ in made}}
+        return results
+
+    def check_more_partitions(self, name: str, total: int) -> None:
+        """Refuse what `add_partitions` would refuse."""
+        self._check_count(name, self.topic(name).partitions, total)
+
+    def check_writable(self, name: str) -> None:
+        """InvalidTopic for the node's own topics, which clients may not change."""
+        if self.topic(name).internal:
+            raise InvalidTopic(f"Topic '{name}' is internal; only the node itself writes to it.")
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic and its records for good."""
+        self.topic(name)
+        try:
+            self.hide([name])
+        finally:
+            if name not in self._topics:
+                self.tell_topics()
+        self.clear_away()
+
+    def hide(self, names: Sequence[str]) -> None:
+        """Topics that are there are gone for everybody once this returns; their files wait for `clear_away`.
+
+        In any thread, but one change of topics at a time; whoever calls sees to `tell_topics`.
+        """
+        going = {name: self._topics[name] for name in names}
+        try:
+            self._save({**self._catalog, **{name: CatalogEntry.of(t, deleting=True) for name, t in going.items()}})
+        except OSError as error:
+            raise StorageError(
+                f"{called(names)} could not be removed: {error.strerror or error}. Mend the disk, then try again."
+            ) from error
+        self._topics = {name: kept for name, kept in self._topics.items() if name not in going}
+        partitions = [(name, number) for name, topic in going.items() for number in range(topic.partitions)]
+        self._upkeep.let_go([self._logs[tp] for tp in partitions if tp in self._logs])
+        for name in going:
+            self._alike.pop(alike(name), None)
+        for tp in partitions:
+            self._broken.pop(tp, None)
+            self.troubles.forget(tp)
+            log = self._logs.pop(tp, None)
+            if log:
+                with log.reshaping:
+                    log.retire()
+
+    def clear_away(self) -> None:
+        """Remove the files of all topics that were hidden; the next start goes on with what is left."""
+        going = [entry for entry in self._catalog.values() if entry.deleting]
+        try:
+            with self._changing:
+                self._finish_deletions(going)
+        except OSError as error:
+            names = called([entry.name for entry in going])
+            raise StorageError(
+                f"{names} could not be removed from disk: {error.strerror or error}. The next start goes on."
+            ) from error
+
+    def _finish_deletion_of(self, name: str) -> None:
+        """What is left of a topic of that name must go before there is another one."""
+        try:
+            self._finish_deletions([self._catalog[name]] if name in self._catalog else [])
+        except OSError as error:
+            raise StorageError(
+                f"Topic '{name}' is still being removed from disk, which fails: {error.strerror or error}. Mend the "
+                "disk, then try again."
+            ) from error
+
+    def _finish_deletions(self, going: Sequence[CatalogEntry]) -> None:
+        remove_all(self._files, self.data_dir, [(entry.name, n) for entry in going for n in range(entry.partitions)])
+        if going:
+            self._files.sync_dir(self.data_dir)
+            gone = {entry.name for entry in going}
+            self._upkeep.forget_topics(gone)
+            self._save({name: entry for name, entry in self._catalog.items() if name not in gone})
+
+    def _save(self, catalog: dict[str, CatalogEntry]) -> None:
+        save_catalog(self._files, self.data_dir, catalog)
+        self._catalog = catalog
+
+    # -- logs ---------------------------------------------------------------------------------------------
+
+    def log(self, topic: str, partition: int) -> Log:
+        """The partition's log; UnknownTopicOrPartition, or StorageError when its directory is gone."""
+        log = self._logs.get((topic, partition))
+        if log is None:
+            raise self._no_log(topic, partition)
+        return log
+
+    def _no_log(self, topic: str, partition: int) -> StorageError:
+        broken = self._broken.get((topic, partition))
+        if broken:
+            return broken
+        count = self.topic(topic).partitions
+        return UnknownTopicOrPartition(
+            f"Topic '{topic}' has no partition {partition}; its partitions are 0 to {count - 1}."
+        )
+
+    def logs(self) -> Iterator[Log]:
+        return iter(list(self._logs.values()))
+
+    # -- listeners ----------------------------------------------------------------------------------------
+
+    def on_append(self, listener: Callable[[str, int], None]) -> None:
+        """Call with topic and partition when more can be read, possibly from the thread that flushed."""
+        self._append_listeners.append(listener)
+
+    def on_topics_changed(self, listener: Callable[[], None]) -> None:
+        """Call after topics or partition counts changed."""
+        self._topic_listeners.append(listener)
+
+    def tell_topics(self) -> None:
+        """Call the listeners, after `make` or `hide`; in the thread in which they live."""
+        for listener in self._topic_listeners:
+            listener()

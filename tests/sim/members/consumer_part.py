@@ -1,0 +1,82 @@
+"""What a process is made of that speaks KIP-848: the machine and its one request. Topics go by id on the wire."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from coordinator.core import effects, events
+from coordinator.core.consumer.records import Shares, TopicId
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.classic.subscription import by_topic
+from coordinator.member.consumer.machine import ConsumerMember, Wish
+from coordinator.member.types import MemberSettings, Partitions
+from tests.sim.faults import REQUEST_TIMEOUT_MS
+from tests.sim.members.classic_part import partitions_of
+from tests.sim.members.part import Question
+
+if TYPE_CHECKING:
+    from tests.sim.members.client import Process
+
+MakeConsumer = Callable[[MemberSettings, str, Wish], ConsumerMember]
+
+
+class ConsumerPart:
+    """The process's name serves as its member id: every process has one of its own."""
+
+    consumer = True
+    cooperative = True
+    named = False
+
+    def __init__(self, process: "Process", wish: Wish, make_member: MakeConsumer = ConsumerMember) -> None:
+        self.process = process
+        self.settings = process.settings
+        self.regex = wish.regex
+        self.member = make_member(process.settings, process.name, wish)
+        self._ids: dict[str, TopicId] = {}  # of the topics that were assigned; only those can be owned
+
+    def reads(self, topics: dict[str, int]) -> set[tuple[str, int]]:
+        """A pattern of the simulation stands for all topics."""
+        return partitions_of(tuple(topics) if self.regex else self.member.topics, topics)
+
+    def question(self, action: Any) -> Question:
+        assert isinstance(action, act.SendConsumerHeartbeat)
+        timeout_ms = min(REQUEST_TIMEOUT_MS, self.settings.session_timeout_ms)
+        return Question(self.heartbeat(action), timeout_ms, self.answered)
+
+    def heartbeat(self, action: act.SendConsumerHeartbeat) -> events.ConsumerHeartbeat:
+        return events.ConsumerHeartbeat(
+            request_id=0,
+            group_id=self.settings.group_id,
+            member_id=action.member_id,
+            member_epoch=action.epoch,
+            group_instance_id=self.settings.group_instance_id,
+            rebalance_timeout_ms=action.rebalance_timeout_ms,
+            topic_names=action.topics,
+            topic_regex=action.regex,
+            server_assignor=action.server_assignor,
+            owned=None if action.owned is None else self._by_id(action.owned),
+            client_id=self.process.name,
+            client_host="host",
+        )
+
+    def farewell(self, action: Any) -> events.ConsumerHeartbeat:
+        instance_id = self.settings.group_instance_id
+        return events.ConsumerHeartbeat(0, self.settings.group_id, action.member_id, action.epoch, instance_id)
+
+    def answered(self, token: int, reply: effects.ConsumerHeartbeatReply) -> ev.ConsumerHeartbeatAnswered:
+        assignment = None if reply.assignment is None else self._by_name(reply)
+        return ev.ConsumerHeartbeatAnswered(
+            token, reply.code, reply.message, reply.member_epoch, reply.heartbeat_interval_ms, assignment
+        )
+
+    def pushed(self, reply: effects.PushReply, generation: int) -> ev.ConsumerPushed:
+        told = reply.consumer or effects.ConsumerHeartbeatReply(reply.code, reply.message)
+        return ev.ConsumerPushed(self.answered(0, told))
+
+    def _by_id(self, owned: Partitions) -> Shares:
+        return {self._ids[topic]: frozenset(numbers) for topic, numbers in by_topic(owned).items()}
+
+    def _by_name(self, reply: effects.ConsumerHeartbeatReply) -> Partitions:
+        self._ids.update((name, topic) for topic, name in reply.names.items())
+        share = reply.assignment or {}
+        return tuple(sorted((reply.names[topic], number) for topic in share for number in share[topic]))

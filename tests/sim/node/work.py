@@ -1,0 +1,70 @@
+"""What the coordinator has computed off its loop: plans and topic patterns. It takes time, fails, or overruns."""
+
+from typing import TYPE_CHECKING, assert_never
+
+from assignors.api import AssignorError
+from coordinator.core.consumer.regex import matching
+from coordinator.core.effects import ResolveRegex
+from coordinator.core.events import Planned, RegexResolved
+from coordinator.core.plan import Plan, PlanRequest, plan_at_once, planned
+from coordinator.runtime.engine import Work
+
+if TYPE_CHECKING:
+    from tests.sim.node.node import Node
+
+DEADLINE_MS = 10_000
+
+
+class Workbench:
+    """`off_loop` says how often a plan is put off that could be made at once."""
+
+    def __init__(self, node: "Node", off_loop: float) -> None:
+        self.node = node
+        self.world = node.world
+        self.off_loop = off_loop
+
+    def plan(self, request: PlanRequest) -> Plan | None:
+        """The planner of the node's shards."""
+        if self.world.chance(self.off_loop):
+            self.world.census["plans put off"] += 1
+            return None
+        if self.world.chance(self.node.log.faults.failed_work):
+            self.world.census["plans that failed at once"] += 1
+            raise AssignorError(request.assignor, "the simulated assignor failed at once")
+        plan = plan_at_once(request)
+        if plan is not None:
+            self.node.watch.computed(request, plan)
+        return plan
+
+    def take(self, work: Work) -> None:
+        """Answer after a while; one that overruns is answered at the deadline, that it did."""
+        faults, delay_ms = self.node.log.faults, self.world.between(0, 50)
+        error = ""
+        if self.world.chance(faults.slow_work):
+            delay_ms = self.world.between(100, 2 * DEADLINE_MS)
+        if delay_ms > DEADLINE_MS:
+            delay_ms, error = DEADLINE_MS, "the simulated computation overran its deadline"
+            self.world.census["work that overran its deadline"] += 1
+        elif self.world.chance(faults.failed_work):
+            error = "the simulated computation failed"
+            self.world.census["work that failed"] += 1
+        life = self.node.life
+        self.world.after(delay_ms, lambda: self._end(work, error, life))
+
+    def _end(self, work: Work, error: str, life: int) -> None:
+        if life == self.node.life and self.node.up:
+            self.node.engine.answer_work(work, self._answer(work.request, error))
+            self.node.wake()
+
+    def _answer(self, request: PlanRequest | ResolveRegex, error: str) -> Planned | RegexResolved:
+        match request:
+            case PlanRequest():
+                plan = None if error else planned(request)
+                if plan is not None:
+                    self.node.watch.computed(request, plan)
+                return Planned(request.group_id, request.epoch, plan, error, request.snapshot)
+            case ResolveRegex():
+                topics = () if error else matching(request)
+                return RegexResolved(request.group_id, request.regex, topics, request.version, error)
+            case _:
+                assert_never(request)

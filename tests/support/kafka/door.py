@@ -1,0 +1,127 @@
+"""The log's handlers without connection or clock: what a client's bytes lead to, and the bytes it gets back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+from coordinator.core import events
+from coordinator.core.shard import Shard
+from coordinator.core.types import Limits
+from coordinator.kafka.apis import APIS
+from coordinator.kafka.codec.codec import decode_frame, decoder_of, encode, struct
+from coordinator.kafka.dispatch import KafkaCall, Peer, Promised, Written, answering, snake_case
+from coordinator.kafka.groups.asking import Asked, Groups
+from coordinator.kafka.groups.config_handlers import ConfigHandlers
+from coordinator.kafka.groups.configs import GroupConfigs
+from coordinator.kafka.log.handlers import LogHandlers
+from coordinator.kafka.log.metadata import Endpoint
+from storage.broker.broker import Broker
+from storage.broker.requests import LogRequests
+from storage.config import LogSettings
+from tests.fakes.memory_files import MemoryFiles
+from tests.unit.storage.logs import T0
+
+NODE_ID = 7
+APIS_BY_NAME = {api.name: api for api in APIS}
+PATIENCE_S = 20
+
+
+class OneShard:
+    """The driver of a node with one shard, whose groups wait for nothing."""
+
+    def __init__(self) -> None:
+        self.shard = Shard(Limits(), 0)
+        self._ids = count(1)
+
+    def next_id(self) -> int:
+        return next(self._ids)
+
+    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+        (reply,) = await self.ask_all([(shard, event)], wanted)
+        return reply
+
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
+        return [self.shard.step(event, T0).replies[0][1] for _, event in questions]
+
+    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
+        raise NotImplementedError("the log's handlers and those of settings begin nothing that waits")
+
+    def forget(self, shard: int, event: events.Request) -> None:
+        raise NotImplementedError("nothing waits")
+
+    def beat(self, shard: int, group_id: str, member_id: str, generation: int) -> bool:
+        return False
+
+
+class Door:
+    """Asks the handlers as a connection does: each request and each answer goes through its bytes."""
+
+    def __init__(self, broker: Broker, *, auto_create: bool, elsewhere: frozenset[str]) -> None:
+        self.broker = broker
+        self.requests = LogRequests(broker, clock_ms=lambda: T0)
+        endpoint = Endpoint(NODE_ID, "muster.example", 9092)
+        records = LogHandlers(
+            self.requests,
+            lambda: endpoint,
+            node_id=NODE_ID,
+            auto_create=auto_create,
+            elsewhere=elsewhere.__contains__,
+        )
+        self.driver = OneShard()
+        configs = ConfigHandlers(self.requests, NODE_ID, GroupConfigs(Groups(self.driver, 1)))
+        self._everyone = (records, configs)
+        self._peer = Peer("127.0.0.1", asyncio.get_running_loop().create_future())
+
+    async def ask(self, api: str, version: int, **fields: object) -> Any:
+        """The answer as a client decodes it; None for no answer at all."""
+        data = b"".join(encode(f"{api}Request", version, struct(f"{api}Request")(**fields)))
+        name = snake_case(api)
+        handlers = answering(APIS_BY_NAME[api], self._everyone)
+        read = getattr(handlers, f"{name}_reader", partial(decoder_of, f"{api}Request"))(version)
+        request, _ = read(data, 0)
+        answer = await self._answer(handlers, name, request, KafkaCall(version, "tests", self._peer))
+        if answer is None:
+            return None
+        body = answer.body if isinstance(answer, Written) else encode(f"{api}Response", version, answer)
+        return decode_frame(f"{api}Response", version, b"".join(body))
+
+    async def _answer(self, handlers: Any, name: str, request: Any, call: KafkaCall) -> Any:
+        if not hasattr(handlers, f"{name}_now"):
+            return await getattr(handlers, name)(request, call)
+        answer = getattr(handlers, f"{name}_now")(request, call)
+        if isinstance(answer, Promised):
+            await asyncio.wait([answer.future])
+            return answer.respond()
+        return await getattr(handlers, name)(request, call) if answer is None else answer
+
+
+def play(
+    story: Callable[[Door], Awaitable[None]],
+    disk: MemoryFiles | None = None,
+    *,
+    auto_create: bool = True,
+    elsewhere: frozenset[str] = frozenset(),
+    **settings: object,
+) -> None:
+    """Run the story against a node with topic `t` of three partitions; other nodes have the topics `elsewhere`."""
+    told = {name.replace("__", "."): str(value) for name, value in settings.items()}
+    broker = Broker("/data", LogSettings.from_properties(told), disk or MemoryFiles(), clock_ms=lambda: T0)
+    broker.create_topic("t", 3)
+    broker.create_topic("__consumer_offsets", 1, internal=True)
+
+    async def run() -> None:
+        door = Door(broker, auto_create=auto_create, elsewhere=elsewhere)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await story(door)
+        finally:
+            await door.requests.close()
+
+    asyncio.run(run())
+    broker.close()
+
+
+def made(path: str, **fields: object) -> Any:
+    return struct(path)(**fields)

@@ -1,0 +1,101 @@
+"""A node's groups and log in memory, and Kafka's handlers over them: made in a millisecond, without socket or disk."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Self
+
+from coordinator.config import Settings, load_settings
+from coordinator.core.events import TopicsChanged
+from coordinator.core.shard import Shard
+from coordinator.kafka.dispatch import Dispatch
+from coordinator.kafka.groups.asking import Groups
+from coordinator.kafka.groups.config_handlers import ConfigHandlers
+from coordinator.kafka.groups.configs import GroupConfigs
+from coordinator.kafka.groups.handlers import GroupHandlers
+from coordinator.kafka.log.handlers import LogHandlers
+from coordinator.kafka.log.metadata import Endpoint
+from coordinator.runtime.engine import Engine
+from coordinator.runtime.group_log import BrokerGroupLog
+from coordinator.runtime.limits import limits_of
+from coordinator.server.driver.clock import Clock
+from coordinator.server.driver.drive import Driver
+from coordinator.server.node.app import partition_counts, topic_ids
+from storage.broker.broker import Broker
+from storage.broker.requests import LogRequests
+from tests.fakes.memory_files import MemoryFiles
+
+SHARDS = 2
+QUIET_TURNS = 10
+PATIENCE_S = 20.0
+
+
+class MemoryNode:
+    """Use it in an `async with`. `bugs` has every event that broke a shard, and what broke the engine."""
+
+    def __init__(self, topics: dict[str, int], **settings: str) -> None:
+        given = {"log.dirs": "/data", "listeners": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
+        self._settings: Settings = load_settings(None, given | settings)
+        self._topics = topics
+        self.bugs: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        settings, clock = self._settings, Clock()
+        self.broker = Broker("/data", settings, MemoryFiles(), clock_ms=clock.now_ms)
+        for name, partitions in self._topics.items():
+            self.broker.create_topic(name, partitions)
+        engine = Engine(
+            BrokerGroupLog(self.broker, SHARDS, settings.offsets_topic_segment_bytes),
+            SHARDS,
+            limits_of(settings),
+            Shard,
+            on_bug=lambda event, error: self.bugs.append(f"{event}: {error!r}"),
+        )
+        engine.submit_all(TopicsChanged(partition_counts(self.broker), ids=topic_ids(self.broker)))
+        engine.load(clock.now_ms())
+        self.driver = Driver(
+            engine,
+            clock,
+            max_parked=settings.max_parked_requests,
+            on_notice=lambda notice: None,
+            on_fatal=lambda error: self.bugs.append(repr(error)),
+        )
+        self.broker.on_topics_changed(self._topics_changed)
+        self.requests = LogRequests(self.broker)
+        endpoint = Endpoint(1, "127.0.0.1", 9092)
+        groups = GroupHandlers(
+            self.driver,
+            shards=SHARDS,
+            endpoint=lambda: endpoint,
+            partitions=lambda: partition_counts(self.broker),
+            log_span=lambda *place: (self.broker.start_offset(*place), self.broker.high_watermark(*place)),
+        )
+        records = LogHandlers(self.requests, lambda: endpoint, node_id=1, auto_create=True)
+        configs = ConfigHandlers(self.requests, 1, GroupConfigs(Groups(self.driver, SHARDS)))
+        self.dispatch = Dispatch((groups, records, configs))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.requests.close()
+        await self.driver.close(PATIENCE_S)
+        self.broker.close()
+
+    async def quiet(self) -> None:
+        """Wait until all that does not wait for somebody else is done."""
+        await turns()
+        await until(lambda: self.driver.waiting == self.driver.parked or bool(self.bugs))
+        await turns()
+
+    def _topics_changed(self) -> None:
+        self.driver.tell_all(TopicsChanged(partition_counts(self.broker), ids=topic_ids(self.broker)))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await turns()
+
+
+async def turns() -> None:
+    """Let everything that is ready have its turn."""
+    for _ in range(QUIET_TURNS):
+        await asyncio.sleep(0)

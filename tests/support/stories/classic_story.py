@@ -1,0 +1,64 @@
+"""One classic member, driven by hand on a virtual clock."""
+
+from collections.abc import Iterable
+
+from assignors.api import RebalanceProtocol
+from assignors.data.user_data import encode_assignment, parse_subscription
+from coordinator.errors import ErrorCode
+from coordinator.member import actions as act
+from coordinator.member import events as ev
+from coordinator.member.classic.machine import ClassicMember
+from coordinator.member.classic.subscription import Subscriber
+from coordinator.member.states import State
+from coordinator.member.types import MemberSettings
+from tests.support.stories.member_story import MemberStory
+
+
+class Named:
+    def __init__(self, name: str, protocol: RebalanceProtocol) -> None:
+        self.name = name
+        self.protocol = protocol
+
+
+RANGE = Named("range", RebalanceProtocol.EAGER)
+STICKY = Named("sticky", RebalanceProtocol.EAGER)
+COOPERATIVE = Named("cooperative-sticky", RebalanceProtocol.COOPERATIVE)
+
+
+class Story(MemberStory):
+    """Says what its coordinator answers."""
+
+    def __init__(self, *assignors: Named, topics: Iterable[str] = ("t",), instance: str | None = None) -> None:
+        settings = MemberSettings("g", "app", instance, session_timeout_ms=10_000, heartbeat_interval_ms=3_000)
+        super().__init__(ClassicMember(settings, Subscriber(topics, assignors or (RANGE,))))
+
+    def start(self) -> act.SendJoin:
+        self.on(ev.Start())
+        self.on(ev.CoordinatorFound(self.the(act.FindCoordinator).token))
+        return self.the(act.SendJoin)
+
+    def joined(self, generation: int = 1, leader: str = "boss", **more: object) -> None:
+        token = self.the(act.SendJoin).token
+        self.on(
+            ev.JoinAnswered(token, generation=generation, member_id="me", leader=leader, protocol_name="range", **more)
+        )  # type: ignore[arg-type]
+
+    def synced(self, *partitions: int, topic: str = "t") -> None:
+        share = encode_assignment({topic: partitions} if partitions else {})
+        self.on(ev.SyncAnswered(self.the(act.SendSync).token, assignment=share))
+
+    def stable(self, *partitions: int) -> "Story":
+        self.start()
+        self.joined()
+        self.synced(*partitions)
+        assert self.member.state is State.STABLE
+        return self
+
+    def heartbeat(self, code: ErrorCode) -> list[act.Action]:
+        self.wait(3_000)
+        return self.on(ev.HeartbeatAnswered(self.the(act.SendHeartbeat).token, code))
+
+
+def claims(join: act.SendJoin) -> tuple[dict[str, list[int]], int]:
+    said = parse_subscription(join.protocols[0].metadata)
+    return dict(said.owned), said.generation  # type: ignore[arg-type]

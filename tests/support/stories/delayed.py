@@ -1,0 +1,16 @@
+"""Workers of a delayed group as its leader sees them."""
+
+from assignors.data.user_data import Subscription, encode_subscription, parse_assignment
+from coordinator.member import events as ev
+from coordinator.member.types import GroupMember
+
+RESOURCES = ("r", "s", "t", "u")
+
+
+def worker(member_id: str, *owned: str, resources: tuple[str, ...] = RESOURCES) -> GroupMember:
+    told = Subscription(3, resources, None, {resource: [0] for resource in owned}, 1)
+    return GroupMember(member_id, None, encode_subscription(told))
+
+
+def shares(planned: ev.Planned) -> dict[str, list[str]]:
+    return {worker: sorted(parse_assignment(blob).partitions) for worker, blob in planned.assignments}

@@ -1,0 +1,53 @@
+"""What stories can say of offsets: `commit`, `fetch`, `delete-offsets`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from coordinator.core import events
+from coordinator.core.types import CommittedOffset
+from tests.support.stories.classic_stage import instance_from
+from tests.support.stories.story import milliseconds, pairs, repeated, topic_partition
+
+
+class OffsetStage:
+    """Mixed into `Stage`, which knows the clients."""
+
+    asked: Any
+    request: Any
+    client: Any
+
+    def do_commit(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """commit GROUP NAME topic-partition=offset[:metadata] ...; NAME `-` is a simple consumer."""
+        group, name, *rest = words
+        simple = name == "-"
+        client = self.client(group, name)
+        positions = [word for word in rest if "-" in word.split("=")[0]]
+        options = pairs([word for word in rest if word not in positions])
+        offsets = {}
+        for word in positions:
+            where, _, what = word.partition("=")
+            offset, _, metadata = what.partition(":")
+            offsets[topic_partition(where)] = CommittedOffset(int(offset), -1, repeated(metadata))
+        event = events.OffsetCommit(
+            self.request("commit", client),
+            group,
+            "" if simple else options.get("id", client.member_id),
+            None if simple else instance_from(options, client),
+            int(options.get("generation", -1 if simple else client.generation)),
+            offsets,
+            retention_ms=milliseconds(options["retention"]) if "retention" in options else None,
+            missing_group_code_is_illegal_generation=int(options.get("v", 9)) < 9,
+        )
+        yield from self.asked(event)
+
+    def do_fetch(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        group, *rest = words
+        wanted = None if rest == ["all"] else tuple(topic_partition(word) for word in rest)
+        yield from self.asked(events.OffsetFetch(self.request("fetch", self.client(group, "*")), group, wanted))
+
+    def do_delete_offsets(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        group, *rest = words
+        wanted = tuple(topic_partition(word) for word in rest)
+        yield from self.asked(
+            events.OffsetDelete(self.request("delete-offsets", self.client(group, "*")), group, wanted)
+        )

@@ -1,0 +1,304 @@
+"""Runs stories of the protocol against a real `Shard` on a virtual clock.
+
+A story is a text file: a command, `----`, and the trace it must leave; blocks are separated by an empty line, `#`
+starts a comment. `pytest --rewrite` writes the real traces back; read the diff before you commit it.
+
+After every command the records so far are replayed into a second shard, whose hard state must equal the live one.
+"""
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from coordinator.core import events
+from coordinator.core.effects import CentralReply, ConsumerHeartbeatReply, Effects, PushReply
+from coordinator.core.plan import Plan, PlanRequest, planned
+from coordinator.core.records import Record
+from coordinator.core.shard import Shard
+from coordinator.core.types import Limits, TimerKey
+from coordinator.errors import ErrorCode
+from coordinator.runtime.engine import moved_by
+from tests.support.stories.central_stage import CentralStage
+from tests.support.stories.classic_stage import ClassicStage, Client
+from tests.support.stories.consumer_stage import ConsumerStage
+from tests.support.stories.observed_stage import ObservedStage
+from tests.support.stories.offset_stage import OffsetStage
+from tests.support.stories.story import milliseconds, pairs
+from tests.support.stories.trace import describe_records, describe_reply
+
+NO_REPLY = "parked"
+
+
+@dataclass
+class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStage):
+    """The shard under test, its clock and its clients."""
+
+    limits: Limits = field(default_factory=Limits)
+    shard: Shard = field(init=False)
+    now_ms: int = 0
+    timers: dict[TimerKey, int] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    clients: dict[tuple[str, str], Client] = field(default_factory=dict)
+    drawn: Counter[str] = field(default_factory=Counter)
+    requests: dict[int, tuple[str, Client]] = field(default_factory=dict)
+    answered: set[int] = field(default_factory=set)
+    next_request: int = 0
+    slow: bool = False
+    """Every plan is put off."""
+    chores: list[events.Event] = field(default_factory=list)
+    chores_wait: bool = False
+    """What is left of something long waits for the story's word."""
+    asked_plans: dict[str, list[PlanRequest]] = field(default_factory=dict)
+    """By group: what its plans were to be made from, oldest first."""
+
+    def __post_init__(self) -> None:
+        ConsumerStage.__init__(self)
+        CentralStage.__init__(self)
+        self.shard = Shard(self.limits, 0)
+        self.shard.state.planner = self.plan
+        self.step(events.Loaded())
+
+    def run(self, command: list[str]) -> list[str]:
+        words = shlex.split(command[0])
+        trace = list(getattr(self, "do_" + words[0].replace("-", "_"))(words[1:], command[1:]))
+        self.replay_equals_live()
+        return trace
+
+    # -- time, settings, life of the shard
+
+    def do_limits(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """The process comes back with other settings."""
+        self.limits = replace(self.limits, **{key: setting(value) for key, value in pairs(words).items()})
+        yield from self.do_reload([], [])
+
+    def do_topics(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        options = pairs(words)
+        deleted = tuple(options.pop("deleted", "").split(",")) if "deleted" in options else ()
+        self.born_again(options)
+        counts = {topic: int(count) for topic, count in options.items()}
+        changed = events.TopicsChanged(counts, deleted, self.topic_ids(list(counts)))
+        yield from self.obeyed(self.step(changed)) or ["ok"]
+
+    def born_again(self, options: dict[str, str]) -> None:
+        for topic in [topic for topic in options.pop("anew", "").split(",") if topic]:
+            self.lives[topic] = self.lives.get(topic, 0) + 1
+
+    def do_advance(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """Let time pass: 500ms, 7d. What comes due fires; a retention check that finds nothing is silent."""
+        until_ms = self.now_ms + milliseconds(words[0])
+        quiet = True
+        while due := sorted((at, key) for key, at in self.timers.items() if at <= until_ms):
+            at_ms, key = due[0]
+            del self.timers[key]
+            self.now_ms = at_ms
+            lines = self.obeyed(self.step(events.TimerFired(key, at_ms)))
+            if lines or key[0] != "retention":
+                yield f"{at_ms}ms timer {' '.join(key)}"
+                quiet = False
+            yield from ("  " + line for line in lines)
+        self.now_ms = until_ms
+        if quiet:
+            yield "quiet"
+
+    def do_stall(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """The node stands still: time goes by and nothing is done in it. No deadline comes in it."""
+        stalled_ms = milliseconds(words[0])
+        self.now_ms += stalled_ms
+        moved_ms = moved_by(stalled_ms)
+        self.timers = {key: at_ms + moved_ms for key, at_ms in self.timers.items()}
+        yield from self.obeyed(self.step(events.StoodStill(stalled_ms, moved_ms))) or ["ok"]
+        assert self.timers == self.shard.state.deadlines
+
+    def do_reload(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """The process dies and the log is replayed: what was parked gets no answer.
+
+        `reload t=2` finds that catalog; with `anew=t` the topic was deleted and created again meanwhile.
+        """
+        self.shard = self.replayed()
+        self.timers.clear()
+        self.chores.clear()
+        self.requests.clear()
+        self.streams.clear()
+        if words:
+            options = pairs(words)
+            self.born_again(options)
+            counts = {topic: int(count) for topic, count in options.items()}
+            yield from self.step(events.TopicsChanged(counts, ids=self.topic_ids(list(counts))))
+        yield from self.step(events.Loaded()) or ["ok"]
+
+    def do_clock(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """clock back=1h: the process dies, and comes back with the wall clock set back."""
+        self.now_ms -= milliseconds(pairs(words)["back"])
+        yield from self.do_reload([], [])
+
+    def do_unload(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
+        yield from self.obeyed(self.step(events.Unload())) or ["ok"]
+
+    def do_timers(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
+        """What groups wait for, soonest first."""
+        waiting = sorted((at, key) for key, at in self.timers.items() if key != ("retention",))
+        yield from [f"{at}ms {' '.join(key)}" for at, key in waiting] or ["none"]
+
+    # -- plans that are put off
+
+    def do_planner(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """planner later: every plan is put off; planner now: built-in assignors answer at once."""
+        self.slow = words == ["later"]
+        yield "ok"
+
+    def plan(self, request: PlanRequest) -> Plan | None:
+        return None if self.slow else super().plan(request)
+
+    def do_answer(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """answer GROUP [error=WHY] [epoch=N] [first]: what the assignor makes of the last plan that was put off.
+
+        `first`: of the one that the story put off first, however long ago.
+        """
+        group, *rest = words
+        options = pairs([word for word in rest if word != "first"])
+        asked = self.asked_plans[group][0 if "first" in rest else -1]
+        made = None if "error" in options else planned(asked)
+        epoch = int(options.get("epoch", asked.epoch))
+        yield from self.obeyed(self.step(events.Planned(group, epoch, made, options.get("error", "")))) or ["quiet"]
+
+    # -- views
+
+    def do_describe(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        yield from self.asked(events.DescribeGroup(self.request("describe", self.client(words[0], "*")), words[0]))
+
+    def do_list(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        options = pairs(words)
+        states = tuple(options["states"].split(",")) if "states" in options else ()
+        types = tuple(options["types"].split(",")) if "types" in options else ()
+        yield from self.asked(events.ListGroups(self.request("list", self.client("", "*")), states, types))
+
+    def do_delete(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """delete GROUP [elsewhere]: with the word, the edge deletes what ZooKeeper holds."""
+        request = self.request("delete", self.client(words[0], "*"))
+        yield from self.asked(events.DeleteGroup(request, words[0], "elsewhere" in words))
+
+    def do_explain(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        options = pairs(words[1:])
+        event = events.ExplainGroup(
+            self.request("explain", self.client(words[0], "*")),
+            words[0],
+            int(options.get("limit", 0)),
+            int(options.get("generation", 0)),
+        )
+        yield from self.asked(event)
+
+    def do_settings(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        yield from self.asked(events.DescribeSettings(self.request("settings", self.client(words[0], "*")), words[0]))
+
+    def do_set(self, words: list[str], lines: list[str]) -> Iterator[str]:
+        """set GROUP [version=N] [dry], and below it a line for each setting: NAME VALUE, as JSON; NAME unset."""
+        options = pairs([word for word in words[1:] if word != "dry"])
+        wanted = dict(line.split(" ", 1) for line in lines)
+        event = events.AlterSettings(
+            self.request("set", self.client(words[0], "*")),
+            words[0],
+            {name: json.loads(text) for name, text in wanted.items() if text != "unset"},
+            tuple(name for name, text in wanted.items() if text == "unset"),
+            int(options["version"]) if "version" in options else None,
+            "dry" in words,
+            operator="operator at here",
+        )
+        yield from self.asked(event)
+
+    # -- machinery
+
+    def client(self, group: str, name: str) -> Client:
+        return self.clients.setdefault((group, name), Client(name))
+
+    def request(self, kind: str, client: Client) -> int:
+        self.next_request += 1
+        self.requests[self.next_request] = (kind, client)
+        return self.next_request
+
+    def asked(self, event: events.Request) -> list[str]:
+        lines = self.step(event)
+        if event.request_id not in self.answered:
+            lines.append(NO_REPLY)
+        return lines
+
+    def do_chores(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """chores later: what is left of something long waits until the story says so; chores now."""
+        self.chores_wait = words == ["later"]
+        yield "ok"
+
+    def do_chore(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
+        """One slice of what is left."""
+        yield from self.one_step(self.chores.pop(0)) or ["quiet"]
+
+    def step(self, event: events.Event) -> list[str]:
+        lines = self.one_step(event)
+        while self.chores and not self.chores_wait:
+            lines += self.one_step(self.chores.pop(0))
+        return lines
+
+    def one_step(self, event: events.Event) -> list[str]:
+        effects = self.shard.step(event, self.now_ms)
+        self.chores += effects.chores
+        self.records += effects.records
+        for key, at_ms in effects.timers.items():
+            if at_ms is None:
+                self.timers.pop(key, None)
+            else:
+                self.timers[key] = at_ms
+        for asked in effects.plans:
+            self.asked_plans.setdefault(asked.group_id, []).append(asked)
+        return [*describe_records(effects.records), *self.put_off(effects), *self.replies(effects)]
+
+    def replies(self, effects: Effects) -> Iterator[str]:
+        for request, reply in effects.replies:
+            if request not in self.requests:
+                continue
+            assert request not in self.answered, f"request {request} answered twice"
+            self.answered.add(request)
+            kind, client = self.requests[request]
+            if isinstance(reply, CentralReply):
+                yield from self.heard_central(request, reply)
+            told = reply.consumer if isinstance(reply, PushReply) else reply
+            if isinstance(told, ConsumerHeartbeatReply):
+                self.learn(request, told)
+            if kind == "join":
+                if reply.code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+                    client.member_id = reply.member_id
+                if reply.code is ErrorCode.NONE:
+                    client.generation = reply.generation
+            name = "" if client.name == "*" else f" {client.name}"
+            first, *more = describe_reply(reply).split("\n")
+            yield f"reply {kind}{name}: {first.strip()}"
+            yield from more
+
+    def replayed(self) -> Shard:
+        shard = Shard(self.limits, 0)
+        shard.state.planner = self.plan
+        catalog = self.shard.state
+        shard.state.partitions, shard.state.topic_ids = catalog.partitions, catalog.topic_ids
+        shard.state.topic_names = catalog.topic_names
+        for record in self.records:
+            shard.apply(record)
+        return shard
+
+    def replay_equals_live(self) -> None:
+        assert hard_state(self.replayed()) == hard_state(self.shard)
+
+
+def hard_state(shard: Shard) -> tuple[object, ...]:
+    """What must survive: groups of every kind, offsets, ledger, and when the node stood still."""
+    groups = {group.id: (group.stored, dict(group.offsets)) for group in shard.groups.values()}
+    offsets = {group_id: dict(kept) for group_id, kept in shard.state.offsets.items() if kept}
+    ledgers = {
+        name: (dict(ledger.entries), dict(ledger.settlements), ledger.delay) for name, ledger in shard.ledgers.items()
+    }
+    members = dict(shard.consumer_groups), dict(shard.central_groups)
+    return groups, ledgers, offsets, *members, dict(shard.state.stalls), dict(shard.state.settings)
+
+
+def setting(text: str) -> int | str | tuple[str, ...]:
+    if text.isdigit():
+        return int(text)
+    return tuple(text.split(",")) if "," in text else text

@@ -43,7 +43,7 @@ proto-check: $(VENV)/.installed-dev
 
 # Every setting at its default, written from the model; a test holds the file against it.
 properties: $(VENV)/.installed
-	$(BIN)/python -c 'from coordinator.config import render_properties; print(render_properties(), end="")' \
+	$(BIN)/python -c 'from muster.coordinator.config import render_properties; print(render_properties(), end="")' \
 		> deploy/coordinator.properties
 
 # The property tests with examples drawn at random, and more of them.

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from assignors.data import claims
-from assignors.data.order import in_java_order, in_kafka_order
-from assignors.data.values import JsonValue as JsonValue
-from assignors.data.values import Member as Member
-from assignors.data.values import TopicPartition as TopicPartition
+from muster.assignors.data import claims
+from muster.assignors.data.order import in_java_order, in_kafka_order
+from muster.assignors.data.values import JsonValue as JsonValue
+from muster.assignors.data.values import Member as Member
+from muster.assignors.data.values import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
-    from assignors.data.columns import Columns
+    from muster.assignors.data.columns import Columns
 
 MAX_PARTITIONS = 10_000_000  # of one snapshot, all topics together
 MAX_MEMBERS = 100_000
@@ -112,7 +112,7 @@ class Snapshot:
     @cached_property
     def columns(self) -> Columns:
         """The same as integer arrays, for assignors that are vectorised; made once."""
-        from assignors.data.columns import columns_of
+        from muster.assignors.data.columns import columns_of
 
         return columns_of(self)
 
@@ -122,14 +122,14 @@ class Snapshot:
 
     def to_json(self) -> str:
         """This snapshot as one JSON object; `from_json` gives it back equal."""
-        from assignors.data import snapshot_json
+        from muster.assignors.data import snapshot_json
 
         return snapshot_json.dump(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Snapshot:
         """Read what `to_json` wrote, or what a person wrote; ValueError names the field that is wrong."""
-        from assignors.data import snapshot_json
+        from muster.assignors.data import snapshot_json
 
         return cls(**snapshot_json.load(text))
 
@@ -165,7 +165,7 @@ class Assignor(Protocol):
     """The contract of a plugin. `assign` is pure: same snapshot, same answer, under any hash seed.
 
     It answers {member: {topic: partitions}} (members without partitions may be left out) or an
-    `Assignment`. The caller, `assignors.run.run`, checks the answer and holds back what a cooperative
+    `Assignment`. The caller, `muster.assignors.run.run`, checks the answer and holds back what a cooperative
     member must release first.
     """
 

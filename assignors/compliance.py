@@ -2,7 +2,7 @@
 
 With pytest, three lines:
 
-    from assignors.compliance import AssignorCompliance
+    from muster.assignors.compliance import AssignorCompliance
     class TestMine(AssignorCompliance):
         assignor = MyAssignor()
 
@@ -20,12 +20,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
-from assignors.data.claims import raw_claims
-from assignors.isolation.pool import DEADLINE_MS, in_thread, shared
-from assignors.isolation.process import Ended, Overran, Unsendable
-from assignors.run import run
-from assignors.shield import is_ours
+from muster.assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
+from muster.assignors.data.claims import raw_claims
+from muster.assignors.isolation.pool import DEADLINE_MS, in_thread, shared
+from muster.assignors.isolation.process import Ended, Overran, Unsendable
+from muster.assignors.run import run
+from muster.assignors.shield import is_ours
 
 MAX_ROUNDS = 2  # A cooperative hand-over: let go, then take.
 LATE = "was not done after {deadline_ms} ms; mend it, or give it longer"

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from assignors.api import AssignorError, JsonValue
+from muster.assignors.api import AssignorError, JsonValue
 
 MAX_PRIORITY = 1000
 STANDBY = -1 - MAX_PRIORITY  # Below every priority that can be stated.

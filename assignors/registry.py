@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 
-from assignors.api import Assignor, AssignorError, RebalanceProtocol
+from muster.assignors.api import Assignor, AssignorError, RebalanceProtocol
 
 ENTRY_POINT_GROUP = "muster.assignors"
 
 BUILT_IN = {
-    "range": "assignors.builtin.range:RangeAssignor",
-    "roundrobin": "assignors.builtin.roundrobin:RoundRobinAssignor",
-    "sticky": "assignors.builtin.sticky:StickyAssignor",
-    "cooperative-sticky": "assignors.builtin.cooperative_sticky:CooperativeStickyAssignor",
-    "lag": "assignors.builtin.lag:LagAssignor",
-    "uniform": "assignors.builtin.uniform:UniformAssignor",
-    "lag-sticky": "assignors.builtin.lag_sticky:LagStickyAssignor",
-    "roundrobin-legacy": "assignors.builtin.roundrobin_legacy:RoundRobinLegacyAssignor",
+    "range": "muster.assignors.builtin.range:RangeAssignor",
+    "roundrobin": "muster.assignors.builtin.roundrobin:RoundRobinAssignor",
+    "sticky": "muster.assignors.builtin.sticky:StickyAssignor",
+    "cooperative-sticky": "muster.assignors.builtin.cooperative_sticky:CooperativeStickyAssignor",
+    "lag": "muster.assignors.builtin.lag:LagAssignor",
+    "uniform": "muster.assignors.builtin.uniform:UniformAssignor",
+    "lag-sticky": "muster.assignors.builtin.lag_sticky:LagStickyAssignor",
+    "roundrobin-legacy": "muster.assignors.builtin.roundrobin_legacy:RoundRobinLegacyAssignor",
 }
 
 # What people have in their configuration files, lower case: Kafka's classes with and without their

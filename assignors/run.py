@@ -10,18 +10,10 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from assignors.api import (
-    Assignment,
-    Assignor,
-    AssignorError,
-    Plan,
-    RebalanceProtocol,
-    Snapshot,
-    TopicPartition,
-)
-from assignors.data.claims import raw_claims
-from assignors.data.user_data import remembers
-from assignors.shield import is_ours, shielded
+from muster.assignors.api import Assignment, Assignor, AssignorError, Plan, RebalanceProtocol, Snapshot, TopicPartition
+from muster.assignors.data.claims import raw_claims
+from muster.assignors.data.user_data import remembers
+from muster.assignors.shield import is_ours, shielded
 
 LIMIT_OPTION = "max.partitions.per.member"
 _NAMED = 5  # How many culprits an error names before it only counts.
@@ -77,7 +69,7 @@ def checked(name: str, snapshot: Snapshot, answer: Plan | Assignment) -> Assignm
     """The answer as an Assignment in which each partition has exactly one rightful reader."""
     given = answer if isinstance(answer, Assignment) else Assignment(answer)
     if hasattr(given.members, "owner"):
-        from assignors.run_columns import checked_table
+        from muster.assignors.run_columns import checked_table
 
         table = checked_table(name, snapshot, given, limited=LIMIT_OPTION in snapshot.options)
         if table is not None:
@@ -98,7 +90,7 @@ def withheld(snapshot: Snapshot, target: Assignment) -> Assignment:
     """
     holding = [member for member in snapshot.members if not remembers(member)]
     if hasattr(target.members, "owner") and len(holding) == len(snapshot.members):
-        from assignors.run_columns import withheld_table
+        from muster.assignors.run_columns import withheld_table
 
         table = withheld_table(snapshot, target)
         if table is not None:

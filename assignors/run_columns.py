@@ -1,4 +1,4 @@
-"""The checks of `assignors.run` on arrays."""
+"""The checks of `muster.assignors.run` on arrays."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import overload
 
 import numpy as np
 
-from assignors.api import Assignment, AssignorError, Snapshot, TopicPartition
-from assignors.data.axis import Axis, Ints
-from assignors.data.columns import NOBODY, Columns, OwnerTable, subscribed
+from muster.assignors.api import Assignment, AssignorError, Snapshot, TopicPartition
+from muster.assignors.data.axis import Axis, Ints
+from muster.assignors.data.columns import NOBODY, Columns, OwnerTable, subscribed
 
 _NAMED = 5
 
@@ -81,7 +81,7 @@ def checked_table(name: str, snapshot: Snapshot, answer: Assignment, limited: bo
 
 
 def withheld_table(snapshot: Snapshot, target: Assignment) -> Assignment | None:
-    """`assignors.run.withheld` on an owner table; None for any other mapping."""
+    """`muster.assignors.run.withheld` on an owner table; None for any other mapping."""
     table = target.members
     if not isinstance(table, OwnerTable):
         return None

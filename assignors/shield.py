@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
-from assignors.api import Assignor, Member, Snapshot
+from muster.assignors.api import Assignor, Member, Snapshot
 
 
 def is_ours(assignor: Assignor) -> bool:

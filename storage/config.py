@@ -1,6 +1,6 @@
 """The log's settings under Kafka's dotted names, one sentence each.
 
-`LogSettings` is the node's; a topic may override what `storage.topic_config.TopicSettings` names. The properties file
+`LogSettings` is the node's; a topic may override what `muster.storage.topic_config.TopicSettings` names. The properties file
 and the reference page are generated from these fields.
 """
 
@@ -10,10 +10,10 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from storage.errors import InvalidConfig
-from storage.records.compression import MAX_DECOMPRESSED_BYTES
-from storage.topic_config import MAX_INT, MAX_LONG, Bytes, CleanupPolicy, Milliseconds, TopicSettings
-from storage.wording import expected
+from muster.storage.errors import InvalidConfig
+from muster.storage.records.compression import MAX_DECOMPRESSED_BYTES
+from muster.storage.topic_config import MAX_INT, MAX_LONG, Bytes, CleanupPolicy, Milliseconds, TopicSettings
+from muster.storage.wording import expected
 
 __all__ = ["MAX_INT", "MAX_LONG", "LogSettings", "TopicSettings", "node_setting", "sentence"]
 

@@ -7,7 +7,7 @@ import errno
 import threading
 from typing import NamedTuple
 
-from storage.types import TopicPartition
+from muster.storage.types import TopicPartition
 
 DISK_FULL = "disk-full"
 _FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
-from assignors.builtin.sticky import sticky_plan
+from muster.assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
+from muster.assignors.builtin.sticky import sticky_plan
 
 
 class CooperativeStickyAssignor:
     """The same target as `sticky`, but members keep working while partitions move.
 
     A partition that changes owner is withheld in this round and given out in the next one, once its old
-    owner has let go; `assignors.run.run` sees to that. Two rounds always suffice.
+    owner has let go; `muster.assignors.run.run` sees to that. Two rounds always suffice.
     """
 
     name = "cooperative-sticky"

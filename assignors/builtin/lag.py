@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
-from assignors.data.order import in_java_order
+from muster.assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
+from muster.assignors.data.order import in_java_order
 
 
 class LagAssignor:
@@ -15,7 +15,7 @@ class LagAssignor:
     Counts and totals start anew with each topic, so a topic without lag still spreads evenly. Ties
     between partitions fall to the lower number. A missing or negative lag counts as 0.
 
-    >>> from assignors.api import Member
+    >>> from muster.assignors.api import Member
     >>> members = [Member("a", ("t",)), Member("b", ("t",))]
     >>> LagAssignor().assign(Snapshot({"t": 3}, members, lags={"t": [90, 50, 40]}))
     {'a': {'t': [0]}, 'b': {'t': [1, 2]}}
@@ -26,7 +26,7 @@ class LagAssignor:
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:
         if snapshot.large:
-            from assignors.solving import fast
+            from muster.assignors.solving import fast
 
             columns = snapshot.columns
             place = {member: number for number, member in enumerate(in_java_order(columns.members))}

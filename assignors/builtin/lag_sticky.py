@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.api import Assignment, RebalanceProtocol, Snapshot
-from assignors.data.columns import Columns
-from assignors.options import LagStickyOptions, read_options
-from assignors.solving.weighted import Knobs, Placement
+from muster.assignors.api import Assignment, RebalanceProtocol, Snapshot
+from muster.assignors.data.columns import Columns
+from muster.assignors.options import LagStickyOptions, read_options
+from muster.assignors.solving.weighted import Knobs, Placement
 
 
 class LagStickyAssignor:
@@ -17,7 +17,7 @@ class LagStickyAssignor:
 
     Members may have a capacity, a priority or a limit. The assignment carries the proof in its note.
 
-    >>> from assignors.api import Member
+    >>> from muster.assignors.api import Member
     >>> members = [Member("a", ("t",), {"t": [0, 1, 2]}, 1), Member("b", ("t",), {"t": [3]}, 1)]
     >>> group = Snapshot({"t": 4}, members, lags={"t": [500, 400, 300, 100]}, options={"move.budget": 3})
     >>> answer = LagStickyAssignor().assign(group)

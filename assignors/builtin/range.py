@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
-from assignors.solving.range_racks import assign_with_racks, rack_topics
+from muster.assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
+from muster.assignors.solving.range_racks import assign_with_racks, rack_topics
 
 
 class RangeAssignor:
@@ -12,7 +12,7 @@ class RangeAssignor:
     Topics of equal size and equal subscribers are cut alike, so that partition 3 of both lands on one
     member. Static members come first, by instance id; then the others by member id.
 
-    >>> from assignors.api import Member
+    >>> from muster.assignors.api import Member
     >>> members = [Member("a", ("t", "u")), Member("b", ("t", "u"))]
     >>> plan = RangeAssignor().assign(Snapshot({"t": 3, "u": 3}, members))
     >>> {member: {topic: list(cut) for topic, cut in share.items()} for member, share in plan.items()}
@@ -24,7 +24,7 @@ class RangeAssignor:
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:
         if snapshot.large and not snapshot.racks:
-            from assignors.solving import fast
+            from muster.assignors.solving import fast
 
             return Assignment(snapshot.columns.table(fast.range_owner(snapshot.columns)))
         members = snapshot.ordered_members()

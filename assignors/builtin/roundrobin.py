@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
+from muster.assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
 
 
 class RoundRobinAssignor:
@@ -24,7 +24,7 @@ class RoundRobinAssignor:
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:
         if snapshot.large:
-            from assignors.solving import fast
+            from muster.assignors.solving import fast
 
             return Assignment(snapshot.columns.table(fast.roundrobin_owner(snapshot.columns)))
         members = snapshot.ordered_members()

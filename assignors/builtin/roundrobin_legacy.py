@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
-from assignors.data.order import in_java_order
+from muster.assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
+from muster.assignors.data.order import in_java_order
 
 
 class RoundRobinLegacyAssignor:
@@ -15,7 +15,7 @@ class RoundRobinLegacyAssignor:
     members, which the plain order does not do when there are many members. The old code refused unequal
     subscriptions; here the turn passes over who does not subscribe.
 
-    >>> from assignors.api import Member
+    >>> from muster.assignors.api import Member
     >>> members = [Member("a", ("t", "u")), Member("b", ("t", "u"))]
     >>> RoundRobinLegacyAssignor().assign(Snapshot({"t": 3, "u": 2}, members))
     {'a': {'t': [0, 2], 'u': [1]}, 'b': {'t': [1], 'u': [0]}}
@@ -26,7 +26,7 @@ class RoundRobinLegacyAssignor:
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:
         if snapshot.large and snapshot.columns.alike:
-            from assignors.solving import fast
+            from muster.assignors.solving import fast
 
             columns = snapshot.columns
             place = {member: number for number, member in enumerate(in_java_order(columns.members))}

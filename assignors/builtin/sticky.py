@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
-from assignors.builtin.roundrobin import deal_alike
-from assignors.data.claims import NOBODY, owner_table
-from assignors.solving import fair
-from assignors.solving.range_racks import partition_racks
+from muster.assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
+from muster.assignors.builtin.roundrobin import deal_alike
+from muster.assignors.data.claims import NOBODY, owner_table
+from muster.assignors.solving import fair
+from muster.assignors.solving.range_racks import partition_racks
 
 Share = dict[str, list[int]]
 
@@ -34,7 +34,7 @@ class StickyAssignor:
 def sticky_plan(snapshot: Snapshot) -> Plan | Assignment:
     """The plan that every sticky kind shares."""
     if snapshot.large and not snapshot.racks:
-        from assignors.solving import fair_columns
+        from muster.assignors.solving import fair_columns
 
         return Assignment(snapshot.columns.table(fair_columns.sticky_owner(snapshot.columns)))
     members = snapshot.ordered_members()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
-from assignors.builtin.sticky import sticky_plan
+from muster.assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
+from muster.assignors.builtin.sticky import sticky_plan
 
 
 class UniformAssignor:
@@ -12,7 +12,7 @@ class UniformAssignor:
     Without options it is exact, as `sticky` is. With capacities, limits or priorities, no single move
     makes the heaviest member lighter, and what exceeds the limits is reported as unassigned.
 
-    >>> from assignors.api import Member
+    >>> from muster.assignors.api import Member
     >>> group = Snapshot({"t": 6}, [Member("a", ("t",)), Member("b", ("t",))],
     ...                  options={"member.capacity": {"a": 2.0}})
     >>> {member: len(share["t"]) for member, share in UniformAssignor().assign(group).members.items()}
@@ -28,8 +28,8 @@ class UniformAssignor:
             return sticky_plan(snapshot)
         import numpy as np
 
-        from assignors.options import UniformOptions, read_options
-        from assignors.solving.weighted import Knobs, Placement
+        from muster.assignors.options import UniformOptions, read_options
+        from muster.assignors.solving.weighted import Knobs, Placement
 
         options = read_options(self.name, UniformOptions, snapshot.options)
         if options.plain:

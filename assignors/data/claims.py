@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from assignors.data.values import Member
+    from muster.assignors.data.values import Member
 
 NOBODY = -1
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.data.axis import Axis, Ints
-from assignors.data.member_table import MemberList, MemberRow, MemberTable
-from assignors.data.order import in_java_order, in_kafka_order
-from assignors.data.values import Facts
+from muster.assignors.data.axis import Axis, Ints
+from muster.assignors.data.member_table import MemberList, MemberRow, MemberTable
+from muster.assignors.data.order import in_java_order, in_kafka_order
+from muster.assignors.data.values import Facts
 
 NOBODY = -1
 FEW = 64
@@ -219,7 +219,7 @@ def _resolve(
     subscriptions: Sequence[NDArray[np.int32]],
     subscription_of: NDArray[np.int32],
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """(rightful owner, claimed at all) by partition: see `assignors.data.claims`."""
+    """(rightful owner, claimed at all) by partition: see `muster.assignors.data.claims`."""
     owner = np.full(axis.size, NOBODY, dtype=np.int32)
     claimed = np.zeros(axis.size, dtype=np.bool_)
     rows = [table.claims[number] for number in order.tolist()]

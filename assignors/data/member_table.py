@@ -9,8 +9,8 @@ from typing import overload
 
 import numpy as np
 
-from assignors.data.axis import Axis, Ints
-from assignors.data.values import Member
+from muster.assignors.data.axis import Axis, Ints
+from muster.assignors.data.values import Member
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
-from assignors.data.values import Facts, JsonValue, Member
+from muster.assignors.data.values import Facts, JsonValue, Member
 
 _T = TypeVar("_T")
 

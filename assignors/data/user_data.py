@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assignors.data.values import Member
+from muster.assignors.data.values import Member
 
 NEWEST = 3
 MAX_BLOB_BYTES = 64 * 1024 * 1024

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from assignors.api import Assignment, AssignorError, Snapshot
-from assignors.data.columns import OwnerTable, table_of
-from assignors.data.member_table import MemberList, MemberTable
-from assignors.run import checked
-from assignors.wire import snapshot_binary
+from muster.assignors.api import Assignment, AssignorError, Snapshot
+from muster.assignors.data.columns import OwnerTable, table_of
+from muster.assignors.data.member_table import MemberList, MemberTable
+from muster.assignors.run import checked
+from muster.assignors.wire import snapshot_binary
 
 MAX_NOTE = 10_000
 ROWS, OWNERS = "rows", "owners"

@@ -12,11 +12,11 @@ from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, TypeVar
 
-from assignors.api import Assignment, Assignor, AssignorError, RebalanceProtocol, Snapshot
-from assignors.isolation.plans import dump_snapshot, load_plan
-from assignors.isolation.process import Overran, PluginProcess, packed
-from assignors.run import check_snapshot, run, withheld
-from assignors.shield import is_ours
+from muster.assignors.api import Assignment, Assignor, AssignorError, RebalanceProtocol, Snapshot
+from muster.assignors.isolation.plans import dump_snapshot, load_plan
+from muster.assignors.isolation.process import Overran, PluginProcess, packed
+from muster.assignors.run import check_snapshot, run, withheld
+from muster.assignors.shield import is_ours
 
 DEADLINE_MS = 10_000
 """For one plan, unless somebody says otherwise: the default of `group.assignor.deadline.ms`, too."""
@@ -62,7 +62,7 @@ class Isolation:
     def run(
         self, assignor: Assignor, snapshot: Snapshot, deadline_ms: int, *, withhold: bool = True, remedy: str = KEPT
     ) -> Assignment:
-        """As `assignors.run.run`. Assignors of this package run here, untimed.
+        """As `muster.assignors.run.run`. Assignors of this package run here, untimed.
 
         Raises AssignorError; Overran, whose sentence ends with `remedy`, for one that was not done after so many
         milliseconds of its own.

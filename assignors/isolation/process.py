@@ -13,13 +13,13 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from assignors.api import Assignor, AssignorError
-from assignors.isolation.channel import Channel, ChannelClosed, Garbled
+from muster.assignors.api import Assignor, AssignorError
+from muster.assignors.isolation.channel import Channel, ChannelClosed, Garbled
 
 START_DEADLINE_MS = 15_000
 """For Python to start and the plugin's module to be imported; a plan's deadline counts from then on."""
 
-MODULE = "assignors.isolation.worker"
+MODULE = "muster.assignors.isolation.worker"
 LAST_WORD_TRIES, LAST_WORD_PAUSE_S = 50, 0.01
 """The channel of a process that exits is closed a little before the process is over."""
 

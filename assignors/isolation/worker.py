@@ -1,4 +1,4 @@
-"""A plugin's process: `python -P -m assignors.isolation.worker CHANNEL LIFELINE`, two descriptors.
+"""A plugin's process: `python -P -m muster.assignors.isolation.worker CHANNEL LIFELINE`, two descriptors.
 
 The first frame says what to load and how much memory it may take; each further one is a question: a snapshot to plan,
 or a check of the compliance suite. It imports little: somebody waits for it to start.
@@ -17,10 +17,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from assignors.api import Assignor, AssignorError
-from assignors.isolation.channel import Channel, ChannelClosed
-from assignors.isolation.plans import dump_plan, load_snapshot
-from assignors.run import decided
+from muster.assignors.api import Assignor, AssignorError
+from muster.assignors.isolation.channel import Channel, ChannelClosed
+from muster.assignors.isolation.plans import dump_plan, load_snapshot
+from muster.assignors.run import decided
 
 NICE = 5
 """Whoever answers members goes before whoever plans."""
@@ -66,7 +66,7 @@ def serve(channel: Channel, assignor: Assignor) -> None:
 def answered(assignor: Assignor, header: dict[str, Any], body: Any) -> tuple[dict[str, Any], bytes]:
     try:
         if "check" in header:
-            from assignors.compliance import found
+            from muster.assignors.compliance import found
 
             return {"problem": found(header["check"], header["group"], assignor)}, b""
         snapshot = load_snapshot(header, body)

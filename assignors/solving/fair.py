@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assignors.data.claims import NOBODY
-from assignors.solving.flow import UNLIMITED, Network
-from assignors.solving.levels import Carrying, fairest
+from muster.assignors.data.claims import NOBODY
+from muster.assignors.solving.flow import UNLIMITED, Network
+from muster.assignors.solving.levels import Carrying, fairest
 
 Share = dict[int, list[int]]
 

@@ -1,4 +1,4 @@
-"""The sticky assignors on arrays: `assignors.solving.fair` for groups too large to look at every partition."""
+"""The sticky assignors on arrays: `muster.assignors.solving.fair` for groups too large to look at every partition."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.data.columns import NOBODY, Columns
-from assignors.solving import fast
-from assignors.solving.fair import Exchange, Group, MemberLevel, Pool, member_levels
+from muster.assignors.data.columns import NOBODY, Columns
+from muster.assignors.solving import fast
+from muster.assignors.solving.fair import Exchange, Group, MemberLevel, Pool, member_levels
 
 _SMALL = 50_000  # kept (topic, member) pairs; up to here the full network is cheaper than a first try
 _FEW_HEIGHTS = 32

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.data.columns import NOBODY, Columns
+from muster.assignors.data.columns import NOBODY, Columns
 
 _SAFE_TOTAL = 1 << 62
 

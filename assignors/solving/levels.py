@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assignors.solving.flow import UNLIMITED, Network
+from muster.assignors.solving.flow import UNLIMITED, Network
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assignors.api import Member, Snapshot
+from muster.assignors.api import Member, Snapshot
 
 
 @dataclass

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.data.axis import Ints
-from assignors.data.columns import NOBODY, Columns
-from assignors.options import STANDBY, UniformOptions
+from muster.assignors.data.axis import Ints
+from muster.assignors.data.columns import NOBODY, Columns
+from muster.assignors.options import STANDBY, UniformOptions
 
 MAX_MOVES = 10_000  # voluntary moves of one decision
 _ONE_BY_ONE = 20_000  # up to here each free partition is placed on its own

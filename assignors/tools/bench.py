@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from assignors import registry
-from assignors.api import Assignor, Member, Snapshot
-from assignors.data.user_data import Subscription, encode_sticky_user_data, encode_subscription
-from assignors.run import run
-from assignors.tools import bench_isolation
-from assignors.tools.bench_peers import Peer, peers
-from assignors.wire.blobs import Cluster, Joined, assign_bytes
+from muster.assignors import registry
+from muster.assignors.api import Assignor, Member, Snapshot
+from muster.assignors.data.user_data import Subscription, encode_sticky_user_data, encode_subscription
+from muster.assignors.run import run
+from muster.assignors.tools import bench_isolation
+from muster.assignors.tools.bench_peers import Peer, peers
+from muster.assignors.wire.blobs import Cluster, Joined, assign_bytes
 
 Clock = Callable[[], float]  # seconds
 Row = dict[str, Any]
@@ -119,8 +119,8 @@ def group(shape: tuple[int, int, int], pick: str = "equal") -> Snapshot:
 
 def after(snapshot: Snapshot, assignor: Assignor, event: str) -> Snapshot:
     """The group one rebalance later, with what the event changes. Members are a table: nothing is copied."""
-    from assignors.data.columns import OwnerTable, columns_of
-    from assignors.data.member_table import MemberRow, MemberTable
+    from muster.assignors.data.columns import OwnerTable, columns_of
+    from muster.assignors.data.member_table import MemberRow, MemberTable
 
     if event == "fresh":
         return snapshot

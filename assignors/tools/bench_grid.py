@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
-from assignors import registry
-from assignors.api import Assignor, Member, Snapshot
-from assignors.run import run
+from muster.assignors import registry
+from muster.assignors.api import Assignor, Member, Snapshot
+from muster.assignors.run import run
 
 TOPOLOGIES = ("equal", "skewed")
 SUBSCRIPTIONS = ("homogeneous", "disjoint", "nested")

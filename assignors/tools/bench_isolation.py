@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assignors.api import Assignor, Member, RebalanceProtocol, Snapshot
-from assignors.builtin.range import RangeAssignor
-from assignors.isolation.pool import Isolation
-from assignors.run import run
+from muster.assignors.api import Assignor, Member, RebalanceProtocol, Snapshot
+from muster.assignors.builtin.range import RangeAssignor
+from muster.assignors.isolation.pool import Isolation
+from muster.assignors.run import run
 
 SMALL = (("100", (10, 1, 100)), ("1,000", (10, 10, 100)))
 """Name, and members, topics, partitions of each topic."""

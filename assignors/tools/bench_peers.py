@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from assignors.api import Snapshot
-from assignors.data.user_data import Subscription, encode_subscription
+from muster.assignors.api import Snapshot
+from muster.assignors.data.user_data import Subscription, encode_subscription
 
 _CLASSES = {
     "range": ("range", "RangePartitionAssignor"),

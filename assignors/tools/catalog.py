@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 
-from assignors import registry
-from assignors.api import AssignorError
-from assignors.options import options_of
+from muster.assignors import registry
+from muster.assignors.api import AssignorError
+from muster.assignors.options import options_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assignors import registry
-from assignors.api import Assignment, Assignor, Member, Snapshot
-from assignors.data.snapshot_json import expect, mapping, members_of, required, shorten, texts, whole_number
-from assignors.run import run
+from muster.assignors import registry
+from muster.assignors.api import Assignment, Assignor, Member, Snapshot
+from muster.assignors.data.snapshot_json import expect, mapping, members_of, required, shorten, texts, whole_number
+from muster.assignors.run import run
 
 RESETS = ("latest", "earliest", "none")
 

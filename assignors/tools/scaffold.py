@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 
-from assignors import registry
+from muster.assignors import registry
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 MAX_NAME = 60
@@ -74,7 +74,7 @@ _MODULE = '''\
 
 from __future__ import annotations
 
-from assignors.api import Plan, RebalanceProtocol, Snapshot
+from muster.assignors.api import Plan, RebalanceProtocol, Snapshot
 
 
 class {cls}:
@@ -96,9 +96,9 @@ class {cls}:
 _TEST = '''\
 """Every assignor must pass the compliance suite; what is special about this one belongs below it."""
 
-from assignors.api import Member, Snapshot
-from assignors.compliance import AssignorCompliance
-from assignors.run import run
+from muster.assignors.api import Member, Snapshot
+from muster.assignors.compliance import AssignorCompliance
+from muster.assignors.run import run
 from {module} import {cls}
 
 

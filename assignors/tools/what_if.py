@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
-from assignors import registry
-from assignors.api import Assignment, Assignor, JsonValue, Member, Snapshot
-from assignors.run import run
-from assignors.tools.moves import Move, moves
+from muster.assignors import registry
+from muster.assignors.api import Assignment, Assignor, JsonValue, Member, Snapshot
+from muster.assignors.run import run
+from muster.assignors.tools.moves import Move, moves
 
 
 @dataclass(frozen=True, slots=True)

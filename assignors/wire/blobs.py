@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assignors.api import FAST_FROM, Assignment, Assignor, JsonValue, Snapshot
-from assignors.data.user_data import NEWEST, TopicLists, encode_assignment, member_from_subscription
-from assignors.data.user_data import Joined as Joined
-from assignors.run import run
+from muster.assignors.api import FAST_FROM, Assignment, Assignor, JsonValue, Snapshot
+from muster.assignors.data.user_data import NEWEST, TopicLists, encode_assignment, member_from_subscription
+from muster.assignors.data.user_data import Joined as Joined
+from muster.assignors.run import run
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def read_group(
     """The snapshot that the subscriptions describe."""
     found = None
     if sum(cluster.topics.values()) >= FAST_FROM:
-        from assignors.wire import columns as wire_columns
+        from muster.assignors.wire import columns as wire_columns
 
         found = wire_columns.member_table(assignor, members, cluster.topics)
     lists = TopicLists()
@@ -66,8 +66,8 @@ def read_group(
 def write_shares(assignment: Assignment, version: int = NEWEST) -> dict[str, bytes]:
     """Each member's assignment as bytes."""
     if hasattr(assignment.members, "owner"):
-        from assignors.data.columns import OwnerTable
-        from assignors.wire import shares as wire_shares
+        from muster.assignors.data.columns import OwnerTable
+        from muster.assignors.wire import shares as wire_shares
 
         if isinstance(assignment.members, OwnerTable):
             return wire_shares.shares(assignment.members, version)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.data.axis import Axis, Ints
-from assignors.data.member_table import MemberRow, MemberTable
-from assignors.data.order import in_java_order
-from assignors.data.user_data import Joined, TopicLists, member_from_subscription
-from assignors.wire.shares import Bytes, Names
+from muster.assignors.data.axis import Axis, Ints
+from muster.assignors.data.member_table import MemberRow, MemberTable
+from muster.assignors.data.order import in_java_order
+from muster.assignors.data.user_data import Joined, TopicLists, member_from_subscription
+from muster.assignors.wire.shares import Bytes, Names
 
 _UNKNOWN = -1
 

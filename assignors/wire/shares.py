@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.data.axis import Axis
-from assignors.data.columns import OwnerTable
-from assignors.data.user_data import MAX_STRING_BYTES, encode_assignment
+from muster.assignors.data.axis import Axis
+from muster.assignors.data.columns import OwnerTable
+from muster.assignors.data.user_data import MAX_STRING_BYTES, encode_assignment
 
 Bytes: TypeAlias = NDArray[np.uint8]
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from assignors.api import Snapshot
-from assignors.data.axis import Axis
-from assignors.data.columns import table_of
-from assignors.data.member_table import MemberRow, MemberTable
-from assignors.data.order import in_java_order
-from assignors.data.snapshot_json import dump as json_dump
-from assignors.data.snapshot_json import load as json_load
+from muster.assignors.api import Snapshot
+from muster.assignors.data.axis import Axis
+from muster.assignors.data.columns import table_of
+from muster.assignors.data.member_table import MemberRow, MemberTable
+from muster.assignors.data.order import in_java_order
+from muster.assignors.data.snapshot_json import dump as json_dump
+from muster.assignors.data.snapshot_json import load as json_load
 
 MAGIC = b"MSNP"
 VERSION = 1

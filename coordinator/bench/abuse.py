@@ -12,15 +12,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordinator.bench.members import SERVICE, Member, Wire, one_share
-from coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, node, pinned
-from coordinator.bench.rows import Row, less_is_better
-from coordinator.bench.stall.others import Others
-from coordinator.bench.wire.line import Line
-from coordinator.bench.wire.records import kafka_address
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.codec.emitting import Frame
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.bench.members import SERVICE, Member, Wire, one_share
+from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, node, pinned
+from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.stall.others import Others
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.records import kafka_address
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.codec.emitting import Frame
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 MEMBERS = 10
 EVERY_S = 0.1
@@ -140,7 +140,7 @@ async def abuses(server: Server) -> AsyncIterator[Abuse]:
 
 async def flooding(address: str) -> Callable[[], Awaitable[object]]:
     """A process of its own, ready to cancel calls: here they would keep heartbeats from being sent, and heard."""
-    words = ["-m", "coordinator.bench.abuse", address, str(FLOOD), str(FLOODS)]
+    words = ["-m", "muster.coordinator.bench.abuse", address, str(FLOOD), str(FLOODS)]
     process = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=PIPE, stdout=PIPE)
     begin, said = process.stdin, process.stdout
     assert begin is not None

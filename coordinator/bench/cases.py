@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from coordinator.bench.rows import Row
+from muster.coordinator.bench.rows import Row
 
 Measure: TypeAlias = Callable[[str, str], Iterator[Row]]
 """Of the case's name and a directory that is removed afterwards."""

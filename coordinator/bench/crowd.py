@@ -4,8 +4,8 @@ import asyncio
 import random
 from collections.abc import Iterable
 
-from coordinator.bench.members import Member, Wire, one_share
-from coordinator.bench.processes import BenchFailed, Server
+from muster.coordinator.bench.members import Member, Wire, one_share
+from muster.coordinator.bench.processes import BenchFailed, Server
 
 HEARTBEAT_S = 3.0
 PATIENCE_S = 90.0

@@ -1,7 +1,7 @@
 """The peer of the heartbeat case: a bare grpc.aio server that parses a heartbeat and answers it, and nothing else.
 
 Same grpcio, channel arguments, event loop, garbage collection and generic registration as a node has. Run as
-`python -m coordinator.bench.echo`; it ends when its standard input does.
+`python -m muster.coordinator.bench.echo`; it ends when its standard input does.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ import sys
 
 import grpc
 
-from coordinator.config import load_settings
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.node.app import transport_limits
-from coordinator.server.node.main import YOUNG_OBJECTS, loop_factory
+from muster.coordinator.config import load_settings
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.node.app import transport_limits
+from muster.coordinator.server.node.main import YOUNG_OBJECTS, loop_factory
 
 METHOD = "/coordinator.rpc.v1.GroupCoordinator/Heartbeat"
 HOST = "127.0.0.1"

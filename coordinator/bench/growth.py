@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coordinator.bench.crowd import Crowd
-from coordinator.bench.members import Member
-from coordinator.bench.processes import LOAD_CORE, Server, node, pinned
-from coordinator.bench.pushed import PushedMember
-from coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.crowd import Crowd
+from muster.coordinator.bench.members import Member
+from muster.coordinator.bench.processes import LOAD_CORE, Server, node, pinned
+from muster.coordinator.bench.pushed import PushedMember
+from muster.coordinator.bench.rows import Row, less_is_better
 
 SMALL, LARGE, PUSHED = 1_000, 5_000, 10_000
 WIRES = 100

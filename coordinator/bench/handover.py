@@ -4,11 +4,11 @@ import asyncio
 import statistics
 from collections.abc import Iterator
 
-from coordinator.bench.crowd import Crowd
-from coordinator.bench.members import Member
-from coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
-from coordinator.bench.pushed import PushedMember
-from coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.crowd import Crowd
+from muster.coordinator.bench.members import Member
+from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
+from muster.coordinator.bench.pushed import PushedMember
+from muster.coordinator.bench.rows import Row, less_is_better
 
 SIZES = (10, 100)
 ROUNDS = 2

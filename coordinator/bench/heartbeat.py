@@ -5,10 +5,10 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coordinator.bench.members import Member, Wire, one_share
-from coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned, server
-from coordinator.bench.rows import Row, less_is_better
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.bench.members import Member, Wire, one_share
+from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned, server
+from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 MEMBERS = 100
 """Connections with one call outstanding each: what many members look like."""
@@ -28,7 +28,7 @@ class Target:
 
 def measure(name: str, home: str) -> Iterator[Row]:
     settings = {"group.initial.rebalance.delay.ms": "500", "group.max.session.timeout.ms": "1800000"}
-    with pinned(LOAD_CORE), node(home, settings) as ours, server(["-m", "coordinator.bench.echo"]) as bare:
+    with pinned(LOAD_CORE), node(home, settings) as ours, server(["-m", "muster.coordinator.bench.echo"]) as bare:
         costs = asyncio.run(interleaved(ours, bare))
     value, peer = (statistics.median(cost) for cost in costs)
     yield less_is_better(name, value, "us CPU/RPC", "bare grpc.aio echo of the same messages", peer, GOAL)

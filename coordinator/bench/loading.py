@@ -4,16 +4,16 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from coordinator.bench.rows import Row, less_is_better
-from coordinator.core.records import OffsetStored
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits, StoredOffset
-from coordinator.runtime.codec import encode
-from coordinator.runtime.group_log import BrokerGroupLog
-from coordinator.runtime.loader import GROUPS_TOPIC, replay
-from storage.broker.broker import Broker
-from storage.config import MAX_LONG, LogSettings
-from storage.records.batch import decode_records
+from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.core.records import OffsetStored
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits, StoredOffset
+from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.runtime.loader import GROUPS_TOPIC, replay
+from muster.storage.broker.broker import Broker
+from muster.storage.config import MAX_LONG, LogSettings
+from muster.storage.records.batch import decode_records
 
 RECORDS = 100_000
 KEYS = 20_000

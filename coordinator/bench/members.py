@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from coordinator.bench.processes import BenchFailed
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 SERVICE = "/coordinator.rpc.v1.GroupCoordinator/"
 CALL_S = 120.0

@@ -94,7 +94,7 @@ def node(data: str, settings: Mapping[str, str]) -> "contextlib.AbstractContextM
     """A node with its data below `data`."""
     pairs = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     listen = ["--listen", "127.0.0.1:0", "--data", data]
-    return server(["-m", "coordinator.cli", "serve", "--announce", "--until-eof", *listen, *pairs])
+    return server(["-m", "muster.coordinator.cli", "serve", "--announce", "--until-eof", *listen, *pairs])
 
 
 @contextlib.contextmanager

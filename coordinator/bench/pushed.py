@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.bench.members import SERVICE, Member
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.bench.members import SERVICE, Member
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 
 @dataclass(slots=True)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from coordinator.bench import abuse, growth, handover, heartbeat, loading
-from coordinator.bench.cases import Measure, measured
-from coordinator.bench.rows import Row
-from coordinator.bench.stall import measure as stall
-from coordinator.bench.stall import startup
+from muster.coordinator.bench import abuse, growth, handover, heartbeat, loading
+from muster.coordinator.bench.cases import Measure, measured
+from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.stall import measure as stall
+from muster.coordinator.bench.stall import startup
 
 CASES: dict[str, Measure] = {
     "heartbeats over gRPC": heartbeat.measure,

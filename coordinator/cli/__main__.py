@@ -1,7 +1,7 @@
-"""`python -m coordinator.cli`: the same as `muster`, also where no script is installed."""
+"""`python -m muster.coordinator.cli`: the same as `muster`, also where no script is installed."""
 
 import sys
 
-from coordinator.cli.main import main
+from muster.coordinator.cli.main import main
 
 sys.exit(main())

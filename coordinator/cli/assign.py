@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.errors import Exit, complain
-from coordinator.cli.common.options import NumberRange
-from coordinator.cli.common.plugins import find_plugins_here
+from muster.coordinator.cli.common.errors import Exit, complain
+from muster.coordinator.cli.common.options import NumberRange
+from muster.coordinator.cli.common.plugins import find_plugins_here
 
 if TYPE_CHECKING:
-    from assignors.api import Assignment, Assignor, Snapshot
+    from muster.assignors.api import Assignment, Assignor, Snapshot
 
 MAX_LINE_BYTES = 256 << 20
 """A million partitions with racks and claims take about a tenth of this."""
@@ -43,7 +43,7 @@ def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
     Reads standard input, or FILE. NAME is a built-in assignor, a Kafka class name, the entry point of a plugin, or
     package.module:Class, which may lie in the current directory.
     """
-    from assignors.registry import resolve
+    from muster.assignors.registry import resolve
 
     find_plugins_here()
     chosen = resolve(assignor) if assignor is not None else None
@@ -60,9 +60,9 @@ def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
 
 def answer_to(line: bytes, number: int, assignor: Any, deadline: float) -> tuple[Exit, str]:
     """The plan as JSON, or an empty answer and a complaint that names the line."""
-    from assignors.api import AssignorError
-    from assignors.registry import UnknownAssignor
-    from assignors.tools.problem import solve
+    from muster.assignors.api import AssignorError
+    from muster.assignors.registry import UnknownAssignor
+    from muster.assignors.tools.problem import solve
 
     try:
         plan = solve(parsed(line), assignor, partial(in_time, round(1000 * deadline)))
@@ -75,9 +75,9 @@ def answer_to(line: bytes, number: int, assignor: Any, deadline: float) -> tuple
 
 def in_time(deadline_ms: int, assignor: "Assignor", snapshot: "Snapshot") -> "Assignment":
     """Ours in a thread, which a deadline ends soon enough; others in a process, which is killed."""
-    from assignors.isolation.pool import in_thread, shared
-    from assignors.run import run
-    from assignors.shield import is_ours
+    from muster.assignors.isolation.pool import in_thread, shared
+    from muster.assignors.run import run
+    from muster.assignors.shield import is_ours
 
     remedy = "raise --deadline or use another assignor"
     if is_ours(assignor):

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.jvm_peer import Ask, jvm_assignors
-from coordinator.cli.common.output import Column, show
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.jvm_peer import Ask, jvm_assignors
+from muster.coordinator.cli.common.output import Column, show
 
 Rows = Iterator[dict[str, Any]]
 
@@ -28,20 +28,20 @@ COLUMNS = [
 
 
 def log_rows(only: str) -> Rows:
-    from storage import bench
+    from muster.storage import bench
 
     return (case._asdict() for case in bench.run(only or None))
 
 
 def assignor_rows(only: str, java: Ask | None = None) -> Rows:
-    from assignors.tools import bench
+    from muster.assignors.tools import bench
 
     return bench.measure(time.perf_counter, only, java=java)
 
 
 def coordinator_rows(only: str) -> Rows:
-    from coordinator.bench import suite
-    from coordinator.bench.processes import BenchFailed
+    from muster.coordinator.bench import suite
+    from muster.coordinator.bench.processes import BenchFailed
 
     try:
         for row in suite.run(only):
@@ -55,9 +55,9 @@ def spark_rows(only: str) -> Rows:
         import pyspark  # noqa: F401
     except ImportError:
         raise CommandError("pyspark is not installed", "pip install 'muster[spark]'") from None
-    from coordinator.bench.processes import BenchFailed
-    from coordinator.bench.spark import suite
-    from coordinator.java import JavaNotFound
+    from muster.coordinator.bench.processes import BenchFailed
+    from muster.coordinator.bench.spark import suite
+    from muster.coordinator.java import JavaNotFound
 
     try:
         for row in suite.run(only):
@@ -72,8 +72,8 @@ def wire_rows(only: str) -> Rows:
         import kafka  # noqa: F401
     except ImportError as missing:
         raise CommandError(f"{missing.name}, a peer, is not installed", "pip install 'muster[bench]'") from None
-    from coordinator.bench.processes import BenchFailed
-    from coordinator.bench.wire import suite
+    from muster.coordinator.bench.processes import BenchFailed
+    from muster.coordinator.bench.wire import suite
 
     try:
         for row in suite.run(only):

@@ -14,7 +14,7 @@ WHERE = {
 @click.argument("shell", type=click.Choice(sorted(WHERE)))
 def completion(shell: str) -> None:
     """Print the completion script of SHELL; a line in the shell's own start-up file takes it in."""
-    from coordinator.cli.main import cli
+    from muster.coordinator.cli.main import cli
 
     made = get_completion_class(shell)
     assert made is not None, "every shell that can be named has one"

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import NumberRange, client_options, properties, somebody_listens
-from coordinator.cli.common.output import notice
-from coordinator.cli.common.plugins import find_plugins_here
-from coordinator.cli.common.records import FIELDS, Writer, fields_option, writer
-from coordinator.cli.common.signals import interrupt_on_sigterm, stop_on_signal
-from coordinator.cli.common.words import plural
-from coordinator.cli.groups.reset import Position, parse_position, targets
-from coordinator.cli.groups.which import chosen_partitions
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import NumberRange, client_options, properties, somebody_listens
+from muster.coordinator.cli.common.output import notice
+from muster.coordinator.cli.common.plugins import find_plugins_here
+from muster.coordinator.cli.common.records import FIELDS, Writer, fields_option, writer
+from muster.coordinator.cli.common.signals import interrupt_on_sigterm, stop_on_signal
+from muster.coordinator.cli.common.words import plural
+from muster.coordinator.cli.groups.reset import Position, parse_position, targets
+from muster.coordinator.cli.groups.which import chosen_partitions
 
 if TYPE_CHECKING:
-    from coordinator.client import Consumer, Message, RebalanceEvent, TopicPartition
+    from muster.coordinator.client import Consumer, Message, RebalanceEvent, TopicPartition
 
 LATEST = -1
 BATCH = 500
@@ -103,7 +103,7 @@ def consume(
     style: str,
 ) -> None:
     """Print records as they come, until Ctrl-C or SIGTERM, which leave the group in order."""
-    from coordinator.client import Consumer
+    from muster.coordinator.client import Consumer
 
     check_topics(topics, group)
     if group is not None and (position or numbers):
@@ -164,7 +164,7 @@ def copy_records(
 
 def consumed(consumer: "Consumer", wanted: int) -> "list[Message]":
     """What has come lately. Raises CommandError where the group's members are of another kind."""
-    from coordinator.client.errors import GroupNotFound
+    from muster.coordinator.client.errors import GroupNotFound
 
     try:
         return consumer.consume(wanted, LOOK_EVERY_S)
@@ -216,8 +216,8 @@ def starting(
     position: Position,
 ) -> dict[tuple[str, int], int]:
     """Where to begin in each partition, within what its log has."""
-    from coordinator.client import Admin
-    from coordinator.client.config import ClientConfig, dotted
+    from muster.coordinator.client import Admin
+    from muster.coordinator.client.config import ClientConfig, dotted
 
     every_client = {dotted(name) for name in ClientConfig.model_fields}
     shared = {key: value for key, value in overrides.items() if key in every_client}
@@ -242,7 +242,7 @@ def write(messages: Sequence["Message"], line: Writer) -> None:
 
 def tell(consumer: "Consumer", partitions: Sequence["TopicPartition"], event: "RebalanceEvent") -> None:
     """One line per callback: what came or went, and why."""
-    from coordinator.cli.common.words import spans
+    from muster.coordinator.cli.common.words import spans
 
     by_topic: dict[str, list[int]] = {}
     for topic, number in partitions:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit, Unhealthy
-from coordinator.cli.common.options import NumberRange, bootstrap_option
-from coordinator.cli.common.output import notice
-from coordinator.cli.common.reach import must_listen
+from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
+from muster.coordinator.cli.common.options import NumberRange, bootstrap_option
+from muster.coordinator.cli.common.output import notice
+from muster.coordinator.cli.common.reach import must_listen
 
 if TYPE_CHECKING:
     import grpc
     from grpc_health.v1 import health_pb2_grpc
 
-    from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+    from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 ZOOKEEPER = "zookeeper"
 """The part that only a node with zookeeper.connect has."""
@@ -86,8 +86,8 @@ def conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Conditio
     """What the node says is wrong with it. Nothing, where it does not answer any more: it is being stopped."""
     import grpc
 
-    from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-    from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+    from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+    from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 
     stub = GroupCoordinatorStub(channel)  # type: ignore[no-untyped-call]
     try:

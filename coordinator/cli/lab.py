@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import output_option
-from coordinator.cli.common.output import Column, show
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import output_option
+from muster.coordinator.cli.common.output import Column, show
 
 if TYPE_CHECKING:
-    from coordinator.lab.compare import Result
-    from coordinator.lab.generations import Generation
-    from coordinator.lab.joins import JoinCosts
+    from muster.coordinator.lab.compare import Result
+    from muster.coordinator.lab.generations import Generation
+    from muster.coordinator.lab.joins import JoinCosts
 
 COLUMNS = [
     Column("GENERATION", "generation", style="cyan"),
@@ -74,10 +74,10 @@ def compare(
 
     With --real the course is shorter, and messages and duplicates are not counted.
     """
-    from coordinator.bench.processes import BenchFailed
-    from coordinator.lab.compare import Workload, compare
-    from coordinator.lab.labourer import Labour
-    from coordinator.lab.real import compare_really
+    from muster.coordinator.bench.processes import BenchFailed
+    from muster.coordinator.lab.compare import Workload, compare
+    from muster.coordinator.lab.labourer import Labour
+    from muster.coordinator.lab.real import compare_really
 
     workload = Workload(members, partitions, joining, seed, Labour(work_ms=work_ms))
     if real and chart is not None:
@@ -102,7 +102,7 @@ def compare(
 @output_option
 def join(members: Sequence[int], seed: int, only: Sequence[str], style: str) -> None:
     """Let one more member join groups of N members with 200 partitions, in virtual time."""
-    from coordinator.lab.joins import measure_joins
+    from muster.coordinator.lab.joins import measure_joins
 
     show([join_row(costs) for costs in measure_joins(members, chosen(only or JOINING), seed)], JOIN_COLUMNS, style)
 
@@ -112,7 +112,7 @@ def join_row(costs: "JoinCosts") -> dict[str, Any]:
 
 
 def chosen(names: Sequence[str], *, real: bool = False) -> "list[Generation]":
-    from coordinator.lab.generations import BY_NAME
+    from muster.coordinator.lab.generations import BY_NAME
 
     for name in names:
         if name not in BY_NAME:
@@ -135,7 +135,7 @@ def rows(result: "Result", chapters: bool) -> list[dict[str, Any]]:
 
 
 def draw_chart(results: "list[Result]", path: Path) -> None:
-    from coordinator.lab.chart import NoPlotting, draw
+    from muster.coordinator.lab.chart import NoPlotting, draw
 
     try:
         draw(results, path)

@@ -6,36 +6,38 @@ from collections.abc import Sequence
 
 import click
 
-from coordinator.cli.common.errors import guarded
-from coordinator.cli.common.lazy import Lazy, LazyGroup
+from muster.coordinator.cli.common.errors import guarded
+from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
 
 COMMANDS = {
-    "serve": Lazy("coordinator.cli.serve:serve", "Run a node."),
-    "settings": Lazy("coordinator.cli.settings:settings", "Show every setting of a node, and what differs."),
+    "serve": Lazy("muster.coordinator.cli.serve:serve", "Run a node."),
+    "settings": Lazy("muster.coordinator.cli.settings:settings", "Show every setting of a node, and what differs."),
     "demo": Lazy(
-        "coordinator.cli.demo.command:demo", "Node, topic, workers, one of them killed: see why it rebalanced."
+        "muster.coordinator.cli.demo.command:demo", "Node, topic, workers, one of them killed: see why it rebalanced."
     ),
-    "topics": Lazy("coordinator.cli.topics:topics", "Create, list, describe, alter, delete and widen topics."),
-    "produce": Lazy("coordinator.cli.produce:produce", "Send lines of text to a topic."),
-    "consume": Lazy("coordinator.cli.consume:consume", "Print a topic's values, alone or as member of a group."),
-    "groups": Lazy("coordinator.cli.groups:groups", "Look into consumer groups, and explain their rebalances."),
+    "topics": Lazy("muster.coordinator.cli.topics:topics", "Create, list, describe, alter, delete and widen topics."),
+    "produce": Lazy("muster.coordinator.cli.produce:produce", "Send lines of text to a topic."),
+    "consume": Lazy("muster.coordinator.cli.consume:consume", "Print a topic's values, alone or as member of a group."),
+    "groups": Lazy("muster.coordinator.cli.groups:groups", "Look into consumer groups, and explain their rebalances."),
     "consumer-groups": Lazy(
-        "coordinator.cli.consumer_groups.command:consumer_groups",
+        "muster.coordinator.cli.consumer_groups.command:consumer_groups",
         "The same with the flags of kafka-consumer-groups.sh.",
     ),
-    "assign": Lazy("coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
-    "simulate": Lazy("coordinator.cli.simulate.command:simulate", "Foresee an assignment; change nothing."),
-    "replay": Lazy("coordinator.cli.replay:replay", "Make a group's recorded decisions again, or otherwise."),
-    "assignor": Lazy("coordinator.cli.assignor:assignor", "List, show, make and test assignors."),
-    "log": Lazy("coordinator.cli.log:log", "Dump, verify and recover what lies on disk."),
-    "bench": Lazy("coordinator.cli.bench:bench", "Measure, as ratios against peers and limits."),
-    "pipeline": Lazy("coordinator.cli.pipeline:pipeline", "Analyse what groups did, and try other assignors on it."),
-    "lab": Lazy("coordinator.cli.lab:lab", "Compare the protocol's generations on one workload."),
-    "zookeeper": Lazy("coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."),
-    "health": Lazy("coordinator.cli.health:health", "Ask a node whether it serves."),
-    "completion": Lazy("coordinator.cli.completion:completion", "Let the shell complete commands and options."),
-    "demo-worker": Lazy("coordinator.cli.demo.worker:demo_worker", ""),
-    "demo-spark-driver": Lazy("coordinator.cli.demo.spark_driver:demo_spark_driver", ""),
+    "assign": Lazy("muster.coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
+    "simulate": Lazy("muster.coordinator.cli.simulate.command:simulate", "Foresee an assignment; change nothing."),
+    "replay": Lazy("muster.coordinator.cli.replay:replay", "Make a group's recorded decisions again, or otherwise."),
+    "assignor": Lazy("muster.coordinator.cli.assignor:assignor", "List, show, make and test assignors."),
+    "log": Lazy("muster.coordinator.cli.log:log", "Dump, verify and recover what lies on disk."),
+    "bench": Lazy("muster.coordinator.cli.bench:bench", "Measure, as ratios against peers and limits."),
+    "pipeline": Lazy(
+        "muster.coordinator.cli.pipeline:pipeline", "Analyse what groups did, and try other assignors on it."
+    ),
+    "lab": Lazy("muster.coordinator.cli.lab:lab", "Compare the protocol's generations on one workload."),
+    "zookeeper": Lazy("muster.coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."),
+    "health": Lazy("muster.coordinator.cli.health:health", "Ask a node whether it serves."),
+    "completion": Lazy("muster.coordinator.cli.completion:completion", "Let the shell complete commands and options."),
+    "demo-worker": Lazy("muster.coordinator.cli.demo.worker:demo_worker", ""),
+    "demo-spark-driver": Lazy("muster.coordinator.cli.demo.spark_driver:demo_spark_driver", ""),
 }
 
 EPILOG = """

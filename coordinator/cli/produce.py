@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit, exit_code_of
-from coordinator.cli.common.options import client_options, properties, somebody_listens
-from coordinator.cli.common.output import notice
-from coordinator.cli.common.words import plural, spans
+from muster.coordinator.cli.common.errors import CommandError, Exit, exit_code_of
+from muster.coordinator.cli.common.options import client_options, properties, somebody_listens
+from muster.coordinator.cli.common.output import notice
+from muster.coordinator.cli.common.words import plural, spans
 
 if TYPE_CHECKING:
-    from coordinator.client import Producer, RecordMetadata
+    from muster.coordinator.client import Producer, RecordMetadata
 
 MAX_NAMED = 1_000
 """So many lines that did not arrive are remembered by number, and all of them are counted."""
@@ -76,9 +76,9 @@ def produce(
 
     A line ends with a line feed; every other byte, a carriage return too, belongs to the record.
     """
-    from coordinator.cli.demo.lines import compiled, key_of
-    from coordinator.client import Producer
-    from coordinator.client.errors import DeliveryFailed
+    from muster.coordinator.cli.demo.lines import compiled, key_of
+    from muster.coordinator.client import Producer
+    from muster.coordinator.client.errors import DeliveryFailed
 
     if key_regex is not None and key_separator is not None:
         raise click.UsageError("--key-regex and --key-separator both say what the key is; expected one")
@@ -118,7 +118,7 @@ class Sending:
 
     def send(self, producer: "Producer", value: bytes, key: bytes | None) -> bool:
         """Whether to go on with the next line. What is wrong from the start has nothing to do with lines: it raises."""
-        from coordinator.client.errors import ClientError, MessageTooLarge
+        from muster.coordinator.client.errors import ClientError, MessageTooLarge
 
         self.number += 1
         try:
@@ -172,7 +172,7 @@ def progress(file: BinaryIO) -> Iterator[Iterable[bytes]]:
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from coordinator.cli.common.output import console
+    from muster.coordinator.cli.common.output import console
 
     columns = (TextColumn("producing"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:

@@ -5,13 +5,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import admin_of, client_options, output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.common.plugins import find_plugins_here
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.plugins import find_plugins_here
 
 if TYPE_CHECKING:
-    from coordinator.cli.replayed import Replayed
+    from muster.coordinator.cli.replayed import Replayed
 
 MAX_FILE_CHARACTERS = 256 << 20
 
@@ -40,7 +40,7 @@ def replay(
     one member to another, SPREAD gives the fewest and the most partitions of a member. Exit code 1 when a plan did not
     come out as recorded.
     """
-    from coordinator.cli import replayed
+    from muster.coordinator.cli import replayed
 
     find_plugins_here()
     if (group is None) == (file is None):
@@ -65,8 +65,8 @@ def replay(
 
 
 def ledger_of(bootstrap: str, overrides: dict[str, str], group: str) -> list[dict[str, Any]]:
-    from coordinator.cli.groups.explain import document
-    from coordinator.cli.groups.story import recorded
+    from muster.coordinator.cli.groups.explain import document
+    from muster.coordinator.cli.groups.story import recorded
 
     with admin_of(bootstrap, overrides) as admin:
         return [document(entry) for entry in recorded(admin, group)]
@@ -116,7 +116,7 @@ def row(entry: "Replayed") -> dict[str, Any]:
 
 def verdict(done: "list[Replayed]", style: str) -> int:
     """Say what did not come out as recorded, and set the exit code."""
-    from coordinator.cli.replayed import DIFFERS, FAILED, REPRODUCED
+    from muster.coordinator.cli.replayed import DIFFERS, FAILED, REPRODUCED
 
     wrong = [entry for entry in done if entry.verdict in (DIFFERS, FAILED)]
     same = sum(entry.verdict == REPRODUCED for entry in done)

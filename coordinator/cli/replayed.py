@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from assignors.api import AssignorError, Snapshot
-from assignors.isolation.pool import decide
-from assignors.registry import resolve
-from assignors.run import withheld
-from assignors.tools.moves import moves
+from muster.assignors.api import AssignorError, Snapshot
+from muster.assignors.isolation.pool import decide
+from muster.assignors.registry import resolve
+from muster.assignors.run import withheld
+from muster.assignors.tools.moves import moves
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
@@ -151,7 +151,7 @@ def decided_again(snapshot: Snapshot, entry: Recorded) -> Shares:
     """The plan for a snapshot by the assignor that made it. ValueError when there is none to be had."""
     word = entry.decided_by
     if word == DELAYED:
-        from coordinator.member.connect.member import decide_again
+        from muster.coordinator.member.connect.member import decide_again
 
         decision = decide_again(snapshot)
         return {worker: {resource: [0] for resource in share} for worker, share in decision.shares.items()}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import set_option
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import set_option
 
 
 @click.command()
@@ -33,8 +33,8 @@ def serve(
     Settings come from FILE, then from --set, --data, --listen and the like, which win. `muster settings` lists them
     all, each with its default; `muster settings -o wide NAME` says what one means.
     """
-    from coordinator.config import SettingsError, load_settings
-    from coordinator.server.node.main import run
+    from muster.coordinator.config import SettingsError, load_settings
+    from muster.coordinator.server.node.main import run
 
     named = {
         "log.dirs": data,
@@ -48,7 +48,7 @@ def serve(
     except SettingsError as error:
         raise CommandError(str(error), code=Exit.USAGE) from error
     if until_eof:
-        from coordinator.cli.demo.orphan import stop_with_stdin
+        from muster.coordinator.cli.demo.orphan import stop_with_stdin
 
         stop_with_stdin()
     return run(settings, sys.stdout if announce else None)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import FORMATS, admin_of, bootstrap_option, key_values
-from coordinator.cli.common.output import Column, show
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import FORMATS, admin_of, bootstrap_option, key_values
+from muster.coordinator.cli.common.output import Column, show
 
 if TYPE_CHECKING:
-    from coordinator.config import Settings
+    from muster.coordinator.config import Settings
 
 COLUMNS = [
     Column("SETTING", "setting", style="cyan"),
@@ -73,7 +73,7 @@ def settings(
 
 
 def loaded(file: Path | None, overrides: Mapping[str, str]) -> "Settings":
-    from coordinator.config import SettingsError, load_settings
+    from muster.coordinator.config import SettingsError, load_settings
 
     try:
         return load_settings(file, overrides)
@@ -82,8 +82,8 @@ def loaded(file: Path | None, overrides: Mapping[str, str]) -> "Settings":
 
 
 def rows_of(given: "Settings") -> list[dict[str, Any]]:
-    from coordinator.config import known_settings
-    from storage.wording import as_text
+    from muster.coordinator.config import known_settings
+    from muster.storage.wording import as_text
 
     of = {field.alias or name: name for name, field in type(given).model_fields.items()}
     return [row(name, as_text(getattr(given, of[name])) or "") for name in known_settings()]
@@ -97,8 +97,8 @@ def running_rows(bootstrap: str) -> list[dict[str, Any]]:
 
 
 def row(name: str, value: str) -> dict[str, Any]:
-    from coordinator.config import expected, known_settings
-    from storage.wording import as_text
+    from muster.coordinator.config import expected, known_settings
+    from muster.storage.wording import as_text
 
     field = known_settings().get(name)
     default = as_text(field.default) or "" if field else None

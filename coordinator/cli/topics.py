@@ -2,9 +2,9 @@
 
 import click
 
-from coordinator.cli.common.options import COUNT, admin_of, client_options, key_values, output_option
-from coordinator.cli.common.output import Column, notice, show, show_document
-from coordinator.cli.common.words import plural
+from muster.coordinator.cli.common.options import COUNT, admin_of, client_options, key_values, output_option
+from muster.coordinator.cli.common.output import Column, notice, show, show_document
+from muster.coordinator.cli.common.words import plural
 
 EARLIEST, LATEST = -2, -1
 TOPIC_COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("#PARTITIONS", "partitions")]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit, Unhealthy
-from coordinator.cli.common.options import output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.common.words import plural
+from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
+from muster.coordinator.cli.common.options import output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.words import plural
 
 if TYPE_CHECKING:
-    from coordinator.zookeeper.ensemble import Ensemble
+    from muster.coordinator.zookeeper.ensemble import Ensemble
 
 COLUMNS = [
     Column("SERVER", "server"),
@@ -54,9 +54,9 @@ def zookeeper() -> None:
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C or SIGTERM, then stop the servers.")
 def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> int:
     """Start it, wait until it serves, and print its connect string. A folder is started again as it was."""
-    from coordinator.java import find_java
-    from coordinator.zookeeper.ensemble import DEFAULT_PORT, DESCRIPTION, make
-    from coordinator.zookeeper.server import Tuning
+    from muster.coordinator.java import find_java
+    from muster.coordinator.zookeeper.ensemble import DEFAULT_PORT, DESCRIPTION, make
+    from muster.coordinator.zookeeper.server import Tuning
 
     wanted = port if port is not None or (data / DESCRIPTION).exists() else DEFAULT_PORT
     with expected_errors():
@@ -83,7 +83,7 @@ def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> 
 @output_option
 def status(data: Path, style: str) -> None:
     """Show each server: where it is, its process, and whether it leads. Exit with 4 when it cannot serve."""
-    from coordinator.zookeeper.ensemble import find
+    from muster.coordinator.zookeeper.ensemble import find
 
     with expected_errors():
         ensemble = find(data)
@@ -106,7 +106,7 @@ def status(data: Path, style: str) -> None:
 @data_option
 def stop(data: Path) -> None:
     """Stop the servers of DIR. What they hold stays there."""
-    from coordinator.zookeeper.ensemble import find
+    from muster.coordinator.zookeeper.ensemble import find
 
     with expected_errors():
         stopped = find(data).stop()
@@ -115,7 +115,7 @@ def stop(data: Path) -> None:
 
 def stay(ensemble: "Ensemble") -> int:
     """Watch over the servers until a signal ends the command; they end with it."""
-    from coordinator.cli.common.signals import stop_on_signal
+    from muster.coordinator.cli.common.signals import stop_on_signal
 
     stopping = stop_on_signal()
     try:
@@ -131,8 +131,8 @@ def stay(ensemble: "Ensemble") -> int:
 @contextmanager
 def expected_errors() -> Iterator[None]:
     """ZooKeeper's own refusals, and a missing Java, as errors of the command."""
-    from coordinator.java import JavaNotFound
-    from coordinator.zookeeper.errors import ZooKeeperError
+    from muster.coordinator.java import JavaNotFound
+    from muster.coordinator.zookeeper.errors import ZooKeeperError
 
     try:
         yield

@@ -1,6 +1,6 @@
-"""The gRPC client: `Consumer`, `Producer`, `Admin` and `Worker`; their asyncio twins are in `coordinator.client.aio`.
+"""The gRPC client: `Consumer`, `Producer`, `Admin` and `Worker`; their asyncio twins are in `muster.coordinator.client.aio`.
 
->>> from coordinator.client import Producer
+>>> from muster.coordinator.client import Producer
 >>> Producer.__name__
 'Producer'
 
@@ -11,10 +11,10 @@ after `os.fork`, or start processes by spawn; a client used in another process t
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coordinator.client.admin import Admin
-    from coordinator.client.consumer import Consumer
-    from coordinator.client.producer import Producer
-    from coordinator.client.types import (
+    from muster.coordinator.client.admin import Admin
+    from muster.coordinator.client.consumer import Consumer
+    from muster.coordinator.client.producer import Producer
+    from muster.coordinator.client.types import (
         FencingToken,
         Message,
         OffsetAndMetadata,
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
         RecordMetadata,
         TopicPartition,
     )
-    from coordinator.client.worker import Worker
+    from muster.coordinator.client.worker import Worker
 
 HOMES = {
-    "Admin": "coordinator.client.admin",
-    "Consumer": "coordinator.client.consumer",
-    "FencingToken": "coordinator.client.types",
-    "Message": "coordinator.client.types",
-    "OffsetAndMetadata": "coordinator.client.types",
-    "Producer": "coordinator.client.producer",
-    "RebalanceEvent": "coordinator.client.types",
-    "RecordMetadata": "coordinator.client.types",
-    "TopicPartition": "coordinator.client.types",
-    "Worker": "coordinator.client.worker",
+    "Admin": "muster.coordinator.client.admin",
+    "Consumer": "muster.coordinator.client.consumer",
+    "FencingToken": "muster.coordinator.client.types",
+    "Message": "muster.coordinator.client.types",
+    "OffsetAndMetadata": "muster.coordinator.client.types",
+    "Producer": "muster.coordinator.client.producer",
+    "RebalanceEvent": "muster.coordinator.client.types",
+    "RecordMetadata": "muster.coordinator.client.types",
+    "TopicPartition": "muster.coordinator.client.types",
+    "Worker": "muster.coordinator.client.worker",
 }
 
 __all__ = [

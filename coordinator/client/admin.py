@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from coordinator.client.aio.admin import Admin as AsyncAdmin
-from coordinator.client.calls.loop import shared_loop
-from coordinator.client.calls.twins import iterating, waiting
+from muster.coordinator.client.aio.admin import Admin as AsyncAdmin
+from muster.coordinator.client.calls.loop import shared_loop
+from muster.coordinator.client.calls.twins import iterating, waiting
 
 
 class Admin:

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from coordinator.client.connection import Connection, split_servers
-from coordinator.client.errors import ConfigError
-from coordinator.client.group_protocols import check_protocol, check_zookeeper
-from coordinator.client.group_protocols import dotted as dotted
-from coordinator.client.zookeeper_config import COMMIT_INTERVAL_MS, ZookeeperProperties
-from storage.wording import expected
+from muster.coordinator.client.connection import Connection, split_servers
+from muster.coordinator.client.errors import ConfigError
+from muster.coordinator.client.group_protocols import check_protocol, check_zookeeper
+from muster.coordinator.client.group_protocols import dotted as dotted
+from muster.coordinator.client.zookeeper_config import COMMIT_INTERVAL_MS, ZookeeperProperties
+from muster.storage.wording import expected
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
 INT_MAX = 2**31 - 1

@@ -1,6 +1,6 @@
 """The consumer: reads the partitions that its group gives it.
 
->>> from coordinator.client.config import ConsumerConfig, load
+>>> from muster.coordinator.client.config import ConsumerConfig, load
 >>> load(ConsumerConfig, {"group.id": "g"}, {"auto_offset_reset": "earliest"}).auto_offset_reset
 'earliest'
 """
@@ -11,16 +11,14 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from coordinator.client.aio.consumer import Consumer as AsyncConsumer
-from coordinator.client.calls.loop import shared_loop
-from coordinator.client.calls.twins import same, waiting
-from coordinator.client.consuming.listener import Listener, OnChange
-from coordinator.client.consuming.offsets import Offset, offsets_given
-from coordinator.client.consuming.shared import left_of
-from coordinator.client.membership.seam import Callback
-from coordinator.client.types import (
-    Message,
-)
+from muster.coordinator.client.aio.consumer import Consumer as AsyncConsumer
+from muster.coordinator.client.calls.loop import shared_loop
+from muster.coordinator.client.calls.twins import same, waiting
+from muster.coordinator.client.consuming.listener import Listener, OnChange
+from muster.coordinator.client.consuming.offsets import Offset, offsets_given
+from muster.coordinator.client.consuming.shared import left_of
+from muster.coordinator.client.membership.seam import Callback
+from muster.coordinator.client.types import Message
 
 T = TypeVar("T")
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from assignors.api import JsonValue
-from coordinator.client.types import TopicPartition
+from muster.assignors.api import JsonValue
+from muster.coordinator.client.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

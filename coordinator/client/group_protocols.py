@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from coordinator.client.zookeeper_config import ZNODE_NAME, ZookeeperProperties, names_a_znode
+from muster.coordinator.client.zookeeper_config import ZNODE_NAME, ZookeeperProperties, names_a_znode
 
 
 def dotted(name: str) -> str:

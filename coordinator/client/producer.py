@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from coordinator.client.calls.loop import shared_loop
-from coordinator.client.config import ProducerConfig, load
-from coordinator.client.errors import ClientError
-from coordinator.client.producing.accumulator import Delivered, Headers
-from coordinator.client.producing.shared import ANY, Producing, as_bytes
-from coordinator.client.types import RecordMetadata
+from muster.coordinator.client.calls.loop import shared_loop
+from muster.coordinator.client.config import ProducerConfig, load
+from muster.coordinator.client.errors import ClientError
+from muster.coordinator.client.producing.accumulator import Delivered, Headers
+from muster.coordinator.client.producing.shared import ANY, Producing, as_bytes
+from muster.coordinator.client.types import RecordMetadata
 
 LAST_CHANCE_S = 1.0
 """What a producer still tries to deliver when it is left by an error."""

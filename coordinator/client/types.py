@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from coordinator.core.types import Cause
+    from muster.coordinator.core.types import Cause
 
 
 class TopicPartition(NamedTuple):

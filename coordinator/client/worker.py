@@ -4,11 +4,11 @@ from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from coordinator.client.aio.worker import Worker as AsyncWorker
-from coordinator.client.calls.loop import shared_loop
-from coordinator.client.calls.twins import same
-from coordinator.client.consuming.listener import Listener, OnChange
-from coordinator.client.membership.seam import Callback
+from muster.coordinator.client.aio.worker import Worker as AsyncWorker
+from muster.coordinator.client.calls.loop import shared_loop
+from muster.coordinator.client.calls.twins import same
+from muster.coordinator.client.consuming.listener import Listener, OnChange
+from muster.coordinator.client.membership.seam import Callback
 
 T = TypeVar("T")
 

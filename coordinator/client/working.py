@@ -3,22 +3,22 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from assignors.api import RebalanceProtocol
-from assignors.registry import resolve_all
-from coordinator.client.calls.catalog import Catalog
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import WorkerConfig
-from coordinator.client.errors import ConfigError, IllegalState
-from coordinator.client.membership.delayed_plans import DelayedPlanner
-from coordinator.client.membership.driver import ClassicPart, ConsumerPart, MemberDriver
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.membership.planner import Planner, isolation_of
-from coordinator.client.membership.seam import Callback, leaving
-from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
-from coordinator.member import events as ev
-from coordinator.member.classic.subscription import Subscriber
-from coordinator.member.connect.member import DelayedSubscriber
-from coordinator.member.consumer.machine import Wish
+from muster.assignors.api import RebalanceProtocol
+from muster.assignors.registry import resolve_all
+from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import WorkerConfig
+from muster.coordinator.client.errors import ConfigError, IllegalState
+from muster.coordinator.client.membership.delayed_plans import DelayedPlanner
+from muster.coordinator.client.membership.driver import ClassicPart, ConsumerPart, MemberDriver
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.membership.planner import Planner, isolation_of
+from muster.coordinator.client.membership.seam import Callback, leaving
+from muster.coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.connect.member import DelayedSubscriber
+from muster.coordinator.member.consumer.machine import Wish
 
 MAX_RESOURCES = 10_000
 

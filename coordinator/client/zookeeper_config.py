@@ -62,7 +62,7 @@ class ZookeeperProperties(BaseModel):
         if value is None:
             return None
         # The settings of a node cost more to import than all else that a client needs.
-        from coordinator.config import parse_connect
+        from muster.coordinator.config import parse_connect
 
         try:
             return str(parse_connect(value))

@@ -4,9 +4,9 @@ One file a room; `Settings` is all of them together. `load_settings` reads a pro
 `render_properties` writes the file that says everything.
 """
 
-from coordinator.config.addresses import Address, ConnectString, parse_address, parse_connect
-from coordinator.config.properties import SettingsError, expected, load_settings, render_properties
-from coordinator.config.settings import Settings, known_settings
+from muster.coordinator.config.addresses import Address, ConnectString, parse_address, parse_connect
+from muster.coordinator.config.properties import SettingsError, expected, load_settings, render_properties
+from muster.coordinator.config.settings import Settings, known_settings
 
 __all__ = [
     "Address",

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field
 
-from coordinator.config.values import MAX_INT
+from muster.coordinator.config.values import MAX_INT
 
 
 class CentralGroupSettings(BaseModel):

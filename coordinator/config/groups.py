@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from coordinator.config.values import MAX_INT, AssignorNames, known_assignors, words_of
+from muster.coordinator.config.values import MAX_INT, AssignorNames, known_assignors, words_of
 
 
 class GroupSettings(BaseModel):

@@ -4,8 +4,8 @@ from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from coordinator.config.addresses import Address, may_be_told, parse_address, told_address
-from coordinator.config.values import MAX_INT
+from muster.coordinator.config.addresses import Address, may_be_told, parse_address, told_address
+from muster.coordinator.config.values import MAX_INT
 
 
 class KafkaSettings(BaseModel):

@@ -5,8 +5,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from coordinator.config.addresses import Address, may_be_told, parse_address, told_address
-from coordinator.config.values import DAY_MS, MAX_INT
+from muster.coordinator.config.addresses import Address, may_be_told, parse_address, told_address
+from muster.coordinator.config.values import DAY_MS, MAX_INT
 
 
 class NodeSettings(BaseModel):

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from coordinator.config.addresses import ConnectText
-from coordinator.config.settings import Settings, known_settings
-from coordinator.config.values import AssignorNames
-from storage.wording import as_text
-from storage.wording import expected as in_words
+from muster.coordinator.config.addresses import ConnectText
+from muster.coordinator.config.settings import Settings, known_settings
+from muster.coordinator.config.values import AssignorNames
+from muster.storage.wording import as_text
+from muster.storage.wording import expected as in_words
 
 
 class SettingsError(ValueError):

@@ -5,17 +5,17 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.fields import FieldInfo
 
-from coordinator.config.central_groups import CentralGroupSettings
-from coordinator.config.consumer_groups import ConsumerGroupSettings
-from coordinator.config.groups import GroupSettings
-from coordinator.config.grpc import GrpcSettings
-from coordinator.config.kafka import KafkaSettings
-from coordinator.config.node import NodeSettings
-from coordinator.config.offsets import OffsetsSettings
-from coordinator.config.values import offered
-from coordinator.config.waiting import WaitingSettings
-from coordinator.config.zookeeper import ZookeeperSettings
-from storage.config import LogSettings
+from muster.coordinator.config.central_groups import CentralGroupSettings
+from muster.coordinator.config.consumer_groups import ConsumerGroupSettings
+from muster.coordinator.config.groups import GroupSettings
+from muster.coordinator.config.grpc import GrpcSettings
+from muster.coordinator.config.kafka import KafkaSettings
+from muster.coordinator.config.node import NodeSettings
+from muster.coordinator.config.offsets import OffsetsSettings
+from muster.coordinator.config.values import offered
+from muster.coordinator.config.waiting import WaitingSettings
+from muster.coordinator.config.zookeeper import ZookeeperSettings
+from muster.storage.config import LogSettings
 
 MESSAGE_ENVELOPE_BYTES = 64 << 10
 """What a message needs beside the record batches it carries."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import NewType
 
-from assignors.registry import BUILT_IN, resolve
-from assignors.shield import is_ours
+from muster.assignors.registry import BUILT_IN, resolve
+from muster.assignors.shield import is_ours
 
 MAX_INT = 2**31 - 1
 DAY_MS = 86_400_000

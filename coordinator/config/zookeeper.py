@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel, Field, field_validator
 
-from coordinator.config.addresses import ConnectText, parse_connect
-from coordinator.config.values import MAX_INT
+from muster.coordinator.config.addresses import ConnectText, parse_connect
+from muster.coordinator.config.values import MAX_INT
 
 
 class ZookeeperSettings(BaseModel):

@@ -7,9 +7,9 @@ estimated, never too low, and held against `Limits.max_group_bytes`: a quarter o
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coordinator.core.plan import Plan
-from coordinator.core.types import MemberPlan, Move, RebalanceEntry, Settlement
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.plan import Plan
+from muster.coordinator.core.types import MemberPlan, Move, RebalanceEntry, Settlement
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 FIXED_BYTES = 64
 """Numbers and lengths of one element, at most."""

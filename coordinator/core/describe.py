@@ -1,12 +1,12 @@
 """Read-only views of groups, and what the ledger knows of them."""
 
-from coordinator.core.effects import ExplainReply, ListReply
-from coordinator.core.events import DescribeConsumerGroup, DescribeGroup, ExplainGroup, ListGroups
-from coordinator.core.groups.kinds import KINDS
-from coordinator.core.ledger import Ledger, settled
-from coordinator.core.state import Step
-from coordinator.core.types import Stall
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.effects import ExplainReply, ListReply
+from muster.coordinator.core.events import DescribeConsumerGroup, DescribeGroup, ExplainGroup, ListGroups
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.ledger import Ledger, settled
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Stall
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def describe_group(request: DescribeGroup, step: Step) -> None:

@@ -4,15 +4,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from assignors.api import JsonValue
-from coordinator.core.central.orders import Order
-from coordinator.core.consumer.records import Epochs, Shares, TopicId
-from coordinator.core.events import Event
-from coordinator.core.plan import PlanRequest
-from coordinator.core.records import Record
-from coordinator.core.types import Cause, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
-from coordinator.core.value import value
-from coordinator.errors import ErrorCode
+from muster.assignors.api import JsonValue
+from muster.coordinator.core.central.orders import Order
+from muster.coordinator.core.consumer.records import Epochs, Shares, TopicId
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.plan import PlanRequest
+from muster.coordinator.core.records import Record
+from muster.coordinator.core.types import Cause, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
+from muster.coordinator.core.value import value
+from muster.coordinator.errors import ErrorCode
 
 
 @value

@@ -1,11 +1,11 @@
 """Keeps a group's entries in the ledger, whatever its kind: a rebalance begins, is decided, and settles."""
 
-from coordinator.core.bounds import cut_entry, cut_settlement
-from coordinator.core.groups.group import Group
-from coordinator.core.ledger import RebalanceInProgress, Trigger, settled
-from coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
-from coordinator.core.state import Step
-from coordinator.core.types import RebalanceEntry, Settlement
+from muster.coordinator.core.bounds import cut_entry, cut_settlement
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.ledger import RebalanceInProgress, Trigger, settled
+from muster.coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import RebalanceEntry, Settlement
 
 
 def next_number(group_id: str, step: Step) -> int:

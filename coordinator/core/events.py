@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TypeAlias
 
-from assignors.api import JsonValue, Snapshot
-from coordinator.core.central.events import CentralRequest, StreamClosed
-from coordinator.core.consumer.records import Shares
-from coordinator.core.observed.events import GroupObserved, GroupUnseen
-from coordinator.core.plan import Plan
-from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
-from coordinator.core.value import value
+from muster.assignors.api import JsonValue, Snapshot
+from muster.coordinator.core.central.events import CentralRequest, StreamClosed
+from muster.coordinator.core.consumer.records import Shares
+from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
+from muster.coordinator.core.plan import Plan
+from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
+from muster.coordinator.core.value import value
 
 
 @value

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.groups.kind import Keeper
-from coordinator.core.ledger import Ledger
-from coordinator.core.records import (
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.groups.kind import Keeper
+from muster.coordinator.core.ledger import Ledger
+from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     NumbersPassed,
@@ -21,8 +21,8 @@ from coordinator.core.records import (
     StallForgotten,
     StallNoted,
 )
-from coordinator.core.state import ShardState
-from coordinator.core.types import StoredOffset
+from muster.coordinator.core.state import ShardState
+from muster.coordinator.core.types import StoredOffset
 
 
 def simple_group(state: ShardState, group_id: str) -> ClassicGroup:

@@ -8,20 +8,20 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from assignors.api import AssignorError, JsonValue, Snapshot
-from assignors.api import Member as AssignorMember
-from assignors.registry import BUILT_IN, resolve
-from coordinator.core.effects import SettingsReply
-from coordinator.core.entries import keep_entry, next_number
-from coordinator.core.events import AlterSettings, DescribeSettings
-from coordinator.core.groups.group import Group
-from coordinator.core.groups.kinds import KINDS
-from coordinator.core.ledger import Trigger
-from coordinator.core.plan import decided
-from coordinator.core.records import SettingsStored, SettingsUnset
-from coordinator.core.state import ASSIGNOR_OPTIONS, ShardState, Step
-from coordinator.core.types import Cause, Limits, Outcome, RebalanceEntry
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.assignors.api import AssignorError, JsonValue, Snapshot
+from muster.assignors.api import Member as AssignorMember
+from muster.assignors.registry import BUILT_IN, resolve
+from muster.coordinator.core.effects import SettingsReply
+from muster.coordinator.core.entries import keep_entry, next_number
+from muster.coordinator.core.events import AlterSettings, DescribeSettings
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.plan import decided
+from muster.coordinator.core.records import SettingsStored, SettingsUnset
+from muster.coordinator.core.state import ASSIGNOR_OPTIONS, ShardState, Step
+from muster.coordinator.core.types import Cause, Limits, Outcome, RebalanceEntry
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 MAX_BYTES = 64 << 10
 """Of all settings of one group, as JSON."""

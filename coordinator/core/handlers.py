@@ -4,9 +4,9 @@ from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core import describe, group_settings, offsets, push, stall
-from coordinator.core.central import liveness, telling
-from coordinator.core.central.events import (
+from muster.coordinator.core import describe, group_settings, offsets, push, stall
+from muster.coordinator.core.central import liveness, telling
+from muster.coordinator.core.central.events import (
     AwaitOrders,
     Deregister,
     FetcherStarted,
@@ -15,9 +15,9 @@ from coordinator.core.central.events import (
     RegisterConsumer,
     StreamClosed,
 )
-from coordinator.core.classic import join
-from coordinator.core.classic.checks import group_id_given
-from coordinator.core.events import (
+from muster.coordinator.core.classic import join
+from muster.coordinator.core.classic.checks import group_id_given
+from muster.coordinator.core.events import (
     AlterSettings,
     ConsumerHeartbeat,
     DeleteGroup,
@@ -47,12 +47,12 @@ from coordinator.core.events import (
     TopicsChanged,
     Unload,
 )
-from coordinator.core.groups import sweeps
-from coordinator.core.groups.conversions import converted
-from coordinator.core.groups.kinds import KINDS
-from coordinator.core.observed import watching
-from coordinator.core.observed.events import GroupObserved, GroupUnseen
-from coordinator.core.state import Step
+from muster.coordinator.core.groups import sweeps
+from muster.coordinator.core.groups.conversions import converted
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.observed import watching
+from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
+from muster.coordinator.core.state import Step
 
 
 def on_join(event: JoinGroup, step: Step) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from coordinator.core.records import DelayStored
-from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
-from coordinator.core.value import value
+from muster.coordinator.core.records import DelayStored
+from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
+from muster.coordinator.core.value import value
 
 MAX_WAITED_FOR = 10
 MAX_ALSO = 20

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator.core.ledger import Gap, RebalanceInProgress, TopicPartition
-from coordinator.core.plan import Plan
-from coordinator.core.types import Move
+from muster.coordinator.core.ledger import Gap, RebalanceInProgress, TopicPartition
+from muster.coordinator.core.plan import Plan
+from muster.coordinator.core.types import Move
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
-from coordinator.core.classic.checks import group_id_given
-from coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
-from coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
-from coordinator.core.groups.forgetting import forget_ledger
-from coordinator.core.groups.kinds import KINDS
-from coordinator.core.records import OffsetDeleted, OffsetsStored
-from coordinator.core.state import Step
-from coordinator.core.types import NO_TOPIC_ID, StoredOffset
-from coordinator.errors import ErrorCode
+from muster.coordinator.core.classic.checks import group_id_given
+from muster.coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
+from muster.coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
+from muster.coordinator.core.groups.forgetting import forget_ledger
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.records import OffsetDeleted, OffsetsStored
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
+from muster.coordinator.errors import ErrorCode
 
 made = tuple.__new__
 """What a NamedTuple's own constructor does, without its argument names: a commit makes many of them."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from assignors.api import Assignment, Assignor, AssignorError, Snapshot
-from assignors.api import Member as AssignorMember
-from assignors.data.user_data import member_from_subscription, parse_assignment, parse_subscription
-from assignors.registry import BUILT_IN, own_name, resolve
-from assignors.run import run
-from coordinator.core.types import Limits, Partitions
+from muster.assignors.api import Assignment, Assignor, AssignorError, Snapshot
+from muster.assignors.api import Member as AssignorMember
+from muster.assignors.data.user_data import member_from_subscription, parse_assignment, parse_subscription
+from muster.assignors.registry import BUILT_IN, own_name, resolve
+from muster.assignors.run import run
+from muster.coordinator.core.types import Limits, Partitions
 
 CONSUMER = "consumer"
 

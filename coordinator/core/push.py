@@ -8,11 +8,11 @@ pushed member hears what a polled one hears, only sooner, and one that has not a
 from collections.abc import Callable
 from typing import TypeAlias
 
-from coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, PushReply
-from coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
-from coordinator.core.groups.kind import Outlook
-from coordinator.core.groups.kinds import KINDS
-from coordinator.core.records import (
+from muster.coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, PushReply
+from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
+from muster.coordinator.core.groups.kind import Outlook
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.records import (
     NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
@@ -24,9 +24,9 @@ from coordinator.core.records import (
     StallForgotten,
     StallNoted,
 )
-from coordinator.core.state import Step
-from coordinator.core.types import RequestId
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import RequestId
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 Hear: TypeAlias = Callable[[Heartbeat | ConsumerHeartbeat, Step], None]
 """What handles a heartbeat."""

@@ -1,7 +1,7 @@
 """Which requests leave no record, known before they are stepped: what goes on while a log takes none."""
 
-from coordinator.core.central.events import AwaitOrders, PingAnswered
-from coordinator.core.events import (
+from muster.coordinator.core.central.events import AwaitOrders, PingAnswered
+from muster.coordinator.core.events import (
     ConsumerHeartbeat,
     DescribeConsumerGroup,
     DescribeGroup,
@@ -13,8 +13,8 @@ from coordinator.core.events import (
     OffsetFetch,
     SessionHeartbeat,
 )
-from coordinator.core.groups.kinds import KINDS
-from coordinator.core.state import ShardState
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.state import ShardState
 
 READS = (OffsetFetch, DescribeGroup, DescribeConsumerGroup, ListGroups, ExplainGroup)
 SIGNS_OF_LIFE = (Heartbeat, Listen, PingAnswered, AwaitOrders)

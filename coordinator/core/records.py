@@ -1,17 +1,17 @@
 """The facts that hard state is made of. Replaying them gives the state that was live.
 
-`coordinator.runtime.codec` gives them their bytes: group and offset records as Kafka lays them out in
+`muster.coordinator.runtime.codec` gives them their bytes: group and offset records as Kafka lays them out in
 `__consumer_offsets`, beside them hard facts of our own, ledger records as JSON in `__rebalances`.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from assignors.api import JsonValue
-from coordinator.core.central.records import CentralRecord
-from coordinator.core.consumer.records import ConsumerRecord
-from coordinator.core.types import RebalanceEntry, Settlement, Stall, StoredOffset
-from coordinator.core.value import value
+from muster.assignors.api import JsonValue
+from muster.coordinator.core.central.records import CentralRecord
+from muster.coordinator.core.consumer.records import ConsumerRecord
+from muster.coordinator.core.types import RebalanceEntry, Settlement, Stall, StoredOffset
+from muster.coordinator.core.value import value
 
 
 @value

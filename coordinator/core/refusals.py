@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.core import effects, events
-from coordinator.core.central import events as central
-from coordinator.core.effects import DescribeReply, Effects, JoinReply, Reply
-from coordinator.core.events import DescribeGroup, Event, JoinGroup, Request
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.central import events as central
+from muster.coordinator.core.effects import DescribeReply, Effects, JoinReply, Reply
+from muster.coordinator.core.events import DescribeGroup, Event, JoinGroup, Request
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.JoinGroup: effects.JoinReply,

@@ -1,28 +1,28 @@
 """The groups of one offsets partition: `step` decides, `apply` makes facts true. Pure."""
 
-from coordinator.core import push
-from coordinator.core.central.group import CentralGroup
-from coordinator.core.classic import liveness
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.consumer.group import ConsumerGroup
-from coordinator.core.effects import Effects
-from coordinator.core.events import Event
-from coordinator.core.groups.kinds import FACTS
-from coordinator.core.groups.sweeps import not_going
-from coordinator.core.handlers import HANDLERS, hear
-from coordinator.core.ledger import Ledger
-from coordinator.core.quiet import quiet
-from coordinator.core.records import Record
-from coordinator.core.refusals import refused
-from coordinator.core.state import ShardState, Step, apply
-from coordinator.core.types import Limits
-from coordinator.errors import CoordinatorError
+from muster.coordinator.core import push
+from muster.coordinator.core.central.group import CentralGroup
+from muster.coordinator.core.classic import liveness
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.groups.kinds import FACTS
+from muster.coordinator.core.groups.sweeps import not_going
+from muster.coordinator.core.handlers import HANDLERS, hear
+from muster.coordinator.core.ledger import Ledger
+from muster.coordinator.core.quiet import quiet
+from muster.coordinator.core.records import Record
+from muster.coordinator.core.refusals import refused
+from muster.coordinator.core.state import ShardState, Step, apply
+from muster.coordinator.core.types import Limits
+from muster.coordinator.errors import CoordinatorError
 
 
 class Shard:
     """One offsets partition. `index` is its number, for messages only.
 
-    >>> from coordinator.core.events import Heartbeat
+    >>> from muster.coordinator.core.events import Heartbeat
     >>> shard = Shard(Limits(), 0)
     >>> effects = shard.step(Heartbeat(7, "g", "a", None, 1), now_ms=0)
     >>> effects.replies[0][1].code.name

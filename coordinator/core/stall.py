@@ -4,12 +4,12 @@ A process that is stopped, a machine that is paused, or one thing that takes sec
 sending, and nobody listens. Deadlines measure what was heard, so they stand still as well.
 """
 
-from coordinator.core.classic import delay
-from coordinator.core.events import StoodStill
-from coordinator.core.groups.kinds import KINDS
-from coordinator.core.records import StallForgotten, StallNoted
-from coordinator.core.state import Step
-from coordinator.core.types import Stall
+from muster.coordinator.core.classic import delay
+from muster.coordinator.core.events import StoodStill
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.records import StallForgotten, StallNoted
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Stall
 
 WORTH_A_NOTE_MS = 1_000
 """Shorter stalls move deadlines and are counted, but nobody has to read of them."""

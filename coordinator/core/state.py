@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from assignors.api import JsonValue
-from coordinator.core.consumer.records import TopicId
-from coordinator.core.effects import Effects, GroupChanged, Reply
-from coordinator.core.events import Listen
-from coordinator.core.groups.group import Group
-from coordinator.core.ledger import Ledger
-from coordinator.core.observed.group import ObservedGroup
-from coordinator.core.plan import Planner, plan_at_once
-from coordinator.core.records import Record, SettingsStored
-from coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
+from muster.assignors.api import JsonValue
+from muster.coordinator.core.consumer.records import TopicId
+from muster.coordinator.core.effects import Effects, GroupChanged, Reply
+from muster.coordinator.core.events import Listen
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.ledger import Ledger
+from muster.coordinator.core.observed.group import ObservedGroup
+from muster.coordinator.core.plan import Planner, plan_at_once
+from muster.coordinator.core.records import Record, SettingsStored
+from muster.coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
 
 G = TypeVar("G", bound=Group)
 

@@ -3,7 +3,7 @@
 from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias
 
-from coordinator.core.value import value
+from muster.coordinator.core.value import value
 
 RequestId: TypeAlias = int
 """An opaque token of the edge for one request; the edge keeps the future that belongs to it."""

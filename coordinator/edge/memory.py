@@ -2,8 +2,8 @@
 
 import asyncio
 
-from coordinator.allocator import give_back
-from coordinator.edge.limits import LARGE_BYTES
+from muster.coordinator.allocator import give_back
+from muster.coordinator.edge.limits import LARGE_BYTES
 
 PAUSE_S = 1.0
 """A stranger who is refused again and again has it done once in so long."""

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from coordinator.kafka.apis import API_VERSIONS, APIS, Api
-from coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flexible, message_of, struct
-from coordinator.kafka.codec.decoding import Decoder
-from coordinator.kafka.codec.emitting import Buffer, present
-from coordinator.kafka.codec.encoding import Encoder
+from muster.coordinator.kafka.apis import API_VERSIONS, APIS, Api
+from muster.coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flexible, message_of, struct
+from muster.coordinator.kafka.codec.decoding import Decoder
+from muster.coordinator.kafka.codec.emitting import Buffer, present
+from muster.coordinator.kafka.codec.encoding import Encoder
 
 Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
 Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from coordinator.member.types import TopicPartition
+from muster.coordinator.member.types import TopicPartition
 
 
 @dataclass(slots=True)

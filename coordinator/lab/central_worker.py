@@ -3,19 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from coordinator.core.central import events
-from coordinator.core.central.orders import NOTHING_COMMITTED, StartFetcher
-from coordinator.core.effects import CentralReply, Reply
-from coordinator.core.types import CommittedOffset
-from coordinator.lab.account import Account
-from coordinator.lab.clock import Clock
-from coordinator.lab.labourer import Labour, Labourer
-from coordinator.lab.node import Call, Connection, LabNode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.central import events as ce
-from coordinator.member.central.machine import CentralMember
-from coordinator.member.types import TopicPartition
+from muster.coordinator.core.central import events
+from muster.coordinator.core.central.orders import NOTHING_COMMITTED, StartFetcher
+from muster.coordinator.core.effects import CentralReply, Reply
+from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.lab.account import Account
+from muster.coordinator.lab.clock import Clock
+from muster.coordinator.lab.labourer import Labour, Labourer
+from muster.coordinator.lab.node import Call, Connection, LabNode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.central import events as ce
+from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.member.types import TopicPartition
 
 
 class CentralWorker(Labourer):

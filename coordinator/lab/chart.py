@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.lab.compare import Result
+from muster.coordinator.lab.compare import Result
 
 ROWS, COLUMNS = 2, 4
 BAR, CHAPTERS = 0.7, ("#4878a8", "#d1605e", "#85b66f")

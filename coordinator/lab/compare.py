@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from coordinator.core.types import Limits
-from coordinator.lab.account import Account, Costs
-from coordinator.lab.clock import Clock
-from coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, Generation, Lab
-from coordinator.lab.labourer import Labour, Labourer
-from coordinator.lab.node import LabNode
-from coordinator.lab.zookeeper_worker import Era
+from muster.coordinator.core.types import Limits
+from muster.coordinator.lab.account import Account, Costs
+from muster.coordinator.lab.clock import Clock
+from muster.coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, Generation, Lab
+from muster.coordinator.lab.labourer import Labour, Labourer
+from muster.coordinator.lab.node import LabNode
+from muster.coordinator.lab.zookeeper_worker import Era
 
 START_MS = 60_000
 """Counting begins when the group has long settled."""

@@ -1,9 +1,9 @@
 """What a consumer of the ZooKeeper era asks of the modelled ensemble, done as the real client does it."""
 
-from coordinator.lab.ensemble import Ensemble, Node, Session
-from coordinator.member.types import Partitions, TopicPartition
-from coordinator.member.zookeeper import events as zk
-from coordinator.member.zookeeper.types import GroupView, Registration
+from muster.coordinator.lab.ensemble import Ensemble, Node, Session
+from muster.coordinator.member.types import Partitions, TopicPartition
+from muster.coordinator.member.zookeeper import events as zk
+from muster.coordinator.member.zookeeper.types import GroupView, Registration
 
 IDS, OWNERS, TOPICS, BROKERS = "/ids", "/owners", "/topics", "/brokers"
 

@@ -3,27 +3,27 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from assignors.api import Snapshot
-from assignors.data.user_data import encode_assignment, member_from_subscription
-from assignors.registry import resolve
-from assignors.run import run
-from coordinator.lab.account import Account
-from coordinator.lab.central_worker import CentralWorker
-from coordinator.lab.clock import Clock
-from coordinator.lab.labourer import Labour, Labourer
-from coordinator.lab.node import GROUP, LabNode
-from coordinator.lab.worker import PlanningWorker, ToldConsumer, ToldWorker, Worker
-from coordinator.lab.zookeeper_worker import Era, ZookeeperWorker
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.central.machine import CentralMember
-from coordinator.member.classic.machine import ClassicMember
-from coordinator.member.classic.subscription import Subscriber
-from coordinator.member.connect.member import DelayedLeader, DelayedSubscriber
-from coordinator.member.consumer.machine import ConsumerMember, Wish
-from coordinator.member.types import Leaving, MemberSettings
-from coordinator.member.zookeeper.machine import ZookeeperMember
-from coordinator.member.zookeeper.types import ZookeeperSettings, registration_of
+from muster.assignors.api import Snapshot
+from muster.assignors.data.user_data import encode_assignment, member_from_subscription
+from muster.assignors.registry import resolve
+from muster.assignors.run import run
+from muster.coordinator.lab.account import Account
+from muster.coordinator.lab.central_worker import CentralWorker
+from muster.coordinator.lab.clock import Clock
+from muster.coordinator.lab.labourer import Labour, Labourer
+from muster.coordinator.lab.node import GROUP, LabNode
+from muster.coordinator.lab.worker import PlanningWorker, ToldConsumer, ToldWorker, Worker
+from muster.coordinator.lab.zookeeper_worker import Era, ZookeeperWorker
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.connect.member import DelayedLeader, DelayedSubscriber
+from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
+from muster.coordinator.member.types import Leaving, MemberSettings
+from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.types import ZookeeperSettings, registration_of
 
 DELAY_MS = 60_000
 """How long a delayed group waits for a lost worker."""

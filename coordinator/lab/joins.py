@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from coordinator.lab.compare import CALM_MS, START_MS, Course, Workload
-from coordinator.lab.generations import Generation
+from muster.coordinator.lab.compare import CALM_MS, START_MS, Course, Workload
+from muster.coordinator.lab.generations import Generation
 
 WINDOW_MS = 60_000
 """Messages are counted over such a time, before the join and after it."""

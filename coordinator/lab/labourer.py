@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from coordinator.lab.account import Account
-from coordinator.lab.clock import Clock
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.types import NO_GENERATION, Leaving, TopicPartition
+from muster.coordinator.lab.account import Account
+from muster.coordinator.lab.clock import Clock
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import NO_GENERATION, Leaving, TopicPartition
 
 Callback: TypeAlias = act.Revoke | act.Lost | act.Assign
 

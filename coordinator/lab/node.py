@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from coordinator.core.central.events import AwaitOrders, StreamClosed
-from coordinator.core.central.orders import Ping
-from coordinator.core.effects import CentralReply, PushReply, Reply
-from coordinator.core.events import Forget, Listen, Request, TopicsChanged
-from coordinator.core.types import Limits, RequestId
-from coordinator.lab.clock import Clock
-from coordinator.runtime.engine import Engine, FlushJob
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core.central.events import AwaitOrders, StreamClosed
+from muster.coordinator.core.central.orders import Ping
+from muster.coordinator.core.effects import CentralReply, PushReply, Reply
+from muster.coordinator.core.events import Forget, Listen, Request, TopicsChanged
+from muster.coordinator.core.types import Limits, RequestId
+from muster.coordinator.lab.clock import Clock
+from muster.coordinator.runtime.engine import Engine, FlushJob
+from muster.coordinator.runtime.ports import KeyValue
 
 SHARD = 0
 FLUSH_MS = 2

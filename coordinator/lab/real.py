@@ -12,14 +12,14 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from coordinator.bench.members import Wire
-from coordinator.bench.processes import node, stop
-from coordinator.client.aio import Admin
-from coordinator.lab.account import Account, Costs
-from coordinator.lab.compare import Chapter, Result, Workload, summed
-from coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, Generation
-from coordinator.member.types import Leaving, TopicPartition
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.bench.members import Wire
+from muster.coordinator.bench.processes import node, stop
+from muster.coordinator.client.aio import Admin
+from muster.coordinator.lab.account import Account, Costs
+from muster.coordinator.lab.compare import Chapter, Result, Workload, summed
+from muster.coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, Generation
+from muster.coordinator.member.types import Leaving, TopicPartition
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 GROUP = "lab"
 DELAY_MS = 15_000
@@ -39,7 +39,7 @@ class RealWorker:
         self.held: set[TopicPartition] = set()
         self.unfinished = b""
         """The beginning of a line whose end has not come yet."""
-        command = [sys.executable, "-m", "coordinator.lab.real_worker", json.dumps(given)]
+        command = [sys.executable, "-m", "muster.coordinator.lab.real_worker", json.dumps(given)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )

@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Any
 
-from coordinator.client.aio import Worker
-from coordinator.client.types import TopicPartition
+from muster.coordinator.client.aio import Worker
+from muster.coordinator.client.types import TopicPartition
 
 
 def say(what: str, partition: TopicPartition) -> None:

@@ -1,8 +1,8 @@
 """The coordinator's replies, as the member machines hear them."""
 
-from coordinator.core import effects
-from coordinator.member import events as ev
-from coordinator.member.types import GroupMember
+from muster.coordinator.core import effects
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import GroupMember
 
 
 def join_answered(token: int, reply: effects.JoinReply) -> ev.JoinAnswered:

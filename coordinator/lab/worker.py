@@ -3,20 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from coordinator.core import effects, events
-from coordinator.core.effects import Reply
-from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol
-from coordinator.lab.account import Account
-from coordinator.lab.clock import Clock
-from coordinator.lab.labourer import Labour, Labourer
-from coordinator.lab.node import Call, Connection, LabNode
-from coordinator.lab.says import consumer_answered, heartbeat_answered, join_answered, sync_answered
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.machine import ClassicMember
-from coordinator.member.classic.subscription import by_topic
-from coordinator.member.consumer.machine import ConsumerMember
-from coordinator.member.types import NO_GENERATION, MemberSettings, TopicPartition
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.effects import Reply
+from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol
+from muster.coordinator.lab.account import Account
+from muster.coordinator.lab.clock import Clock
+from muster.coordinator.lab.labourer import Labour, Labourer
+from muster.coordinator.lab.node import Call, Connection, LabNode
+from muster.coordinator.lab.says import consumer_answered, heartbeat_answered, join_answered, sync_answered
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.subscription import by_topic
+from muster.coordinator.member.consumer.machine import ConsumerMember
+from muster.coordinator.member.types import NO_GENERATION, MemberSettings, TopicPartition
 
 Machine: TypeAlias = ClassicMember | ConsumerMember
 Planner: TypeAlias = Callable[[act.Plan, int], ev.Planned]

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from coordinator.lab.account import Account
-from coordinator.lab.clock import Clock
-from coordinator.lab.ensemble import Ensemble, Session
-from coordinator.lab.era_registry import BROKERS, TOPICS, EraRegistry
-from coordinator.lab.labourer import Labour, Labourer
-from coordinator.lab.node import FLUSH_MS, NETWORK_MS
-from coordinator.member.types import TopicPartition
-from coordinator.member.zookeeper import events as zk
-from coordinator.member.zookeeper.machine import ZookeeperMember
-from coordinator.member.zookeeper.types import Link
+from muster.coordinator.lab.account import Account
+from muster.coordinator.lab.clock import Clock
+from muster.coordinator.lab.ensemble import Ensemble, Session
+from muster.coordinator.lab.era_registry import BROKERS, TOPICS, EraRegistry
+from muster.coordinator.lab.labourer import Labour, Labourer
+from muster.coordinator.lab.node import FLUSH_MS, NETWORK_MS
+from muster.coordinator.member.types import TopicPartition
+from muster.coordinator.member.zookeeper import events as zk
+from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.types import Link
 
 LAG_MS = 5
 """How far a server of the ensemble may be behind: they stand side by side."""

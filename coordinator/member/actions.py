@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member.types import GroupMember, OfferedProtocol, Partitions
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member.types import GroupMember, OfferedProtocol, Partitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member.link import Link
-from coordinator.member.requests import Requests
-from coordinator.member.states import State
-from coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, Partitions, RequestKind, TopicPartition
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member.link import Link
+from muster.coordinator.member.requests import Requests
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import (
+    NO_GENERATION,
+    Leaving,
+    MemberSettings,
+    Partitions,
+    RequestKind,
+    TopicPartition,
+)
 
 POLL_TIMEOUT = "consumer poll timeout has expired."
 GOODBYE = "the consumer is being closed"

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member.types import GroupMember, Leaving, Partitions
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member.types import GroupMember, Leaving, Partitions
 
 
 @dataclass(frozen=True, slots=True)

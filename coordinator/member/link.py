@@ -1,7 +1,7 @@
 """The line to the coordinator: whether it is known, when to try again, when the next heartbeat is due."""
 
-from coordinator.member.backoff import Backoff
-from coordinator.member.types import MemberSettings
+from muster.coordinator.member.backoff import Backoff
+from muster.coordinator.member.types import MemberSettings
 
 
 class Link:

@@ -1,6 +1,6 @@
 """Which answers a member still waits for."""
 
-from coordinator.member.types import RequestKind
+from muster.coordinator.member.types import RequestKind
 
 
 class Requests:

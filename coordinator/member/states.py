@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from coordinator.errors import ErrorCode
+from muster.coordinator.errors import ErrorCode
 
 
 class State(Enum):

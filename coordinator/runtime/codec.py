@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from coordinator.core.central.records import CentralDeleted, CentralStored
-from coordinator.core.records import (
+from muster.coordinator.core.central.records import CentralDeleted, CentralStored
+from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     GroupDeleted,
@@ -28,10 +28,10 @@ from coordinator.core.records import (
     SettingsStored,
     SettingsUnset,
 )
-from coordinator.core.types import NO_TOPIC_ID, StoredOffset
-from coordinator.runtime.codec_consumer import CONSUMER_KINDS, decode_consumer, encode_consumer
-from coordinator.runtime.codec_own import OWN_KINDS, PROBE_KEY, decode_own, encode_own
-from coordinator.runtime.fields import (
+from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
+from muster.coordinator.runtime.codec_consumer import CONSUMER_KINDS, decode_consumer, encode_consumer
+from muster.coordinator.runtime.codec_own import OWN_KINDS, PROBE_KEY, decode_own, encode_own
+from muster.coordinator.runtime.fields import (
     INT16,
     INT32,
     INT64,
@@ -42,8 +42,8 @@ from coordinator.runtime.fields import (
     plain_bytes,
     plain_string,
 )
-from coordinator.runtime.ledger_codec import encode_ledger, moved_tombstones
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.ledger_codec import encode_ledger, moved_tombstones
+from muster.coordinator.runtime.ports import KeyValue
 
 OFFSET_KEYS = (0, 1)
 OFFSET_KEY_WRITTEN = 1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from coordinator.core.consumer.records import (
+from muster.coordinator.core.consumer.records import (
     ClassicSide,
     ConsumerMemberDeleted,
     ConsumerMemberStored,
@@ -27,8 +27,8 @@ from coordinator.core.consumer.records import (
     TargetStored,
     TopicId,
 )
-from coordinator.core.types import Protocol
-from coordinator.runtime.fields import (
+from muster.coordinator.core.types import Protocol
+from muster.coordinator.runtime.fields import (
     INT8,
     INT16,
     INT32,
@@ -42,7 +42,7 @@ from coordinator.runtime.fields import (
     tagged,
     varint,
 )
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.ports import KeyValue
 
 GROUP_EPOCH = 3
 MEMBER = 5

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from coordinator.core.effects import Effects, GroupChanged, Reply, ResolveRegex
-from coordinator.core.events import (
+from muster.coordinator.core.effects import Effects, GroupChanged, Reply, ResolveRegex
+from muster.coordinator.core.events import (
     Event,
     Forget,
     Loaded,
@@ -29,21 +29,21 @@ from coordinator.core.events import (
     TopicsChanged,
     Unload,
 )
-from coordinator.core.plan import PlanRequest
-from coordinator.core.refusals import refusal_reply
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits, RequestId, TimerKey
-from coordinator.errors import ErrorCode
-from coordinator.runtime.codec import encode
-from coordinator.runtime.codec_own import room_probe
-from coordinator.runtime.loader import LoadReport, replay
-from coordinator.runtime.metrics import Metrics
-from coordinator.runtime.orphans import made_anew, orphans_dropped
-from coordinator.runtime.ports import GroupLog, LogFailed
-from coordinator.runtime.refusals import is_request, refusal, while_loading
-from coordinator.runtime.slot import Core, Held, Notices, Replies, ShardStatus, Slot, not_served
-from coordinator.runtime.starved import NO_ROOM, OWED_LIMIT, PROBE_MS, Starved
-from coordinator.runtime.timers import Timers
+from muster.coordinator.core.plan import PlanRequest
+from muster.coordinator.core.refusals import refusal_reply
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits, RequestId, TimerKey
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.codec_own import room_probe
+from muster.coordinator.runtime.loader import LoadReport, replay
+from muster.coordinator.runtime.metrics import Metrics
+from muster.coordinator.runtime.orphans import made_anew, orphans_dropped
+from muster.coordinator.runtime.ports import GroupLog, LogFailed
+from muster.coordinator.runtime.refusals import is_request, refusal, while_loading
+from muster.coordinator.runtime.slot import Core, Held, Notices, Replies, ShardStatus, Slot, not_served
+from muster.coordinator.runtime.starved import NO_ROOM, OWED_LIMIT, PROBE_MS, Starved
+from muster.coordinator.runtime.timers import Timers
 
 INBOX_LIMIT = 20_000
 """Events that may wait for a turn. A turn empties the inbox, so only a stalled driver ever fills it."""

@@ -4,11 +4,11 @@ import errno
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from coordinator.runtime.loader import GROUPS_TOPIC, LEDGER_TOPIC
-from coordinator.runtime.ports import Damage, KeyValue, LogFailed
-from storage.broker.broker import Broker
-from storage.errors import StorageError
-from storage.records.batch import encode_turn, read_batches, wrong_checksum
+from muster.coordinator.runtime.loader import GROUPS_TOPIC, LEDGER_TOPIC
+from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+from muster.storage.records.batch import encode_turn, read_batches, wrong_checksum
 
 READ_BYTES = 4 << 20
 """How much of the log one step of a replay holds in memory."""

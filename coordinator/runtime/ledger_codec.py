@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from coordinator.core.central.records import CentralDeleted, CentralStored
-from coordinator.core.records import (
+from muster.coordinator.core.central.records import CentralDeleted, CentralStored
+from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     LedgerRecord,
@@ -28,9 +28,9 @@ from coordinator.core.records import (
     StallForgotten,
     StallNoted,
 )
-from coordinator.core.types import RebalanceEntry, Settlement, Stall
-from coordinator.runtime.fields import MalformedRecord, Skipped
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core.types import RebalanceEntry, Settlement, Stall
+from muster.coordinator.runtime.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.ports import KeyValue
 
 VERSION = 1
 

@@ -1,9 +1,9 @@
 """What the rules need of the settings. The core never sees the settings themselves."""
 
-from assignors.registry import BUILT_IN
-from coordinator.config import Settings
-from coordinator.config.values import offered
-from coordinator.core.types import Limits
+from muster.assignors.registry import BUILT_IN
+from muster.coordinator.config import Settings
+from muster.coordinator.config.values import offered
+from muster.coordinator.core.types import Limits
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from coordinator.core.central.records import CentralDeleted, CentralStored
-from coordinator.core.records import (
+from muster.coordinator.core.central.records import CentralDeleted, CentralStored
+from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     GroupDeleted,
@@ -21,11 +21,11 @@ from coordinator.core.records import (
     SettingsUnset,
     StallForgotten,
 )
-from coordinator.core.types import StoredOffset
-from coordinator.runtime.codec import PlainOffsets, decode_group
-from coordinator.runtime.fields import MalformedRecord, Skipped
-from coordinator.runtime.ledger_codec import decode_ledger
-from coordinator.runtime.ports import Damage, GroupLog, KeyValue, LogFailed
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.runtime.codec import PlainOffsets, decode_group
+from muster.coordinator.runtime.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.ledger_codec import decode_ledger
+from muster.coordinator.runtime.ports import Damage, GroupLog, KeyValue, LogFailed
 
 GROUPS_TOPIC = "__consumer_offsets"
 LEDGER_TOPIC = "__rebalances"

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from coordinator.core.records import RebalanceDecided, Record
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
+from muster.coordinator.core.records import RebalanceDecided, Record
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from coordinator.core.records import OffsetDeleted, Record
+from muster.coordinator.core.records import OffsetDeleted, Record
 
 ORPHANS_NAMED = 5
 """Topics that are named of those whose positions a load has dropped."""

@@ -2,11 +2,11 @@
 
 from typing import TypeGuard
 
-from coordinator.core import effects, events
-from coordinator.core.effects import Reply
-from coordinator.core.events import Event, Request
-from coordinator.core.refusals import REPLY_TYPES
-from coordinator.errors import ErrorCode
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.effects import Reply
+from muster.coordinator.core.events import Event, Request
+from muster.coordinator.core.refusals import REPLY_TYPES
+from muster.coordinator.errors import ErrorCode
 
 
 def is_request(event: Event) -> TypeGuard[Request]:

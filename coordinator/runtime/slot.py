@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from coordinator.core.effects import Effects, GroupChanged, Reply
-from coordinator.core.events import Event, Request
-from coordinator.core.records import Record
-from coordinator.core.types import RequestId, TimerKey
-from coordinator.runtime.loader import LoadReport
+from muster.coordinator.core.effects import Effects, GroupChanged, Reply
+from muster.coordinator.core.events import Event, Request
+from muster.coordinator.core.records import Record
+from muster.coordinator.core.types import RequestId, TimerKey
+from muster.coordinator.runtime.loader import LoadReport
 
 FIRST_PAUSE_MS = 100
 LONGEST_PAUSE_MS = 10_000
@@ -28,7 +28,7 @@ def not_served(shard: int, why: str) -> str:
 
 
 class Core(Protocol):
-    """What the engine runs: `coordinator.core.shard.Shard`, or a test's stand-in."""
+    """What the engine runs: `muster.coordinator.core.shard.Shard`, or a test's stand-in."""
 
     def writes_nothing(self, event: Event) -> bool:
         """Whether a request can be told in advance to leave no record."""

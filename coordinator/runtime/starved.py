@@ -7,12 +7,12 @@ plan or a changed topic, are owed: their groups are closed until the log has tak
 
 from dataclasses import dataclass, field
 
-from coordinator.core.effects import Effects
-from coordinator.core.events import Event
-from coordinator.core.records import Record
-from coordinator.core.types import TimerKey
-from coordinator.errors import ErrorCode
-from coordinator.runtime.slot import Core, Notices, Replies
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.records import Record
+from muster.coordinator.core.types import TimerKey
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.slot import Core, Notices, Replies
 
 PROBE_MS = 1_000
 """How long between two looks whether there is room again."""

@@ -1,22 +1,22 @@
 """Topics as a Spark data source, and pipelines over the rebalance ledger. The only room that knows pyspark.
 
 Names load on first use, so that importing this package costs nothing. A session with a Java and all that is made by
-`coordinator.spark.session.session`.
+`muster.coordinator.spark.session.session`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coordinator.spark.groups.commit import OffsetCommitter, commit_batch, pin_batch
-    from coordinator.spark.session import register
-    from coordinator.spark.source import MusterDataSource
+    from muster.coordinator.spark.groups.commit import OffsetCommitter, commit_batch, pin_batch
+    from muster.coordinator.spark.session import register
+    from muster.coordinator.spark.source import MusterDataSource
 
 HOMES = {
-    "MusterDataSource": "coordinator.spark.source",
-    "OffsetCommitter": "coordinator.spark.groups.commit",
-    "commit_batch": "coordinator.spark.groups.commit",
-    "pin_batch": "coordinator.spark.groups.commit",
-    "register": "coordinator.spark.session",
+    "MusterDataSource": "muster.coordinator.spark.source",
+    "OffsetCommitter": "muster.coordinator.spark.groups.commit",
+    "commit_batch": "muster.coordinator.spark.groups.commit",
+    "pin_batch": "muster.coordinator.spark.groups.commit",
+    "register": "muster.coordinator.spark.session",
 }
 
 __all__ = ["MusterDataSource", "OffsetCommitter", "commit_batch", "pin_batch", "register"]

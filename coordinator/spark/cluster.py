@@ -1,7 +1,7 @@
 """A small Spark cluster on this machine: a master and workers in processes of their own, for demos and tests.
 
 Executors are real processes there and can be killed. It runs from pyspark's wheel, on loopback, and ends with its
-owner, however that dies: see `coordinator.spark.guard`.
+owner, however that dies: see `muster.coordinator.spark.guard`.
 """
 
 import os
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from coordinator.spark.session import MISSING, prepare
+from muster.coordinator.spark.session import MISSING, prepare
 
 PATIENCE_S = 90.0
 STOP_S = 10.0
@@ -47,7 +47,7 @@ class Cluster:
         with self._log("guard").open("wb") as log:
             # In a session of its own: a Ctrl-C in the terminal is for its owner.
             self._guard = subprocess.Popen(
-                [sys.executable, "-m", "coordinator.spark.guard"],
+                [sys.executable, "-m", "muster.coordinator.spark.guard"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -1,6 +1,6 @@
 """What can go wrong for the data source beyond what a client can meet."""
 
-from coordinator.client.errors import ClientError, ConfigError
+from muster.coordinator.client.errors import ClientError, ConfigError
 
 REMEDY = (
     "they expired, were deleted, or the topic was made again; set failOnDataLoss=false to go on with what is left, "

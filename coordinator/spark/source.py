@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter as StreamWriter
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from coordinator.spark.reading.options import ReadOptions
+    from muster.coordinator.spark.reading.options import ReadOptions
 
 NAME = "muster"
 
@@ -35,21 +35,21 @@ class MusterDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        from coordinator.spark.kept import settle_in
-        from coordinator.spark.options import possible_kinds
-        from coordinator.spark.schema import ddl
+        from muster.coordinator.spark.kept import settle_in
+        from muster.coordinator.spark.options import possible_kinds
+        from muster.coordinator.spark.schema import ddl
 
         settle_in()
         self.checked = kinds = possible_kinds(dict(self.options))
         return ddl(next(iter(kinds.values())).column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from coordinator.spark.reading.batch import batch_reader
+        from muster.coordinator.spark.reading.batch import batch_reader
 
         return batch_reader(self._read_options(streaming=False), schema, self.cores)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from coordinator.spark.streaming.stream import MusterStreamReader, RefusedStreamReader
+        from muster.coordinator.spark.streaming.stream import MusterStreamReader, RefusedStreamReader
 
         try:
             return MusterStreamReader(self._read_options(streaming=True), schema, self.cores)
@@ -58,19 +58,19 @@ class MusterDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from coordinator.spark.writing.sink import batch_writer
+        from muster.coordinator.spark.writing.sink import batch_writer
 
         return batch_writer(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        from coordinator.spark.writing.sink import stream_writer
+        from muster.coordinator.spark.writing.sink import stream_writer
 
         return stream_writer(dict(self.options), schema, overwrite)
 
     def _read_options(self, *, streaming: bool) -> "ReadOptions":
         if (known := (self.checked or {}).get(streaming)) is not None:
             return known
-        from coordinator.spark.options import read_options
+        from muster.coordinator.spark.options import read_options
 
         return read_options(dict(self.options), streaming=streaming)
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from coordinator.member.types import TopicPartition
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Session, SessionState
-from coordinator.zookeeper.errors import NodeExists, NoNode, ZooKeeperError
-from coordinator.zookeeper.offsets import OffsetNodes
-from coordinator.zookeeper.owners import chunks
+from muster.coordinator.member.types import TopicPartition
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.zookeeper.errors import NodeExists, NoNode, ZooKeeperError
+from muster.coordinator.zookeeper.offsets import OffsetNodes
+from muster.coordinator.zookeeper.owners import chunks
 
 RETRY_S = 0.5
 THE_STREAM = 0

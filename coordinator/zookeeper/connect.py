@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from coordinator.config import ConnectString, parse_connect
-from coordinator.zookeeper import errors
+from muster.coordinator.config import ConnectString, parse_connect
+from muster.coordinator.zookeeper import errors
 
 __all__ = ["ConnectString", "Fired", "Session", "SessionState", "Znode", "parse_connect"]
 

@@ -1,6 +1,6 @@
 """What a consumer of the ZooKeeper era does in ZooKeeper: registers, reads its group under watches, claims, releases.
 
-The rules are `coordinator.member.zookeeper.machine`'s; here they are performed. Every method may raise ConnectionLost and
+The rules are `muster.coordinator.member.zookeeper.machine`'s; here they are performed. Every method may raise ConnectionLost and
 SessionExpired.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from coordinator.member.types import TopicPartition
-from coordinator.member.zookeeper.types import STATIC, GroupView, Registration, Share
-from coordinator.zookeeper import errors, paths
-from coordinator.zookeeper.connect import Fired, Session
-from coordinator.zookeeper.owners import Owners
+from muster.coordinator.member.types import TopicPartition
+from muster.coordinator.member.zookeeper.types import STATIC, GroupView, Registration, Share
+from muster.coordinator.zookeeper import errors, paths
+from muster.coordinator.zookeeper.connect import Fired, Session
+from muster.coordinator.zookeeper.owners import Owners
 
 log = logging.getLogger("muster.client")
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import structlog
 
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Fired, Session, Znode
-from coordinator.zookeeper.consumer import at_most
-from coordinator.zookeeper.election import Election, Reign
-from coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
-from coordinator.zookeeper.paths import PartitionState, read_partition_state
-from coordinator.zookeeper.topics import TopicsWatch
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Fired, Session, Znode
+from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.election import Election, Reign
+from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
+from muster.coordinator.zookeeper.paths import PartitionState, read_partition_state
+from muster.coordinator.zookeeper.topics import TopicsWatch
 
 OFFLINE = -1
 RETRY_S = 0.5

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import structlog
 
-from coordinator.zookeeper.connect import Fired, Session, SessionState
-from coordinator.zookeeper.errors import BadVersion, NodeExists, ZooKeeperError
-from coordinator.zookeeper.paths import read_epoch
+from muster.coordinator.zookeeper.connect import Fired, Session, SessionState
+from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, ZooKeeperError
+from muster.coordinator.zookeeper.paths import read_epoch
 
 RETRY_S = 0.5
 PROOFS_PER_SESSION = 4

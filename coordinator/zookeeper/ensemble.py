@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.zookeeper.errors import ZooKeeperError
-from coordinator.zookeeper.server import HOST, POLL_S, Ports, Tuning, ZooKeeperServer, free_port
+from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.zookeeper.server import HOST, POLL_S, Ports, Tuning, ZooKeeperServer, free_port
 
 SIZES = (1, 3)
 DEFAULT_PORT = 2181

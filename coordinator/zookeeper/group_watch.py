@@ -11,14 +11,14 @@ from typing import NamedTuple, TypeAlias
 
 import structlog
 
-from coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
-from coordinator.member.zookeeper.assign import topics_of
-from coordinator.member.zookeeper.types import Registration
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Fired, Session
-from coordinator.zookeeper.consumer import at_most
-from coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
-from coordinator.zookeeper.paths import ConsumerRegistration, is_decimal, read_consumer, read_owner
+from muster.coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
+from muster.coordinator.member.zookeeper.assign import topics_of
+from muster.coordinator.member.zookeeper.types import Registration
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Fired, Session
+from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+from muster.coordinator.zookeeper.paths import ConsumerRegistration, is_decimal, read_consumer, read_owner
 
 log = structlog.get_logger("muster.zookeeper")
 

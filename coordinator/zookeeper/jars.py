@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-from coordinator.zookeeper.errors import ExtraMissing, ZooKeeperError
+from muster.coordinator.zookeeper.errors import ExtraMissing, ZooKeeperError
 
 SERVER = ("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-")
 LOGGING = ("log4j-slf4j2-impl-", "log4j-api-", "log4j-core-")

@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 import structlog
 
-from coordinator.core.observed.events import GroupObserved, GroupUnseen, TopicPartition
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Fired, Session, SessionState
-from coordinator.zookeeper.errors import ZooKeeperError
-from coordinator.zookeeper.group_watch import Around, GroupWatch
-from coordinator.zookeeper.offsets import OffsetNodes
-from coordinator.zookeeper.topics import TopicsWatch
+from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen, TopicPartition
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Fired, Session, SessionState
+from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.zookeeper.group_watch import Around, GroupWatch
+from muster.coordinator.zookeeper.offsets import OffsetNodes
+from muster.coordinator.zookeeper.topics import TopicsWatch
 
 MAX_GROUPS = 1_000
 """Groups that are watched; a node says so when there are more."""

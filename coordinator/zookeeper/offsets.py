@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from coordinator.member.types import TopicPartition
-from coordinator.zookeeper import errors, paths
-from coordinator.zookeeper.connect import Session
-from coordinator.zookeeper.consumer import at_most
+from muster.coordinator.member.types import TopicPartition
+from muster.coordinator.zookeeper import errors, paths
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.consumer import at_most
 
 MAX_IN_TRANSACTION = 500
 ATTEMPTS = 3

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Iterable
 
-from coordinator.member.types import TopicPartition
-from coordinator.member.zookeeper.types import Share
-from coordinator.zookeeper import errors, paths
-from coordinator.zookeeper.connect import Session
+from muster.coordinator.member.types import TopicPartition
+from muster.coordinator.member.zookeeper.types import Share
+from muster.coordinator.zookeeper import errors, paths
+from muster.coordinator.zookeeper.connect import Session
 
 MAX_IN_FLIGHT = 500
 ATTEMPTS = 3

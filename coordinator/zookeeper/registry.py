@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Fired, Session, SessionState, Znode
-from coordinator.zookeeper.errors import NodeExists, NotEmpty, ZooKeeperError
-from coordinator.zookeeper.paths import BrokerRegistration, read_broker, read_cluster_id
-from coordinator.zookeeper.topics import Assignment, TopicsWatch
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Fired, Session, SessionState, Znode
+from muster.coordinator.zookeeper.errors import NodeExists, NotEmpty, ZooKeeperError
+from muster.coordinator.zookeeper.paths import BrokerRegistration, read_broker, read_cluster_id
+from muster.coordinator.zookeeper.topics import Assignment, TopicsWatch
 
 RETRY_S = 1.0
 EXPIRY_SLACK_MS = 3_000

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.java import find_java
-from coordinator.zookeeper.errors import ZooKeeperError
-from coordinator.zookeeper.jars import class_path
+from muster.coordinator.java import find_java
+from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.zookeeper.jars import class_path
 
 HOST = "127.0.0.1"
 STANDALONE = "org.apache.zookeeper.server.ZooKeeperServerMain"

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import structlog
 
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Fired, Session
-from coordinator.zookeeper.consumer import at_most
-from coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Fired, Session
+from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
 
 Assignment = dict[int, tuple[int, ...]]
 """Partition -> the ids of its replicas."""

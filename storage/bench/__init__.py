@@ -8,8 +8,8 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 
-from storage.bench import looking, memory, speed
-from storage.bench.case import Case
+from muster.storage.bench import looking, memory, speed
+from muster.storage.bench.case import Case
 
 CASES: dict[str, Callable[[str, str, int], Iterator[Case]]] = {
     "append": speed.append,

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from storage.broker.broker import Broker
-from storage.config import MAX_LONG, LogSettings
-from storage.logs.log import Log
-from storage.records.batch import encode_batch
+from muster.storage.broker.broker import Broker
+from muster.storage.config import MAX_LONG, LogSettings
+from muster.storage.logs.log import Log
+from muster.storage.records.batch import encode_batch
 
 NOW_MS = 1_700_000_000_000
 NO_FLUSH = {"log.flush.interval.messages": str(MAX_LONG)}

@@ -4,12 +4,12 @@ import random
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from storage.bench.case import NO_FLUSH, NOW_MS, Case, cpu, rate_case, sample_batch
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.logs.log import Log
-from storage.records.batch import NewRecord, encode_batch
-from storage.records.compression import CODECS
+from muster.storage.bench.case import NO_FLUSH, NOW_MS, Case, cpu, rate_case, sample_batch
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.logs.log import Log
+from muster.storage.records.batch import NewRecord, encode_batch
+from muster.storage.records.compression import CODECS
 
 GOAL = round(1 / 1.3, 3)
 """Of batches of 16 KB that are not compressed; for the others the page says what it is."""

@@ -7,11 +7,11 @@ import shutil
 import threading
 from collections.abc import Iterator
 
-from storage.bench.case import NO_FLUSH, NOW_MS, Case, bench_log, sample_batch
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.segments.summaries import SUMMARIES
-from storage.topics.data_dir import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from muster.storage.bench.case import NO_FLUSH, NOW_MS, Case, bench_log, sample_batch
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.segments.summaries import SUMMARIES
+from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, RECOVERY_POINTS
 
 
 def idle(name: str, home: str, rounds: int) -> Iterator[Case]:

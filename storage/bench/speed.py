@@ -14,16 +14,16 @@ from typing import Any
 import uvloop
 from crc32c import crc32c
 
-from storage.bench.case import NOW_MS, Case, bench_log, cpu, rate_case, sample_batch
-from storage.broker.broker import Broker
-from storage.broker.group_commit import GroupCommit
-from storage.config import LogSettings
-from storage.disk.files import RealFiles
-from storage.logs.log import Log
-from storage.records.batch import decode_records, encode_batch, read_batches
-from storage.records.columns import to_arrow
-from storage.records.runs import decode_runs
-from storage.records.scan import Order, walk_checked
+from muster.storage.bench.case import NOW_MS, Case, bench_log, cpu, rate_case, sample_batch
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.group_commit import GroupCommit
+from muster.storage.config import LogSettings
+from muster.storage.disk.files import RealFiles
+from muster.storage.logs.log import Log
+from muster.storage.records.batch import decode_records, encode_batch, read_batches
+from muster.storage.records.columns import to_arrow
+from muster.storage.records.runs import decode_runs
+from muster.storage.records.scan import Order, walk_checked
 
 # -- append -------------------------------------------------------------------------------------------------
 

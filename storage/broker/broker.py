@@ -5,16 +5,16 @@ One thread changes topics and appends; `fetch`, `list_offset` and `flush` may be
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from storage.disk.files import Buffer
-from storage.errors import InvalidConfig, OffsetOutOfRange, PolicyViolation, StorageError
-from storage.logs.log import Log
-from storage.logs.short_way import framings
-from storage.logs.upkeep import cut_point, truncate_to
-from storage.topics.catalog import CatalogEntry
-from storage.topics.plans import Change, called
-from storage.topics.topics import Topics
-from storage.types import Appended, Fetched, Topic, TopicPartition
-from storage.wording import remedy
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import InvalidConfig, OffsetOutOfRange, PolicyViolation, StorageError
+from muster.storage.logs.log import Log
+from muster.storage.logs.short_way import framings
+from muster.storage.logs.upkeep import cut_point, truncate_to
+from muster.storage.topics.catalog import CatalogEntry
+from muster.storage.topics.plans import Change, called
+from muster.storage.topics.topics import Topics
+from muster.storage.types import Appended, Fetched, Topic, TopicPartition
+from muster.storage.wording import remedy
 
 
 class Broker(Topics):
@@ -24,7 +24,7 @@ class Broker(Topics):
         """Append whole batches to a partition, all or none (see `Log.append`).
 
         `trusted` is for the node's own writers: internal topics, control batches. Not yet durable on return:
-        see `flush` and `storage.broker.group_commit`.
+        see `flush` and `muster.storage.broker.group_commit`.
         """
         log = self._logs.get((topic, partition))
         if log is None:

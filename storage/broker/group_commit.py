@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from storage.broker.broker import Broker
-from storage.config import TopicSettings
-from storage.disk.files import Buffer
-from storage.errors import StorageError
-from storage.logs.log import Log
-from storage.records.look import takes_time
-from storage.types import Appended, TopicPartition
+from muster.storage.broker.broker import Broker
+from muster.storage.config import TopicSettings
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import StorageError
+from muster.storage.logs.log import Log
+from muster.storage.records.look import takes_time
+from muster.storage.types import Appended, TopicPartition
 
 Promise: TypeAlias = "tuple[asyncio.Future[Any], Any]"
 """Who waits, and what to answer once all before it is durable."""

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from storage.broker.broker import Broker
-from storage.types import TopicPartition
+from muster.storage.broker.broker import Broker
+from muster.storage.types import TopicPartition
 
 
 class Place:

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeAlias
 
-from storage.broker.broker import Broker
-from storage.broker.group_commit import GroupCommit
-from storage.broker.parking import Parking
-from storage.broker.topic_requests import TopicRequests
-from storage.disk.files import Buffer
-from storage.errors import InvalidRequiredAcks, RequestTimedOut, StorageError
-from storage.types import Appended, Fetched, TopicPartition
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.group_commit import GroupCommit
+from muster.storage.broker.parking import Parking
+from muster.storage.broker.topic_requests import TopicRequests
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import InvalidRequiredAcks, RequestTimedOut, StorageError
+from muster.storage.types import Appended, Fetched, TopicPartition
 
 Batches: TypeAlias = tuple[str, int, Buffer]
 """Topic, partition, and the batches for it."""

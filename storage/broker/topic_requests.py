@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from storage.broker.broker import Broker
-from storage.broker.in_turns import in_turns
-from storage.errors import StorageError, UnknownTopicOrPartition
-from storage.topics.plans import Change, Plan, Plans
-from storage.types import Topic
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.in_turns import in_turns
+from muster.storage.errors import StorageError, UnknownTopicOrPartition
+from muster.storage.topics.plans import Change, Plan, Plans
+from muster.storage.types import Topic
 
 Result = TypeVar("Result")
 Wanted = TypeVar("Wanted")

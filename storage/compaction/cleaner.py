@@ -8,19 +8,19 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.compaction.rules import CleanedTransactions, Cleaning, OffsetMap, filter_batch
-from storage.disk.files import Buffer
-from storage.errors import StorageError
-from storage.logs.log import Log
-from storage.logs.upkeep import pin
-from storage.producers.control import marker_of
-from storage.records.batch import BatchView, view_at
-from storage.records.scan import BatchFault, Head, head_of, walk_headers
-from storage.segments.reading import SegmentList, read_whole
-from storage.segments.segment import Segment
-from storage.segments.summaries import save_summaries
-from storage.segments.swap import CLEANED, commit_cleaned, finish_swap, retire_files
-from storage.types import Record
+from muster.storage.compaction.rules import CleanedTransactions, Cleaning, OffsetMap, filter_batch
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import StorageError
+from muster.storage.logs.log import Log
+from muster.storage.logs.upkeep import pin
+from muster.storage.producers.control import marker_of
+from muster.storage.records.batch import BatchView, view_at
+from muster.storage.records.scan import BatchFault, Head, head_of, walk_headers
+from muster.storage.segments.reading import SegmentList, read_whole
+from muster.storage.segments.segment import Segment
+from muster.storage.segments.summaries import save_summaries
+from muster.storage.segments.swap import CLEANED, commit_cleaned, finish_swap, retire_files
+from muster.storage.types import Record
 
 _WRITE_BYTES = 512 << 10
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import md5
 from typing import NamedTuple
 
-from storage.producers.state import Marker
-from storage.records.batch import BatchView, NewRecord, encode_batch, seal
-from storage.segments.txn_index import AbortedEntry
-from storage.types import Record
+from muster.storage.producers.state import Marker
+from muster.storage.records.batch import BatchView, NewRecord, encode_batch, seal
+from muster.storage.segments.txn_index import AbortedEntry
+from muster.storage.types import Record
 
 # What a dict entry of a digest and an offset takes, about.
 _BYTES_PER_KEY = 180

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from crc32c import crc32c
 
-from storage.disk.files import Files, read_file, replace_file
-from storage.errors import DataDirectoryError
-from storage.types import TopicPartition
+from muster.storage.disk.files import Files, read_file, replace_file
+from muster.storage.errors import DataDirectoryError
+from muster.storage.types import TopicPartition
 
 _SEAL = "#checksum"
 _ID = "#id"

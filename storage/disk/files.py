@@ -13,7 +13,7 @@ import stat
 from collections.abc import Sequence
 from typing import Protocol
 
-from storage.disk.reserve import SMALLEST, give_back, reserve
+from muster.storage.disk.reserve import SMALLEST, give_back, reserve
 
 Buffer = bytes | bytearray | memoryview
 

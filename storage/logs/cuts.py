@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from storage.errors import StorageError
+from muster.storage.errors import StorageError
 
 T = TypeVar("T")
 

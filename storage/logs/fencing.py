@@ -3,11 +3,11 @@
 import logging
 from typing import TYPE_CHECKING
 
-from storage.errors import LogFenced, StorageError
-from storage.logs import reshape
+from muster.storage.errors import LogFenced, StorageError
+from muster.storage.logs import reshape
 
 if TYPE_CHECKING:
-    from storage.logs.log import Log
+    from muster.storage.logs.log import Log
 
 logger = logging.getLogger("muster.storage")
 

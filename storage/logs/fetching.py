@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from storage.errors import LogDamaged, OffsetOutOfRange
-from storage.logs import fencing
-from storage.segments.reading import MAX_TIMESTAMP, SegmentList
-from storage.segments.txn_index import overlapping
-from storage.types import AbortedTransaction, Fetched
+from muster.storage.errors import LogDamaged, OffsetOutOfRange
+from muster.storage.logs import fencing
+from muster.storage.segments.reading import MAX_TIMESTAMP, SegmentList
+from muster.storage.segments.txn_index import overlapping
+from muster.storage.types import AbortedTransaction, Fetched
 
 if TYPE_CHECKING:
-    from storage.logs.log import Log
+    from muster.storage.logs.log import Log
 
 Known = TypeVar("Known")
 

@@ -9,20 +9,20 @@ import logging
 from collections.abc import Sequence
 from itertools import pairwise
 
-from storage.config import TopicSettings
-from storage.disk.files import Files, read_file
-from storage.errors import LogDamaged, StorageError
-from storage.logs.log import Log
-from storage.logs.reshape import refill
-from storage.logs.state import LogState, Recovered
-from storage.producers.loading import load_producers
-from storage.records.scan import BatchFault, Order, walk_headers
-from storage.segments.epochs import LeaderEpochs
-from storage.segments.open_files import OpenSegments
-from storage.segments.segment import Segment
-from storage.segments.summaries import EPOCHS, SUMMARIES, Summary, load_epochs, load_summaries, save_summaries
-from storage.segments.swap import SWAP, finish_swaps
-from storage.types import TopicPartition
+from muster.storage.config import TopicSettings
+from muster.storage.disk.files import Files, read_file
+from muster.storage.errors import LogDamaged, StorageError
+from muster.storage.logs.log import Log
+from muster.storage.logs.reshape import refill
+from muster.storage.logs.state import LogState, Recovered
+from muster.storage.producers.loading import load_producers
+from muster.storage.records.scan import BatchFault, Order, walk_headers
+from muster.storage.segments.epochs import LeaderEpochs
+from muster.storage.segments.open_files import OpenSegments
+from muster.storage.segments.segment import Segment
+from muster.storage.segments.summaries import EPOCHS, SUMMARIES, Summary, load_epochs, load_summaries, save_summaries
+from muster.storage.segments.swap import SWAP, finish_swaps
+from muster.storage.types import TopicPartition
 
 METADATA = "partition.metadata"
 _SIDES = (".index", ".timeindex", ".txnindex")

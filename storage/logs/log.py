@@ -10,26 +10,26 @@ topic promises a flush before the answer, and the log's end where it does not.
 import threading
 from collections.abc import Callable, Sequence
 
-from storage.config import TopicSettings
-from storage.disk.files import Buffer, Files
-from storage.errors import InvalidFetchSize, RecordListTooLarge, StorageError, UnknownTopicOrPartition
-from storage.logs import fencing, fetching, reshape
-from storage.logs.cuts import Cuts
-from storage.logs.nearness import Nearness
-from storage.logs.short_way import ShortWay
-from storage.logs.stamp import Stamped, stamp
-from storage.logs.state import LogState
-from storage.producers.state import KnownBatch, Marker
-from storage.records.look import check_records, looks
-from storage.records.scan import Head
-from storage.records.validation import check_timestamps, split
-from storage.segments.open_files import OpenSegments
-from storage.segments.reading import EARLIEST, LATEST, SegmentList
-from storage.segments.segment import Segment
-from storage.segments.summaries import save_epochs
-from storage.segments.txn_index import AbortedEntry
-from storage.troubles import Troubles
-from storage.types import Appended, Fetched, TopicPartition
+from muster.storage.config import TopicSettings
+from muster.storage.disk.files import Buffer, Files
+from muster.storage.errors import InvalidFetchSize, RecordListTooLarge, StorageError, UnknownTopicOrPartition
+from muster.storage.logs import fencing, fetching, reshape
+from muster.storage.logs.cuts import Cuts
+from muster.storage.logs.nearness import Nearness
+from muster.storage.logs.short_way import ShortWay
+from muster.storage.logs.stamp import Stamped, stamp
+from muster.storage.logs.state import LogState
+from muster.storage.producers.state import KnownBatch, Marker
+from muster.storage.records.look import check_records, looks
+from muster.storage.records.scan import Head
+from muster.storage.records.validation import check_timestamps, split
+from muster.storage.segments.open_files import OpenSegments
+from muster.storage.segments.reading import EARLIEST, LATEST, SegmentList
+from muster.storage.segments.segment import Segment
+from muster.storage.segments.summaries import save_epochs
+from muster.storage.segments.txn_index import AbortedEntry
+from muster.storage.troubles import Troubles
+from muster.storage.types import Appended, Fetched, TopicPartition
 
 
 class Log:

@@ -8,8 +8,8 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.logs.log import Log
-    from storage.segments.segment import Segment
+    from muster.storage.logs.log import Log
+    from muster.storage.segments.segment import Segment
 
 NEAR_BYTES = 4 << 20
 """So far from its end a log is read on the event loop; what a node has just written lies in the system's memory."""

@@ -1,11 +1,11 @@
 """The follower's side of a log: records as the leader numbered them, and finding where the two part ways."""
 
-from storage.disk.files import Buffer
-from storage.errors import FencedLeaderEpoch, UnexpectedAppendOffset
-from storage.logs.log import Log
-from storage.logs.stamp import as_given
-from storage.records.validation import split
-from storage.types import Appended
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import FencedLeaderEpoch, UnexpectedAppendOffset
+from muster.storage.logs.log import Log
+from muster.storage.logs.stamp import as_given
+from muster.storage.records.validation import split
+from muster.storage.types import Appended
 
 
 def become_leader(log: Log, epoch: int) -> None:

@@ -4,19 +4,19 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from storage.disk.files import File
-from storage.errors import StorageError
-from storage.logs.stamp import Stamped
-from storage.producers.loading import load_producers
-from storage.producers.state import ProducerState
-from storage.records.scan import BatchFault, Order, walk_checked
-from storage.segments.reading import SegmentList
-from storage.segments.segment import Segment
-from storage.segments.summaries import save_summaries
-from storage.wording import remedy
+from muster.storage.disk.files import File
+from muster.storage.errors import StorageError
+from muster.storage.logs.stamp import Stamped
+from muster.storage.producers.loading import load_producers
+from muster.storage.producers.state import ProducerState
+from muster.storage.records.scan import BatchFault, Order, walk_checked
+from muster.storage.segments.reading import SegmentList
+from muster.storage.segments.segment import Segment
+from muster.storage.segments.summaries import save_summaries
+from muster.storage.wording import remedy
 
 if TYPE_CHECKING:
-    from storage.logs.log import Log
+    from muster.storage.logs.log import Log
 
 
 def roll(log: "Log", base: int, now_ms: int) -> None:

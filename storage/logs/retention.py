@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import NamedTuple, Protocol
 
-from storage.config import TopicSettings
+from muster.storage.config import TopicSettings
 
 
 class SegmentFacts(NamedTuple):

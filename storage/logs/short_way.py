@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from storage.disk.files import Buffer
-from storage.logs import reshape
-from storage.logs.stamp import OUTSIDE_CRC
-from storage.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
-from storage.records.compression import CODECS
-from storage.records.framing import Framings
-from storage.segments.reading import SegmentList
-from storage.types import Appended
+from muster.storage.disk.files import Buffer
+from muster.storage.logs import reshape
+from muster.storage.logs.stamp import OUTSIDE_CRC
+from muster.storage.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
+from muster.storage.records.compression import CODECS
+from muster.storage.records.framing import Framings
+from muster.storage.segments.reading import SegmentList
+from muster.storage.types import Appended
 
 if TYPE_CHECKING:
-    from storage.logs.log import Log
+    from muster.storage.logs.log import Log
 
 # Of `batch.HEADER` what is asked for: length, magic, crc, attributes, last offset delta, both timestamps, producer id,
 # count.

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from storage.disk.files import Buffer
-from storage.producers.control import marker_of
-from storage.producers.state import Marker
-from storage.records.batch import ATTRIBUTES_AT, CONTROL_BIT, HEADER, LOG_APPEND_TIME_BIT, MAGIC_AT, BatchView
-from storage.records.scan import Head, head_of
-from storage.records.validation import Fields
+from muster.storage.disk.files import Buffer
+from muster.storage.producers.control import marker_of
+from muster.storage.producers.state import Marker
+from muster.storage.records.batch import ATTRIBUTES_AT, CONTROL_BIT, HEADER, LOG_APPEND_TIME_BIT, MAGIC_AT, BatchView
+from muster.storage.records.scan import Head, head_of
+from muster.storage.records.validation import Fields
 
 OUTSIDE_CRC = struct.Struct(">qii")
 _CRC = struct.Struct(">I")

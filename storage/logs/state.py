@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from storage.errors import LogDamaged
-from storage.producers.state import ProducerState
-from storage.segments.epochs import LeaderEpochs
-from storage.segments.segment import Segment
-from storage.segments.summaries import Summary
+from muster.storage.errors import LogDamaged
+from muster.storage.producers.state import ProducerState
+from muster.storage.segments.epochs import LeaderEpochs
+from muster.storage.segments.segment import Segment
+from muster.storage.segments.summaries import Summary
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Recovered:
 
 @dataclass(slots=True)
 class LogState:
-    """What `storage.logs.loader` gives a log to start from."""
+    """What `muster.storage.logs.loader` gives a log to start from."""
 
     segments: list[Segment]
     summaries: dict[int, Summary]

@@ -6,14 +6,14 @@ Readers are not blocked: they keep the list of segments that they started with, 
 import logging
 from collections.abc import Sequence
 
-from storage.errors import OffsetOutOfRange
-from storage.logs.log import Log
-from storage.logs.reshape import begin_at, cut_active
-from storage.logs.retention import LogFacts, RetentionPolicy, SegmentFacts
-from storage.segments.reading import SegmentList
-from storage.segments.segment import Segment
-from storage.segments.summaries import save_epochs, save_summaries
-from storage.segments.swap import retire_files
+from muster.storage.errors import OffsetOutOfRange
+from muster.storage.logs.log import Log
+from muster.storage.logs.reshape import begin_at, cut_active
+from muster.storage.logs.retention import LogFacts, RetentionPolicy, SegmentFacts
+from muster.storage.segments.reading import SegmentList
+from muster.storage.segments.segment import Segment
+from muster.storage.segments.summaries import save_epochs, save_summaries
+from muster.storage.segments.swap import retire_files
 
 logger = logging.getLogger("muster.storage")
 

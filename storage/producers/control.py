@@ -3,9 +3,9 @@
 import struct
 from typing import Final
 
-from storage.errors import CorruptMessage
-from storage.producers.state import Marker
-from storage.records.batch import BatchView, encode_batch
+from muster.storage.errors import CorruptMessage
+from muster.storage.producers.state import Marker
+from muster.storage.records.batch import BatchView, encode_batch
 
 ABORT: Final = 0
 COMMIT: Final = 1

@@ -1,7 +1,7 @@
 """Producer ids, never given twice: reserved on disk a block at a time."""
 
-from storage.disk.checkpoint import read_lines, write_lines
-from storage.disk.files import Files
+from muster.storage.disk.checkpoint import read_lines, write_lines
+from muster.storage.disk.files import Files
 
 BLOCK = 1000
 MAX_EPOCH = 32767

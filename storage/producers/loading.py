@@ -4,15 +4,15 @@ import logging
 
 from crc32c import crc32c
 
-from storage.disk.files import read_file
-from storage.errors import CorruptMessage, DataDirectoryError
-from storage.producers.control import marker_of
-from storage.producers.state import ProducerState
-from storage.records.batch import CONTROL_BIT
-from storage.records.scan import BatchFault, walk_headers
-from storage.segments.reading import read_whole
-from storage.segments.segment import Segment, segment_path
-from storage.segments.txn_index import AbortedEntry, unpack_aborted
+from muster.storage.disk.files import read_file
+from muster.storage.errors import CorruptMessage, DataDirectoryError
+from muster.storage.producers.control import marker_of
+from muster.storage.producers.state import ProducerState
+from muster.storage.records.batch import CONTROL_BIT
+from muster.storage.records.scan import BatchFault, walk_headers
+from muster.storage.segments.reading import read_whole
+from muster.storage.segments.segment import Segment, segment_path
+from muster.storage.segments.txn_index import AbortedEntry, unpack_aborted
 
 logger = logging.getLogger("muster.storage")
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from storage.errors import (
+from muster.storage.errors import (
     DataDirectoryError,
     DuplicateSequence,
     InvalidProducerEpoch,
@@ -18,8 +18,8 @@ from storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from storage.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT
-from storage.records.scan import Head
+from muster.storage.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT
+from muster.storage.records.scan import Head
 
 KEPT_BATCHES = 5
 _NONE = -1

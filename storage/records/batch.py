@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from storage.errors import CorruptMessage, InvalidRecord
-from storage.records.compression import codec_name, codec_number, compress, decompress
-from storage.records.headers import decode_headers, encode_headers
-from storage.records.legacy import legacy_records
-from storage.records.varint import SMALL, naturals, read_unsigned, varint
-from storage.types import Record
+from muster.storage.errors import CorruptMessage, InvalidRecord
+from muster.storage.records.compression import codec_name, codec_number, compress, decompress
+from muster.storage.records.headers import decode_headers, encode_headers
+from muster.storage.records.legacy import legacy_records
+from muster.storage.records.varint import SMALL, naturals, read_unsigned, varint
+from muster.storage.types import Record
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size

@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from storage.disk.files import Buffer
-from storage.errors import CorruptMessage
-from storage.records.batch import BatchView
-from storage.records.varint import read_unsigned
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import CorruptMessage
+from muster.storage.records.batch import BatchView
+from muster.storage.records.varint import read_unsigned
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from storage.disk.files import Buffer
-from storage.records.bounds import Bytes, Numbers
-from storage.types import Headers
+from muster.storage.disk.files import Buffer
+from muster.storage.records.bounds import Bytes, Numbers
+from muster.storage.types import Headers
 
 # An Arrow view holds values up to this long itself, longer ones by reference.
 _INLINE = 12

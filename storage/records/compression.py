@@ -9,7 +9,7 @@ import struct
 import zlib
 from typing import Any
 
-from storage.errors import CorruptMessage, UnsupportedCompressionType
+from muster.storage.errors import CorruptMessage, UnsupportedCompressionType
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

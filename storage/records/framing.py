@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import CorruptMessage, InvalidRecord
-from storage.records.batch import HEADER_SIZE, BatchView
-from storage.records.bounds import Bytes, Numbers, record_bounds, varints
-from storage.records.look import AT_ONCE_BYTES, see, walk
+from muster.storage.errors import CorruptMessage, InvalidRecord
+from muster.storage.records.batch import HEADER_SIZE, BatchView
+from muster.storage.records.bounds import Bytes, Numbers, record_bounds, varints
+from muster.storage.records.look import AT_ONCE_BYTES, see, walk
 
 _FEWEST = 8
 """Records that are walked as quickly as they are compared."""

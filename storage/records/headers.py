@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from storage.errors import CorruptMessage
-from storage.records.varint import read_varint, varint
+from muster.storage.errors import CorruptMessage
+from muster.storage.records.varint import read_varint, varint
 
 
 def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:

@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storage.config import TopicSettings
-from storage.disk.files import Buffer
-from storage.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
-from storage.records.batch import CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, SMALLEST_RECORD, BatchView
-from storage.records.bounds import record_bounds, varints
-from storage.records.compression import codec_name, decompress
-from storage.records.headers import decode_headers
-from storage.records.validation import Fields
-from storage.records.varint import read_unsigned
+from muster.storage.config import TopicSettings
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
+from muster.storage.records.batch import CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, SMALLEST_RECORD, BatchView
+from muster.storage.records.bounds import record_bounds, varints
+from muster.storage.records.compression import codec_name, decompress
+from muster.storage.records.headers import decode_headers
+from muster.storage.records.validation import Fields
+from muster.storage.records.varint import read_unsigned
 
 AT_ONCE_BYTES = 64 << 10
 AT_ONCE_RECORDS = 512

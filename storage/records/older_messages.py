@@ -8,11 +8,19 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from storage.errors import CorruptMessage
-from storage.records.batch import LOG_APPEND_TIME_BIT, MAGIC, MAGIC_AT, BatchView, record_bytes, view_at, wrong_checksum
-from storage.records.legacy import legacy_records
-from storage.records.varint import read_varint
-from storage.types import Record
+from muster.storage.errors import CorruptMessage
+from muster.storage.records.batch import (
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_AT,
+    BatchView,
+    record_bytes,
+    view_at,
+    wrong_checksum,
+)
+from muster.storage.records.legacy import legacy_records
+from muster.storage.records.varint import read_varint
+from muster.storage.types import Record
 
 _ENTRY = struct.Struct(">qiI")
 _INT64, _INT32 = struct.Struct(">q"), struct.Struct(">i")

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from storage.disk.files import Buffer
-from storage.errors import CorruptMessage
-from storage.records.batch import HEADER_SIZE, SMALLEST_RECORD, BatchView
-from storage.records.bounds import Body, Bytes, Numbers, neighbours, record_bounds, varints
-from storage.records.columns import Columns
-from storage.records.compression import decompress
-from storage.records.headers import decode_headers
-from storage.types import Headers
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import CorruptMessage
+from muster.storage.records.batch import HEADER_SIZE, SMALLEST_RECORD, BatchView
+from muster.storage.records.bounds import Body, Bytes, Numbers, neighbours, record_bounds, varints
+from muster.storage.records.columns import Columns
+from muster.storage.records.compression import decompress
+from muster.storage.records.headers import decode_headers
+from muster.storage.types import Headers
 
 _CONTINUES = 0x80
 """The bit of a varint's byte that says whether another one follows."""

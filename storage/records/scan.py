@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from storage.disk.files import File
-from storage.records.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
+from muster.storage.disk.files import File
+from muster.storage.records.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
 
 _CHUNK = 1 << 20
 _HEADERS_CHUNK = 64 << 10

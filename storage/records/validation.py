@@ -1,13 +1,13 @@
 """What a client's batches must be before they may enter the log.
 
 Header checks hold length, magic, checksum, count, codec and flags without touching a record, and refuse most
-of what is wrong. What is in the records is for `storage.records.look`.
+of what is wrong. What is in the records is for `muster.storage.records.look`.
 """
 
 from crc32c import crc32c
 
-from storage.config import TopicSettings
-from storage.errors import (
+from muster.storage.config import TopicSettings
+from muster.storage.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
@@ -15,7 +15,7 @@ from storage.errors import (
     StorageError,
     UnsupportedCompressionType,
 )
-from storage.records.batch import (
+from muster.storage.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL_BIT,
@@ -28,7 +28,7 @@ from storage.records.batch import (
     BatchView,
     check_prefix,
 )
-from storage.records.compression import CODECS
+from muster.storage.records.compression import CODECS
 
 # What a client may set: codec, timestamp type, transactional.
 _CLIENT_BITS = CODEC_MASK | 0x08 | TRANSACTIONAL_BIT

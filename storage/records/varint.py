@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain, count
 
-from storage.errors import CorruptMessage
+from muster.storage.errors import CorruptMessage
 
 # The varints of -8192 to 8191 by their zigzag number.
 SMALL = tuple(

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.segments.segment import Segment
+    from muster.storage.segments.segment import Segment
 
 
 class OpenSegments:

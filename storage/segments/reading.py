@@ -3,11 +3,11 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from storage.errors import LogDamaged, OffsetOutOfRange
-from storage.records.batch import BatchView, decode_batch, view_at
-from storage.records.scan import Head
-from storage.segments.segment import Segment
-from storage.types import Record
+from muster.storage.errors import LogDamaged, OffsetOutOfRange
+from muster.storage.records.batch import BatchView, decode_batch, view_at
+from muster.storage.records.scan import Head
+from muster.storage.segments.segment import Segment
+from muster.storage.types import Record
 
 LATEST = -1
 EARLIEST = -2

@@ -11,14 +11,14 @@ from bisect import bisect_left
 
 from crc32c import crc32c
 
-from storage.disk.files import Buffer, File, Files, read_file
-from storage.errors import LogDamaged
-from storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
-from storage.records.scan import BatchFault, Head, Order, check_view, head_fault, head_of, walk_headers
-from storage.segments.index import OffsetIndex, TimeIndex
-from storage.segments.open_files import OpenSegments
-from storage.segments.summaries import Summary
-from storage.segments.txn_index import AbortedEntry, pack_aborted
+from muster.storage.disk.files import Buffer, File, Files, read_file
+from muster.storage.errors import LogDamaged
+from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
+from muster.storage.records.scan import BatchFault, Head, Order, check_view, head_fault, head_of, walk_headers
+from muster.storage.segments.index import OffsetIndex, TimeIndex
+from muster.storage.segments.open_files import OpenSegments
+from muster.storage.segments.summaries import Summary
+from muster.storage.segments.txn_index import AbortedEntry, pack_aborted
 
 # Enough for the batches between two index entries, and little to read in vain.
 _LOCATE_BYTES = 4096

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from storage.disk.checkpoint import read_lines, write_lines
-from storage.disk.files import Files
-from storage.errors import DataDirectoryError
-from storage.segments.epochs import LeaderEpochs
+from muster.storage.disk.checkpoint import read_lines, write_lines
+from muster.storage.disk.files import Files
+from muster.storage.errors import DataDirectoryError
+from muster.storage.segments.epochs import LeaderEpochs
 
 SUMMARIES = "segments-checkpoint"
 EPOCHS = "leader-epoch-checkpoint"

@@ -7,8 +7,8 @@ The log's own file is renamed to `.swap` last, so that its presence means that a
 
 from collections.abc import Sequence
 
-from storage.disk.files import Files
-from storage.records.scan import BatchFault, walk_headers
+from muster.storage.disk.files import Files
+from muster.storage.records.scan import BatchFault, walk_headers
 
 CLEANED = ".cleaned"
 SWAP = ".swap"

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from storage.broker.in_turns import at_once_or_off_the_loop, in_turns, off_the_loop
-from storage.broker.requests import LogRequests
-from storage.broker.topic_requests import NewTopic
-from storage.config import LogSettings, TopicSettings
-from storage.errors import InvalidRequest, StorageError
-from storage.rpc.v1 import broker_service_pb2 as pb
-from storage.segments.reading import is_known
-from storage.service.fetch_frames import Part, fetch_response, multi_fetch_response
-from storage.service.shape import MalformedRequest, bounded, each_once
-from storage.types import Appended, Fetched, Topic
-from storage.wording import as_text
+from muster.storage.broker.in_turns import at_once_or_off_the_loop, in_turns, off_the_loop
+from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.topic_requests import NewTopic
+from muster.storage.config import LogSettings, TopicSettings
+from muster.storage.errors import InvalidRequest, StorageError
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.segments.reading import is_known
+from muster.storage.service.fetch_frames import Part, fetch_response, multi_fetch_response
+from muster.storage.service.shape import MalformedRequest, bounded, each_once
+from muster.storage.types import Appended, Fetched, Topic
+from muster.storage.wording import as_text
 
 READ_COMMITTED = 1
 
@@ -230,7 +230,7 @@ class BrokerService:
     # -- fetch --------------------------------------------------------------------------------------------
 
     async def fetch(self, request: pb.FetchRequest, call: object) -> bytes:
-        """Long poll over partitions by topic. A FetchResponse, encoded (see `storage.service.fetch_frames`)."""
+        """Long poll over partitions by topic. A FetchResponse, encoded (see `muster.storage.service.fetch_frames`)."""
         wanted = [
             (topic.topic, part.partition, part.fetch_offset, part.partition_max_bytes)
             for topic in request.topics

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from storage.disk.files import Buffer
-from storage.errors import CorruptMessage
-from storage.records.varint import read_unsigned
-from storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import CorruptMessage
+from muster.storage.records.varint import read_unsigned
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 _RECORDS = pb.FetchPartitionResult.DESCRIPTOR.fields_by_name["records"].number
 _RESULT = pb.MultiFetchResult.DESCRIPTOR.fields_by_name["result"].number

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from storage.broker.group_commit import GroupCommit
-from storage.errors import StorageError
-from storage.rpc.v1 import staging_service_pb2 as pb
-from storage.service.shape import bounded, each_once
-from storage.staging.staging import Staging
+from muster.storage.broker.group_commit import GroupCommit
+from muster.storage.errors import StorageError
+from muster.storage.rpc.v1 import staging_service_pb2 as pb
+from muster.storage.service.shape import bounded, each_once
+from muster.storage.staging.staging import Staging
 
 logger = logging.getLogger("muster.storage")
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from storage.disk.files import File, Files, read_file, replace_file
-from storage.errors import CorruptMessage, DataDirectoryError, InvalidRequest
-from storage.records.batch import ATTRIBUTES_AT, CRC_AT, read_batches
-from storage.types import TopicPartition
+from muster.storage.disk.files import File, Files, read_file, replace_file
+from muster.storage.errors import CorruptMessage, DataDirectoryError, InvalidRequest
+from muster.storage.records.batch import ATTRIBUTES_AT, CRC_AT, read_batches
+from muster.storage.types import TopicPartition
 
 _FRAME = struct.Struct(">HiI")
 _CRC = struct.Struct(">I")

@@ -11,18 +11,13 @@ A decided batch carries the sink's producer id. After a crash the log itself say
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.disk.files import File, Files, RealFiles, remove_tree
-from storage.errors import (
-    InvalidRequest,
-    OutOfOrderSequence,
-    RecordListTooLarge,
-    StorageError,
-)
-from storage.records.batch import MAX_SEQUENCE, read_batches
-from storage.records.validation import split
-from storage.staging.files import (
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.disk.files import File, Files, RealFiles, remove_tree
+from muster.storage.errors import InvalidRequest, OutOfOrderSequence, RecordListTooLarge, StorageError
+from muster.storage.records.batch import MAX_SEQUENCE, read_batches
+from muster.storage.records.validation import split
+from muster.storage.staging.files import (
     STATE,
     Decision,
     Frame,
@@ -35,8 +30,8 @@ from storage.staging.files import (
     save_state,
     sealed,
 )
-from storage.topics.catalog import format_id
-from storage.types import TopicPartition
+from muster.storage.topics.catalog import format_id
+from muster.storage.types import TopicPartition
 
 logger = logging.getLogger("muster.storage")
 

@@ -5,10 +5,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
-from storage.disk.files import File, Files, RealFiles
-from storage.errors import CorruptMessage, StorageError
-from storage.producers.control import ABORT, COMMIT
-from storage.records.batch import (
+from muster.storage.disk.files import File, Files, RealFiles
+from muster.storage.errors import CorruptMessage, StorageError
+from muster.storage.producers.control import ABORT, COMMIT
+from muster.storage.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -21,10 +21,10 @@ from storage.records.batch import (
     record_bytes,
     view_at,
 )
-from storage.records.compression import CODECS
-from storage.records.legacy import read_message, unwrap
-from storage.records.varint import read_varint
-from storage.types import Record
+from muster.storage.records.compression import CODECS
+from muster.storage.records.legacy import read_message, unwrap
+from muster.storage.records.varint import read_varint
+from muster.storage.types import Record
 
 # Longer keys and values are shown by length, digest and beginning.
 _WHOLE_BYTES = 4096

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from storage.disk.checkpoint import read_checkpoint, write_offsets
-from storage.disk.files import Files, LockHeld, RealFiles
-from storage.errors import DataDirectoryError
-from storage.logs.loader import log_bases
-from storage.records.scan import BatchFault, Order, walk_checked
-from storage.segments.segment import segment_path
-from storage.topics.catalog import load_catalog
-from storage.topics.data_dir import CLEAN_SHUTDOWN, LOCK, RECOVERY_POINTS
-from storage.types import TopicPartition
+from muster.storage.disk.checkpoint import read_checkpoint, write_offsets
+from muster.storage.disk.files import Files, LockHeld, RealFiles
+from muster.storage.errors import DataDirectoryError
+from muster.storage.logs.loader import log_bases
+from muster.storage.records.scan import BatchFault, Order, walk_checked
+from muster.storage.segments.segment import segment_path
+from muster.storage.topics.catalog import load_catalog
+from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, LOCK, RECOVERY_POINTS
+from muster.storage.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

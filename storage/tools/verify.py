@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from storage.disk.checkpoint import read_checkpoint
-from storage.disk.files import Files, RealFiles
-from storage.errors import DataDirectoryError
-from storage.logs.loader import log_bases
-from storage.records.scan import BatchFault, Order, walk_checked
-from storage.segments.segment import segment_path
-from storage.topics.catalog import load_catalog
-from storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from muster.storage.disk.checkpoint import read_checkpoint
+from muster.storage.disk.files import Files, RealFiles
+from muster.storage.errors import DataDirectoryError
+from muster.storage.logs.loader import log_bases
+from muster.storage.records.scan import BatchFault, Order, walk_checked
+from muster.storage.segments.segment import segment_path
+from muster.storage.topics.catalog import load_catalog
+from muster.storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 
 # (bytes done, bytes in all, file at work)
 Progress = Callable[[int, int, str], None]

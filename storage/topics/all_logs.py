@@ -3,16 +3,16 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from storage.config import LogSettings, TopicSettings
-from storage.disk.files import Files, remove_tree
-from storage.errors import StorageError
-from storage.logs.loader import create_log, open_log
-from storage.logs.log import Log
-from storage.segments.open_files import OpenSegments
-from storage.topics.catalog import format_id
-from storage.topics.plans import Plan
-from storage.topics.together import together
-from storage.types import Topic, TopicPartition
+from muster.storage.config import LogSettings, TopicSettings
+from muster.storage.disk.files import Files, remove_tree
+from muster.storage.errors import StorageError
+from muster.storage.logs.loader import create_log, open_log
+from muster.storage.logs.log import Log
+from muster.storage.segments.open_files import OpenSegments
+from muster.storage.topics.catalog import format_id
+from muster.storage.topics.plans import Plan
+from muster.storage.topics.together import together
+from muster.storage.types import Topic, TopicPartition
 
 FEW_PARTITIONS = 8
 """From so many on, partitions are flushed together: one flush of the file system, not two of each partition."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from storage.disk.files import Files, read_file, replace_file
-from storage.errors import DataDirectoryError, InvalidTopic
-from storage.types import Topic
+from muster.storage.disk.files import Files, read_file, replace_file
+from muster.storage.errors import DataDirectoryError, InvalidTopic
+from muster.storage.types import Topic
 
 CATALOG = "topics.json"
 MAX_NAME = 249

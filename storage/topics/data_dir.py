@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storage.disk.files import Files, Lock, LockHeld, read_file, replace_file
-from storage.errors import DataDirectoryError
-from storage.topics.catalog import CATALOG, format_id
+from muster.storage.disk.files import Files, Lock, LockHeld, read_file, replace_file
+from muster.storage.errors import DataDirectoryError
+from muster.storage.topics.catalog import CATALOG, format_id
 
 logger = logging.getLogger("muster.storage")
 

@@ -5,16 +5,16 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from storage.compaction.cleaner import clean, dirty_part
-from storage.config import LogSettings
-from storage.disk.checkpoint import read_checkpoint, write_offsets
-from storage.disk.files import Files
-from storage.errors import CorruptMessage, DataDirectoryError, StorageError
-from storage.logs.log import Log
-from storage.logs.retention import RetentionPolicy, policies
-from storage.logs.upkeep import remove_doomed, retain
-from storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from storage.types import TopicPartition
+from muster.storage.compaction.cleaner import clean, dirty_part
+from muster.storage.config import LogSettings
+from muster.storage.disk.checkpoint import read_checkpoint, write_offsets
+from muster.storage.disk.files import Files
+from muster.storage.errors import CorruptMessage, DataDirectoryError, StorageError
+from muster.storage.logs.log import Log
+from muster.storage.logs.retention import RetentionPolicy, policies
+from muster.storage.logs.upkeep import remove_doomed, retain
+from muster.storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from muster.storage.types import TopicPartition
 
 logger = logging.getLogger("muster.storage")
 

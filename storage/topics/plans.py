@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage.config import TopicSettings
-from storage.errors import StorageError
-from storage.topics.catalog import alike
-from storage.types import Topic
-from storage.wording import remedy
+from muster.storage.config import TopicSettings
+from muster.storage.errors import StorageError
+from muster.storage.topics.catalog import alike
+from muster.storage.types import Topic
+from muster.storage.wording import remedy
 
 
 class Plan(NamedTuple):

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from storage.config import LogSettings, TopicSettings
-from storage.disk.checkpoint import believed_offsets
-from storage.disk.files import Files, RealFiles
-from storage.errors import (
+from muster.storage.config import LogSettings, TopicSettings
+from muster.storage.disk.checkpoint import believed_offsets
+from muster.storage.disk.files import Files, RealFiles
+from muster.storage.errors import (
     DataDirectoryError,
     InvalidPartitions,
     InvalidRequest,
@@ -19,13 +19,13 @@ from storage.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from storage.logs.log import Log
-from storage.logs.state import Recovered
-from storage.producers.ids import ProducerIds
-from storage.segments.open_files import OpenSegments
-from storage.topics.all_logs import FEW_PARTITIONS, close_all, make_all, open_all, remove_all
-from storage.topics.catalog import CatalogEntry, alike, check_name, load_catalog, save_catalog
-from storage.topics.data_dir import (
+from muster.storage.logs.log import Log
+from muster.storage.logs.state import Recovered
+from muster.storage.producers.ids import ProducerIds
+from muster.storage.segments.open_files import OpenSegments
+from muster.storage.topics.all_logs import FEW_PARTITIONS, close_all, make_all, open_all, remove_all
+from muster.storage.topics.catalog import CatalogEntry, alike, check_name, load_catalog, save_catalog
+from muster.storage.topics.data_dir import (
     CLEANER_POINTS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -34,10 +34,10 @@ from storage.topics.data_dir import (
     take_clean_mark,
     take_directory,
 )
-from storage.topics.periodic import Upkeep
-from storage.topics.plans import Plan, Plans, called
-from storage.troubles import Troubles
-from storage.types import Topic, TopicPartition
+from muster.storage.topics.periodic import Upkeep
+from muster.storage.topics.plans import Plan, Plans, called
+from muster.storage.troubles import Troubles
+from muster.storage.types import Topic, TopicPartition
 
 logger = logging.getLogger("muster.storage")
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.bench import abuse, crowd, growth, handover, heartbeat, loading, suite
-from coordinator.bench.processes import BenchFailed, server
-from coordinator.bench.rows import less_is_better
-from coordinator.bench.stall import measure as stall
-from coordinator.bench.stall import startup
-from coordinator.cli import bench
-from coordinator.cli.main import main
+from muster.coordinator.bench import abuse, crowd, growth, handover, heartbeat, loading, suite
+from muster.coordinator.bench.processes import BenchFailed, server
+from muster.coordinator.bench.rows import less_is_better
+from muster.coordinator.bench.stall import measure as stall
+from muster.coordinator.bench.stall import startup
+from muster.coordinator.cli import bench
+from muster.coordinator.cli.main import main
 
 
 def test_twice_the_cost_of_the_peer_is_half_as_good() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="the peer is librdkafka's mock cluster: pip install 'muster[bench]'")
 
-from coordinator.bench.wire import costs, rebalances, records, suite, yardstick
-from coordinator.cli.main import main
+from muster.coordinator.bench.wire import costs, rebalances, records, suite, yardstick
+from muster.coordinator.cli.main import main
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from storage.disk.files import Buffer, LockHeld
+from muster.storage.disk.files import Buffer, LockHeld
 
 SECTOR = 512
 
@@ -119,7 +119,7 @@ class MemoryLock:
 
 
 class MemoryFiles:
-    """Implements `storage.disk.files.Files`. `calls` counts the operations, `fault` may refuse them."""
+    """Implements `muster.storage.disk.files.Files`. `calls` counts the operations, `fault` may refuse them."""
 
     def __init__(self) -> None:
         self.root = Folder()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 
 
 @dataclass
@@ -31,7 +31,7 @@ def nothing_more(unflushed: int) -> int:
 
 
 class MemoryGroupLog:
-    """`coordinator.runtime.ports.GroupLog` for tests and the simulator.
+    """`muster.coordinator.runtime.ports.GroupLog` for tests and the simulator.
 
     Calls are counted from 1 since the log was made. `failing_appends`, `failing_flushes` and `failing_reads` hold the
     numbers of the calls that raise LogFailed; a failing call keeps nothing. `broken_shards` fail every flush.

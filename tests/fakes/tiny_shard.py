@@ -1,6 +1,6 @@
 """A core that fits on a page: enough behaviour to see what the engine does with effects, and a bug on demand."""
 
-from coordinator.core.effects import (
+from muster.coordinator.core.effects import (
     Effects,
     GroupChanged,
     HeartbeatReply,
@@ -8,7 +8,7 @@ from coordinator.core.effects import (
     OffsetCommitReply,
     OffsetFetchReply,
 )
-from coordinator.core.events import (
+from muster.coordinator.core.events import (
     DeleteGroup,
     Event,
     Forget,
@@ -20,8 +20,8 @@ from coordinator.core.events import (
     TimerFired,
     TopicsChanged,
 )
-from coordinator.core.records import OffsetsStored, OffsetStored, RebalanceDecided, Record
-from coordinator.core.types import (
+from muster.coordinator.core.records import OffsetsStored, OffsetStored, RebalanceDecided, Record
+from muster.coordinator.core.types import (
     Cause,
     CommittedOffset,
     Limits,

@@ -19,9 +19,9 @@ def main() -> None:
             f"(it has wheels for some versions of Python only; this is {sys.version.split()[0]}). "
             "'pytest tests/fuzz' runs the same targets without it."
         )
-    with atheris.instrument_imports(include=["coordinator.kafka", "coordinator.core", "storage"]):
+    with atheris.instrument_imports(include=["muster.coordinator.kafka", "muster.coordinator.core", "storage"]):
         targets = importlib.import_module("tests.fuzz.targets").TARGETS
-        emitting = importlib.import_module("coordinator.kafka.codec.emitting")
+        emitting = importlib.import_module("muster.coordinator.kafka.codec.emitting")
     # The codec's own code is written at run time, past the import hook.
     compiled = emitting.Emitter.function
     emitting.Emitter.function = lambda self: atheris.instrument_func(compiled(self))

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
-from coordinator.kafka.codec.encoding import uvarint
-from coordinator.rpc.v1 import coordinator_service_pb2
-from storage.rpc.v1 import broker_service_pb2, staging_service_pb2
+from muster.coordinator.kafka.codec.encoding import uvarint
+from muster.coordinator.rpc.v1 import coordinator_service_pb2
+from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 
 SERVICES = [
     service

@@ -6,12 +6,12 @@ They come from the schema's notation: a new API is among them by being there.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec.codec import encode, is_flexible, struct
-from coordinator.kafka.codec.emitting import present
-from coordinator.kafka.codec.encoding import uvarint
-from coordinator.kafka.schema import messages
-from coordinator.kafka.schema.notation import STRUCT, Field
+from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.codec.codec import encode, is_flexible, struct
+from muster.coordinator.kafka.codec.emitting import present
+from muster.coordinator.kafka.codec.encoding import uvarint
+from muster.coordinator.kafka.schema import messages
+from muster.coordinator.kafka.schema.notation import STRUCT, Field
 
 ZEROS = {"string": "", "bytes": b"", "records": b"", "uuid": bytes(16), "bool": False}
 

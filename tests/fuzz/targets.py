@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from structlog.testing import capture_logs
 
-from coordinator.kafka.apis import API_VERSIONS, APIS
-from coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, is_flexible
-from coordinator.kafka.connections.connection import Connection, ConnectionLimits
-from coordinator.kafka.schema import messages
+from muster.coordinator.kafka.apis import API_VERSIONS, APIS
+from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, is_flexible
+from muster.coordinator.kafka.connections.connection import Connection, ConnectionLimits
+from muster.coordinator.kafka.schema import messages
 from tests.support.kafka.client import frame
 from tests.support.kafka.memory_node import MemoryNode, until
 from tests.support.kafka.messages import random_message

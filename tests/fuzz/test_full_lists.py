@@ -10,16 +10,16 @@ import pytest
 from google.protobuf import message_factory
 from google.protobuf.message import Message
 
-from coordinator.edge.limits import MAX_ENTRIES, MAX_STRAY_FIELDS, most
-from coordinator.errors import ErrorCode
-from coordinator.kafka.codec.codec import decode, decode_frame, is_flexible
-from coordinator.kafka.codec.decoding import TooMany
-from coordinator.kafka.codec.emitting import present
-from coordinator.kafka.connections.connection import Connection, ConnectionLimits
-from coordinator.kafka.schema import messages
-from coordinator.server.dispatch import Method, kind_of
-from coordinator.server.grpc.adapter import reader
-from coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_STRAY_FIELDS, most
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import decode, decode_frame, is_flexible
+from muster.coordinator.kafka.codec.decoding import TooMany
+from muster.coordinator.kafka.codec.emitting import present
+from muster.coordinator.kafka.connections.connection import Connection, ConnectionLimits
+from muster.coordinator.kafka.schema import messages
+from muster.coordinator.server.dispatch import Method, kind_of
+from muster.coordinator.server.grpc.adapter import reader
+from muster.coordinator.server.messages.shape import MalformedRequest
 from tests.fuzz import full_grpc, full_kafka
 from tests.fuzz.targets import Wire
 from tests.support.kafka.client import frame

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from coordinator.kafka.codec.codec import struct
-from storage.records.batch import encode_batch
+from muster.coordinator.kafka.codec.codec import struct
+from muster.storage.records.batch import encode_batch
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import SUBSCRIPTION
 

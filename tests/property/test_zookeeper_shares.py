@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignors.api import Member, Snapshot
-from assignors.registry import resolve
-from assignors.run import run
-from coordinator.member.zookeeper.assign import share_of
-from coordinator.member.zookeeper.types import GroupView, Registration, Strategy
+from muster.assignors.api import Member, Snapshot
+from muster.assignors.registry import resolve
+from muster.assignors.run import run
+from muster.coordinator.member.zookeeper.assign import share_of
+from muster.coordinator.member.zookeeper.types import GroupView, Registration, Strategy
 
 TOPICS = ("t", "u", "v")
 partitions = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12))

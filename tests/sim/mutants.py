@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from coordinator.core.consumer import reconcile
-from coordinator.core.consumer.group import ConsumerGroup
-from coordinator.core.consumer.group import ConsumerMember as MemberOfGroup
-from coordinator.core.consumer.records import (
+from muster.coordinator.core.consumer import reconcile
+from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.consumer.group import ConsumerMember as MemberOfGroup
+from muster.coordinator.core.consumer.records import (
     CurrentStored,
     Epochs,
     GroupEpochStored,
@@ -14,21 +14,21 @@ from coordinator.core.consumer.records import (
     TargetEpochStored,
     TopicId,
 )
-from coordinator.core.effects import Effects, HeartbeatReply
-from coordinator.core.events import ConsumerHeartbeat, Event, OffsetCommit, SyncGroup
-from coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits
-from coordinator.member.classic.cooperative import Cooperative
-from coordinator.member.classic.handover import Change
-from coordinator.member.classic.machine import ClassicMember
-from coordinator.member.classic.subscription import Subscriber
-from coordinator.member.consumer.machine import ConsumerMember
-from coordinator.member.consumer.report import Report
-from coordinator.member.types import MemberSettings, TopicPartition
-from coordinator.runtime.engine import Engine, FlushJob, LoadJob
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.slot import Slot
+from muster.coordinator.core.effects import Effects, HeartbeatReply
+from muster.coordinator.core.events import ConsumerHeartbeat, Event, OffsetCommit, SyncGroup
+from muster.coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits
+from muster.coordinator.member.classic.cooperative import Cooperative
+from muster.coordinator.member.classic.handover import Change
+from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.consumer.machine import ConsumerMember
+from muster.coordinator.member.consumer.report import Report
+from muster.coordinator.member.types import MemberSettings, TopicPartition
+from muster.coordinator.runtime.engine import Engine, FlushJob, LoadJob
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.slot import Slot
 from tests.sim.node.crashing_log import CrashingLog
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from coordinator.core.consumer.group import ConsumerGroupState
-from coordinator.core.shard import Shard
-from coordinator.core.types import GroupState, Limits
-from coordinator.member.classic.machine import ClassicMember
-from coordinator.member.consumer.machine import ConsumerMember
-from coordinator.runtime.engine import Engine
+from muster.coordinator.core.consumer.group import ConsumerGroupState
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import GroupState, Limits
+from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.consumer.machine import ConsumerMember
+from muster.coordinator.runtime.engine import Engine
 from tests.sim.census import Census
 from tests.sim.checkers import ALL
 from tests.sim.faults import DEAF_MS, HARD_ON_MEMBERS, JOIN_GRACE_MS, REQUEST_TIMEOUT_MS, Faults, draw

@@ -7,11 +7,11 @@ fired late fire in time, what a crash lost is there after `reload`, and blobs ar
 from collections.abc import Iterator
 from pathlib import Path
 
-from assignors.data.user_data import parse_subscription
-from coordinator.core import events
-from coordinator.core.effects import Effects
-from coordinator.core.plan import assignment_of
-from coordinator.core.shard import Shard
+from muster.assignors.data.user_data import parse_subscription
+from muster.coordinator.core import events
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.plan import assignment_of
+from muster.coordinator.core.shard import Shard
 from tests.sim.checkers.epochs import named
 from tests.sim.run import Simulation
 from tests.sim.watch import Checker

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordinator.core.central import liveness, positions
-from coordinator.core.central.group import CentralMember as KnownMember
-from coordinator.core.central.group import CentralState
-from coordinator.member import actions as act
-from coordinator.member.central.machine import CentralMember
-from coordinator.runtime.engine import Engine
+from muster.coordinator.core.central import liveness, positions
+from muster.coordinator.core.central.group import CentralMember as KnownMember
+from muster.coordinator.core.central.group import CentralState
+from muster.coordinator.member import actions as act
+from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.sim import mutants
 from tests.sim.central.run import FATES, run_central

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from coordinator.member.zookeeper import events as zk
-from coordinator.member.zookeeper.machine import ZookeeperMember
-from coordinator.member.zookeeper.states import ZookeeperState
-from coordinator.member.zookeeper.types import Link
+from muster.coordinator.member.zookeeper import events as zk
+from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.states import ZookeeperState
+from muster.coordinator.member.zookeeper.types import Link
 from tests.sim.era.run import run_era
 
 pytestmark = pytest.mark.sim

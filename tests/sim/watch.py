@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from assignors.api import Assignment, Assignor, Snapshot
-from coordinator.core.effects import Effects, Reply
-from coordinator.core.events import Event, Request
-from coordinator.core.plan import Plan, PlanRequest
-from coordinator.core.shard import Shard
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.runtime.ports import KeyValue
-from coordinator.runtime.slot import ShardStatus
+from muster.assignors.api import Assignment, Assignor, Snapshot
+from muster.coordinator.core.effects import Effects, Reply
+from muster.coordinator.core.events import Event, Request
+from muster.coordinator.core.plan import Plan, PlanRequest
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.slot import ShardStatus
 from tests.sim.world import World
 
 if TYPE_CHECKING:

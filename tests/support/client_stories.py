@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.client import Consumer, Producer, RebalanceEvent, TopicPartition, Worker
+from muster.coordinator.client import Consumer, Producer, RebalanceEvent, TopicPartition, Worker
 from tests.support.node import NodeProcess
 
 PATIENCE_S = 45.0

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from coordinator.core import events
-from coordinator.core.central import events as central
-from coordinator.core.effects import Reply
-from coordinator.core.events import Event
-from coordinator.core.types import Limits
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import Engine, FlushJob
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.slot import ShardStatus
+from muster.coordinator.core import events
+from muster.coordinator.core.central import events as central
+from muster.coordinator.core.effects import Reply
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.types import Limits
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine, FlushJob
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.slot import ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, commit, fetch, heartbeat, join
 

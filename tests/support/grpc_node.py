@@ -7,13 +7,13 @@ from typing import Any
 
 import grpc
 
-from coordinator.config import Settings, load_settings
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from coordinator.server.node.app import Node
-from storage.rpc.v1 import broker_service_pb2 as storage_pb
-from storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
+from muster.coordinator.config import Settings, load_settings
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from muster.coordinator.server.node.app import Node
+from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
+from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 
 
 def settings(data: Path, **more: str) -> Settings:

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 
-from assignors.api import Assignment, RebalanceProtocol, Snapshot
+from muster.assignors.api import Assignment, RebalanceProtocol, Snapshot
 
 
 class Raises:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.shard import Shard
-from coordinator.core.types import GroupState, Outcome
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import GroupState, Outcome
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 

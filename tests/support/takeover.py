@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.client.aio import Admin, Worker
+from muster.coordinator.client.aio import Admin, Worker
 
 PATIENCE_S = 120.0
 

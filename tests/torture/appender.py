@@ -2,9 +2,9 @@
 
 import sys
 
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.records.batch import encode_batch
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.records.batch import encode_batch
 
 NOW_MS = 1_700_000_000_000
 

@@ -11,13 +11,13 @@ from contextlib import suppress
 
 import grpc
 
-from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from coordinator.errors import ErrorCode
-from coordinator.kafka.codec.codec import struct
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from storage.rpc.v1 import broker_service_pb2 as log_pb
-from storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
+from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
+from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import create_topic, join
 

@@ -7,8 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
-from storage.broker.broker import Broker
-from storage.records.batch import decode_records, read_batches
+from muster.storage.broker.broker import Broker
+from muster.storage.records.batch import decode_records, read_batches
 from tests.torture.appender import value_at
 
 ROOT = Path(__file__).parents[2]

@@ -18,11 +18,11 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1 import coordinator_service_pb2_grpc as rpc
-from coordinator.rpc.v1 import errors_pb2
-from storage.rpc.v1 import broker_service_pb2, broker_service_pb2_grpc
+from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import coordinator_service_pb2_grpc as rpc
+from muster.coordinator.rpc.v1 import errors_pb2
+from muster.storage.rpc.v1 import broker_service_pb2, broker_service_pb2_grpc
 from tests.support.node import NodeProcess
 
 GROUPS = ("orders", "payments")

@@ -7,10 +7,10 @@ value holds, as `RLIMIT_FSIZE 3000`.
 import resource
 import sys
 
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.errors import StorageError
-from storage.records.batch import encode_batch
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.errors import StorageError
+from muster.storage.records.batch import encode_batch
 from tests.torture.appender import value_at
 
 NOW_MS = 1_700_000_000_000

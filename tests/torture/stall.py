@@ -26,10 +26,10 @@ from typing import TypeAlias
 import grpc
 from crc32c import crc32c
 
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from storage.rpc.v1 import broker_service_pb2, broker_service_pb2_grpc
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from muster.storage.rpc.v1 import broker_service_pb2, broker_service_pb2_grpc
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import join
 from tests.support.node import NodeProcess, running_node

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.errors import LogDamaged, LogFenced, StorageError
-from storage.records.batch import decode_records, encode_batch
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.errors import LogDamaged, LogFenced, StorageError
+from muster.storage.records.batch import decode_records, encode_batch
 from tests.torture.appender import value_at
 from tests.torture.short_life import NOW_MS, SETTINGS, TURNS, VALUE_BYTES
 

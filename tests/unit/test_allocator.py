@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from coordinator.allocator import keep_freed_memory
+from muster.coordinator.allocator import keep_freed_memory
 
 ROUNDS = 50
 BLOCK = 4 << 20
@@ -13,7 +13,7 @@ PAGES_OF_A_BLOCK = BLOCK // 4096
 
 SCRIPT = f"""
 import resource, sys
-from coordinator.allocator import keep_freed_memory
+from muster.coordinator.allocator import keep_freed_memory
 
 if sys.argv[1] == "keep":
     assert keep_freed_memory(64 << 20)

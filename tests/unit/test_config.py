@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import coordinator
-from coordinator.config import (
+from muster.coordinator.config import (
     Settings,
     SettingsError,
     expected,
@@ -15,9 +14,9 @@ from coordinator.config import (
     parse_address,
     render_properties,
 )
-from coordinator.core.plan import canonical_name, loadable
-from coordinator.core.types import Limits
-from coordinator.runtime.limits import limits_of
+from muster.coordinator.core.plan import canonical_name, loadable
+from muster.coordinator.core.types import Limits
+from muster.coordinator.runtime.limits import limits_of
 from tests.support.plugins import Deals
 
 
@@ -96,7 +95,7 @@ def test_every_number_has_a_bound_below(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(Settings.model_fields))
 def test_every_setting_is_read_by_something(name: str, code: str) -> None:
-    # A topic's own settings default to the node's by name, in storage.config.
+    # A topic's own settings default to the node's by name, in muster.storage.config.
     assert re.search(rf"\.{name}\b", code) or f': "{name}",' in code, f"nothing reads {name}"
 
 
@@ -279,7 +278,7 @@ def test_assignors_are_offered_by_their_names() -> None:
         "raises",
         "uniform",
         "UniformAssignor",
-        "assignors.builtin.lag:LagAssignor",
+        "muster.assignors.builtin.lag:LagAssignor",
         "os:system",
         "nobody",
     ]
@@ -289,7 +288,7 @@ def test_assignors_are_offered_by_their_names() -> None:
         "raises",
         "uniform",
         "uniform",
-        "assignors.builtin.lag:LagAssignor",
+        "muster.assignors.builtin.lag:LagAssignor",
         "os:system",
         "nobody",
     ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.config import Address, SettingsError, load_settings, parse_connect
+from muster.coordinator.config import Address, SettingsError, load_settings, parse_connect
 
 
 def test_servers_ports_and_chroot() -> None:

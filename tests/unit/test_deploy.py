@@ -13,8 +13,8 @@ import click
 import pytest
 import yaml
 
-from coordinator.cli.main import cli
-from coordinator.config import Settings, load_settings, parse_address, render_properties
+from muster.coordinator.cli.main import cli
+from muster.coordinator.config import Settings, load_settings, parse_address, render_properties
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROPERTIES = DEPLOY / "coordinator.properties"

@@ -54,7 +54,7 @@ def test_every_package_is_typed_and_the_licence_is_there(wheel: zipfile.ZipFile)
 def test_extras_and_command_are_those_promised() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert {"spark", "zookeeper", "dev", "all"} <= project["optional-dependencies"].keys()
-    assert project["scripts"] == {"muster": "coordinator.cli.main:main"}
+    assert project["scripts"] == {"muster": "muster.coordinator.cli.main:main"}
     assert project["license"] == "Apache-2.0"
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import click
 import pytest
 
-from assignors.api import Member, Snapshot
-from assignors.compliance import examine
-from assignors.run import run
-from coordinator.cli.main import cli
+from muster.assignors.api import Member, Snapshot
+from muster.assignors.compliance import examine
+from muster.assignors.run import run
+from muster.coordinator.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]

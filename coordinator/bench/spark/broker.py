@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from coordinator.bench.processes import BenchFailed
-from coordinator.bench.spark.maven import jars
-from coordinator.bench.spark.times import tree_s
-from coordinator.bench.wire.line import Line
-from coordinator.java import find_java
-from coordinator.kafka.codec.codec import struct
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.bench.spark.maven import jars
+from muster.coordinator.bench.spark.times import tree_s
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.java import find_java
+from muster.coordinator.kafka.codec.codec import struct
 
 KAFKA = "org.apache.kafka:kafka_2.13:4.1.1"
 HEAP = "-Xmx768m"

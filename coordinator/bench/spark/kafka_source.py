@@ -16,15 +16,15 @@ from typing import Any
 import pyspark
 from pyspark import SparkContext
 
-from coordinator.bench.processes import Server
-from coordinator.bench.rows import Row
-from coordinator.bench.spark.broker import Broker, fill_broker, running_broker
-from coordinator.bench.spark.maven import NotFetched, jars
-from coordinator.bench.spark.nothing import NAME as NOTHING
-from coordinator.bench.spark.nothing import ROWS, ReadyRows
-from coordinator.bench.spark.rows import BENCH, faster, in_turns
-from coordinator.bench.spark.stage import fill, node_at, record_batches, spark_on, timed
-from coordinator.bench.spark.times import tree_s
+from muster.coordinator.bench.processes import Server
+from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.spark.broker import Broker, fill_broker, running_broker
+from muster.coordinator.bench.spark.maven import NotFetched, jars
+from muster.coordinator.bench.spark.nothing import NAME as NOTHING
+from muster.coordinator.bench.spark.nothing import ROWS, ReadyRows
+from muster.coordinator.bench.spark.rows import BENCH, faster, in_turns
+from muster.coordinator.bench.spark.stage import fill, node_at, record_batches, spark_on, timed
+from muster.coordinator.bench.spark.times import tree_s
 
 RECORDS, PARTITIONS, FEW = 1_000_000, 4, ROWS
 CORES = 2

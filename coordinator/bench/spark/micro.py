@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from coordinator.bench.rows import Row
-from coordinator.bench.spark.rows import faster, in_turns
-from coordinator.bench.spark.stage import fill, running_node, spark_on
+from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.spark.rows import faster, in_turns
+from muster.coordinator.bench.spark.stage import fill, running_node, spark_on
 
 MANY = 64
 ROWS_OF_MANY = 6_400

@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from coordinator.bench.rows import Row
-from coordinator.bench.spark.rows import faster, in_turns
-from coordinator.bench.spark.stage import VALUE_BYTES, fill, running_node, seconds_to_read, spark_on
-from coordinator.spark.reading.arrow import TYPES, arrow_schema
-from coordinator.spark.schema import COLUMNS
-from coordinator.spark.source import MusterDataSource
+from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.spark.rows import faster, in_turns
+from muster.coordinator.bench.spark.stage import VALUE_BYTES, fill, running_node, seconds_to_read, spark_on
+from muster.coordinator.spark.reading.arrow import TYPES, arrow_schema
+from muster.coordinator.spark.schema import COLUMNS
+from muster.coordinator.spark.source import MusterDataSource
 
 RECORDS = 1_000_000
 PARTITIONS = 4

@@ -10,16 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from coordinator.bench.processes import BenchFailed
-from coordinator.bench.rows import Row
-from coordinator.bench.spark.rows import BENCH, faster, in_turns
-from coordinator.bench.spark.stage import timed
-from coordinator.spark.cluster import Cluster, running_cluster
-from coordinator.spark.pipelines.backtest import Backtest, run_here, run_on_spark, same
-from coordinator.spark.pipelines.backtest import Row as Replayed
-from coordinator.spark.pipelines.candidates import candidates
-from coordinator.spark.pipelines.synthetic import Plan
-from coordinator.spark.session import session
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.spark.rows import BENCH, faster, in_turns
+from muster.coordinator.bench.spark.stage import timed
+from muster.coordinator.spark.cluster import Cluster, running_cluster
+from muster.coordinator.spark.pipelines.backtest import Backtest, run_here, run_on_spark, same
+from muster.coordinator.spark.pipelines.backtest import Row as Replayed
+from muster.coordinator.spark.pipelines.candidates import candidates
+from muster.coordinator.spark.pipelines.synthetic import Plan
+from muster.coordinator.spark.session import session
 
 EXECUTORS = 2
 SEEDS = 100

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from coordinator.bench.rows import Row
+from muster.coordinator.bench.rows import Row
 
 BENCH = "spark"
 

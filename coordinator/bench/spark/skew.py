@@ -13,10 +13,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from coordinator.bench.rows import Row
-from coordinator.bench.spark.rows import faster, in_turns
-from coordinator.bench.spark.stage import fill, running_node, seconds_to_read, spark_on
-from coordinator.spark.source import MusterDataSource
+from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.spark.rows import faster, in_turns
+from muster.coordinator.bench.spark.stage import fill, running_node, seconds_to_read, spark_on
+from muster.coordinator.spark.source import MusterDataSource
 
 RECORDS = 300_000
 PARTITIONS = 16

@@ -10,17 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator.bench.processes import Server, stop
-from coordinator.client import Admin
-from coordinator.client.calls.methods import PRODUCE
-from coordinator.client.types import TopicPartition
-from coordinator.spark.session import session
-from coordinator.spark.writing.calls import Node
-from coordinator.spark.writing.calls import fill as fill_in
-from coordinator.spark.writing.encode import encode_columns
-from coordinator.spark.writing.options import write_options
-from coordinator.spark.writing.rows import Encoded
-from storage.rpc.v1.broker_service_pb2 import ProduceRequest
+from muster.coordinator.bench.processes import Server, stop
+from muster.coordinator.client import Admin
+from muster.coordinator.client.calls.methods import PRODUCE
+from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.spark.session import session
+from muster.coordinator.spark.writing.calls import Node
+from muster.coordinator.spark.writing.calls import fill as fill_in
+from muster.coordinator.spark.writing.encode import encode_columns
+from muster.coordinator.spark.writing.options import write_options
+from muster.coordinator.spark.writing.rows import Encoded
+from muster.storage.rpc.v1.broker_service_pb2 import ProduceRequest
 
 VALUE_BYTES = 100
 RECORDS_OF_A_BATCH = 150
@@ -40,7 +40,7 @@ def running_node(home: str) -> Iterator[str]:
 @contextlib.contextmanager
 def node_at(home: str) -> Iterator[Server]:
     """The same, with what its processor time is."""
-    command = ["-m", "coordinator.cli", "serve", "--announce", "--until-eof", "--listen", "127.0.0.1:0"]
+    command = ["-m", "muster.coordinator.cli", "serve", "--announce", "--until-eof", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(
         [sys.executable, *command, "--data", f"{home}/node"],
         stdin=subprocess.PIPE,

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from coordinator.bench.cases import Measure, measured
-from coordinator.bench.rows import Row
-from coordinator.bench.spark import kafka_source, micro, read, replays, skew
+from muster.coordinator.bench.cases import Measure, measured
+from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.spark import kafka_source, micro, read, replays, skew
 
 CASES: dict[str, Measure] = {
     "read": read.measure,

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from coordinator.core.records import OffsetsStored
-from coordinator.core.types import StoredOffset
-from coordinator.runtime.codec import encode
-from coordinator.runtime.group_log import BrokerGroupLog
-from coordinator.runtime.router import partition_for
-from storage.broker.broker import Broker
-from storage.config import MAX_LONG, LogSettings
+from muster.coordinator.core.records import OffsetsStored
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.runtime.router import partition_for
+from muster.storage.broker.broker import Broker
+from muster.storage.config import MAX_LONG, LogSettings
 
 SHARDS, SEGMENT_BYTES = 50, 100 << 20
 """As a node has them by default."""

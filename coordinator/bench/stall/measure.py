@@ -10,18 +10,18 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from assignors.api import Member, Snapshot
-from coordinator.bench.members import Wire
-from coordinator.bench.processes import LOAD_CORE, Server, node, pinned
-from coordinator.bench.rows import Row, less_is_better
-from coordinator.bench.stall.filling import TOPIC, days_ago, filled
-from coordinator.bench.stall.others import Others, tail
-from coordinator.bench.stall.stranger import Stranger, one_by_one, until
-from coordinator.bench.wire.line import Line
-from coordinator.bench.wire.records import kafka_address
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from storage.records.batch import encode_batch
+from muster.assignors.api import Member, Snapshot
+from muster.coordinator.bench.members import Wire
+from muster.coordinator.bench.processes import LOAD_CORE, Server, node, pinned
+from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.stall.filling import TOPIC, days_ago, filled
+from muster.coordinator.bench.stall.others import Others, tail
+from muster.coordinator.bench.stall.stranger import Stranger, one_by_one, until
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.records import kafka_address
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.storage.records.batch import encode_batch
 
 PARTITIONS = 10_000
 OFFSETS = 100_000

@@ -6,8 +6,8 @@ import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from coordinator.bench.wire.members import WireMember, together
-from coordinator.kafka.codec.emitting import Frame
+from muster.coordinator.bench.wire.members import WireMember, together
+from muster.coordinator.kafka.codec.emitting import Frame
 
 MEMBERS = 40
 EVERY_S = 0.02

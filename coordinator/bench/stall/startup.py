@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Iterator
 
-from coordinator.bench.processes import LOAD_CORE, Stopwatch, node, pinned
-from coordinator.bench.rows import Row, less_is_better
-from coordinator.bench.stall.filling import days_ago, filled
-from coordinator.bench.stall.stranger import Stranger
-from coordinator.bench.wire.line import Line
-from coordinator.bench.wire.records import kafka_address
+from muster.coordinator.bench.processes import LOAD_CORE, Stopwatch, node, pinned
+from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.stall.filling import days_ago, filled
+from muster.coordinator.bench.stall.stranger import Stranger
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.records import kafka_address
 
 PARTITIONS, LIMIT_S = 10_000, 5.0
 GROUPS, OFFSETS_EACH, LIMIT_CPU_S = 100_000, 10, 10.0

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from coordinator.bench.processes import BenchFailed
-from coordinator.bench.wire.line import Line
-from coordinator.kafka.codec.codec import struct
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.kafka.codec.codec import struct
 
 CREATE, DELETE, COMMIT, FETCH_OFFSETS, DELETE_OFFSETS, DELETE_GROUPS = 4, 3, 2, 5, 0, 1
 PRODUCE, FETCH, LIST_OFFSETS = 7, 10, 5

@@ -5,14 +5,14 @@ import statistics
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeAlias
 
-from coordinator.bench import heartbeat
-from coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned, server
-from coordinator.bench.rows import Row, less_is_better
-from coordinator.bench.wire.line import Line
-from coordinator.bench.wire.members import WireMember, together
-from coordinator.bench.wire.records import kafka_address
-from coordinator.bench.wire.yardstick import Machine, within
-from coordinator.kafka.codec.codec import struct
+from muster.coordinator.bench import heartbeat
+from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned, server
+from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.members import WireMember, together
+from muster.coordinator.bench.wire.records import kafka_address
+from muster.coordinator.bench.wire.yardstick import Machine, within
+from muster.coordinator.kafka.codec.codec import struct
 
 CONNECTIONS = 16
 WARM_UP_S, ROUND_S, ROUNDS = 0.5, 1.5, 5
@@ -29,7 +29,7 @@ Round: TypeAlias = Callable[[], Awaitable[float]]
 
 def heartbeats(name: str, home: str) -> Iterator[Row]:
     """One request outstanding on each connection; the servers take turns."""
-    with pinned(LOAD_CORE), node(home, SETTINGS) as ours, server(["-m", "coordinator.bench.wire.mock"]) as mock:
+    with pinned(LOAD_CORE), node(home, SETTINGS) as ours, server(["-m", "muster.coordinator.bench.wire.mock"]) as mock:
         value, peer = asyncio.run(beaten(ours, mock))
     yield as_wire(less_is_better(name, value, "us CPU/request", PEER, peer, 1 / AT_MOST_MOCKS))
 

@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
-from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
-from coordinator.kafka.codec.emitting import Frame
-from coordinator.kafka.connections.frames import Frames
+from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
+from muster.coordinator.kafka.codec.emitting import Frame
+from muster.coordinator.kafka.connections.frames import Frames
 
 KEYS = {api.name: api.key for api in APIS}
 LARGEST = 1 << 28

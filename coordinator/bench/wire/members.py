@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordinator.bench.processes import BenchFailed
-from coordinator.bench.wire.line import Line
-from coordinator.errors import ErrorCode
-from coordinator.kafka.codec.codec import struct
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
 
 JOIN, SYNC, BEAT, LEAVE, COMMIT = 5, 3, 3, 1, 7
 """Versions that librdkafka uses, and that its mock cluster knows."""

@@ -1,6 +1,6 @@
 """The peer in C: librdkafka's mock cluster, one broker, in a process of its own.
 
-Run as `python -m coordinator.bench.wire.mock`; it ends when its standard input does.
+Run as `python -m muster.coordinator.bench.wire.mock`; it ends when its standard input does.
 """
 
 import json

@@ -4,13 +4,13 @@ import asyncio
 import statistics
 from collections.abc import Iterator
 
-from coordinator.bench.processes import LOAD_CORE, Server, node, pinned
-from coordinator.bench.rows import Row
-from coordinator.bench.wire.costs import as_wire
-from coordinator.bench.wire.line import Line
-from coordinator.bench.wire.members import WireMember, together
-from coordinator.bench.wire.records import kafka_address
-from coordinator.bench.wire.yardstick import Machine, within
+from muster.coordinator.bench.processes import LOAD_CORE, Server, node, pinned
+from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.wire.costs import as_wire
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.members import WireMember, together
+from muster.coordinator.bench.wire.records import kafka_address
+from muster.coordinator.bench.wire.yardstick import Machine, within
 
 LIMITS_MS = {10: 2.0, 100: 20.0, 500: 120.0}
 """Members that stay, and what the server may take of its processor for all of them."""

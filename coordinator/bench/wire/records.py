@@ -9,8 +9,8 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, pinned, server
-from coordinator.bench.rows import Row
+from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, pinned, server
+from muster.coordinator.bench.rows import Row
 
 ROUNDS = 8
 TOPICS, PARTITIONS = 4, 4
@@ -24,11 +24,11 @@ PEER = "librdkafka's mock cluster"
 
 def measure(name: str, home: str) -> Iterator[Row]:
     """Both servers take turns, and who begins changes; both are on one core, and the client on the other."""
-    node = ["-m", "coordinator.cli", "serve", "--announce", "--until-eof", "--data", f"{home}/data"]
+    node = ["-m", "muster.coordinator.cli", "serve", "--announce", "--until-eof", "--data", f"{home}/data"]
     node += ["--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0", "--set", f"num.partitions={PARTITIONS}"]
     ours: dict[str, list[float]] = {"produce": [], "fetch": []}
     theirs: dict[str, list[float]] = {"produce": [], "fetch": []}
-    with server(node) as muster, server(["-m", "coordinator.bench.wire.mock"]) as mock, pinned(LOAD_CORE):
+    with server(node) as muster, server(["-m", "muster.coordinator.bench.wire.mock"]) as mock, pinned(LOAD_CORE):
         for turn in range(ROUNDS):
             both = ((theirs, mock.address), (ours, kafka_address(muster)))
             for rates, address in both if turn % 2 else reversed(both):

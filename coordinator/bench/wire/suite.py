@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from coordinator.bench.cases import Measure, measured
-from coordinator.bench.rows import Row
-from coordinator.bench.wire import costs, rebalances, records
+from muster.coordinator.bench.cases import Measure, measured
+from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.wire import costs, rebalances, records
 
 CASES: dict[str, Measure] = {
     "heartbeats": costs.heartbeats,

@@ -7,7 +7,7 @@ written in Python as a node is, coded one message in a known time: what the same
 import statistics
 import time
 
-from coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.rows import Row, less_is_better
 
 CODED_US = 5.5
 """What kafka-python 3.0.12 took there to encode and decode a Heartbeat request of version 4."""

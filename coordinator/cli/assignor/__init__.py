@@ -2,13 +2,13 @@
 
 import click
 
-from coordinator.cli.common.lazy import Lazy, LazyGroup
+from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
 
 COMMANDS = {
-    "list": Lazy("coordinator.cli.assignor.listing:list_", "List the assignors known here."),
-    "show": Lazy("coordinator.cli.assignor.listing:show_", "Tell what one promises, and its options."),
-    "new": Lazy("coordinator.cli.assignor.making:new", "Write a package with a new assignor and its test."),
-    "test": Lazy("coordinator.cli.assignor.making:test", "Put an assignor through the compliance suite."),
+    "list": Lazy("muster.coordinator.cli.assignor.listing:list_", "List the assignors known here."),
+    "show": Lazy("muster.coordinator.cli.assignor.listing:show_", "Tell what one promises, and its options."),
+    "new": Lazy("muster.coordinator.cli.assignor.making:new", "Write a package with a new assignor and its test."),
+    "test": Lazy("muster.coordinator.cli.assignor.making:test", "Put an assignor through the compliance suite."),
 }
 
 

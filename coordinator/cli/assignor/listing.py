@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 import click
 
-from coordinator.cli.common.options import output_option
-from coordinator.cli.common.output import Column, show, show_document
-from coordinator.cli.common.plugins import find_plugins_here
+from muster.coordinator.cli.common.options import output_option
+from muster.coordinator.cli.common.output import Column, show, show_document
+from muster.coordinator.cli.common.plugins import find_plugins_here
 
 COLUMNS = [
     Column("NAME", "name", style="cyan"),
@@ -22,7 +22,7 @@ COLUMNS = [
 @output_option
 def list_(style: str) -> None:
     """List built-in assignors and installed plugins; a plugin that cannot be loaded says why."""
-    from assignors.tools.catalog import listing
+    from muster.assignors.tools.catalog import listing
 
     rows = [asdict(entry) for entry in listing()]
     if style == "table":
@@ -35,7 +35,7 @@ def list_(style: str) -> None:
 @click.argument("name")
 def show_(style: str, name: str) -> None:
     """Tell what assignor NAME promises. NAME may be a Kafka class name or package.module:Class."""
-    from assignors.tools.catalog import show as entry_of
+    from muster.assignors.tools.catalog import show as entry_of
 
     find_plugins_here()
     entry = entry_of(name)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import NumberRange, output_option
-from coordinator.cli.common.output import notice, show_document
-from coordinator.cli.common.plugins import find_plugins_here
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import NumberRange, output_option
+from muster.coordinator.cli.common.output import notice, show_document
+from muster.coordinator.cli.common.plugins import find_plugins_here
 
 
 @click.command()
@@ -21,7 +21,7 @@ from coordinator.cli.common.plugins import find_plugins_here
 )
 def new(name: str, into: Path | None) -> None:
     """Write a package with a working assignor called NAME, its entry point and its test."""
-    from assignors.tools.scaffold import scaffold
+    from muster.assignors.tools.scaffold import scaffold
 
     try:
         files = scaffold(name)
@@ -54,8 +54,8 @@ def test(style: str, target: str, deadline: float) -> int:
 
     It runs in a process of its own, and what it prints is shown. Exit code 1 when a check fails.
     """
-    from assignors.compliance import examine
-    from assignors.registry import resolve
+    from muster.assignors.compliance import examine
+    from muster.assignors.registry import resolve
 
     find_plugins_here()
     report = examine(resolve(target), round(1000 * deadline))

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import click
 
-from coordinator.cli.common.words import clipped
+from muster.coordinator.cli.common.words import clipped
 
 
 class Exit(IntEnum):
@@ -98,10 +98,10 @@ IN_THE_WAY = frozenset({23, 86, 95})
 
 def code_by_class(error: Exception) -> Exit | None:
     # Imported only once something failed: --help and a good run need none of them.
-    from assignors.api import AssignorError
-    from assignors.registry import UnknownAssignor
-    from coordinator.client import errors as client
-    from storage.errors import DataDirectoryError, StorageError
+    from muster.assignors.api import AssignorError
+    from muster.assignors.registry import UnknownAssignor
+    from muster.coordinator.client import errors as client
+    from muster.storage.errors import DataDirectoryError, StorageError
 
     fates: tuple[tuple[tuple[type[Exception], ...], Exit], ...] = (
         ((client.ConfigError, client.InvalidTopic, UnknownAssignor), Exit.USAGE),

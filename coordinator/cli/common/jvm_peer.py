@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.errors import CommandError, Exit
 
 Ask = Callable[[str, tuple[int, int, int], str], float]
 """(assignor, (members, topics, partitions of each), event) -> seconds"""

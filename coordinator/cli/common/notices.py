@@ -3,7 +3,7 @@
 import contextlib
 import logging
 
-from coordinator.cli.common.output import notice
+from muster.coordinator.cli.common.output import notice
 
 CLIENTS = logging.getLogger("muster.client")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from coordinator.client import Admin
+    from muster.coordinator.client import Admin
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
 PATIENCE = "default.api.timeout.ms"
@@ -93,7 +93,7 @@ def properties(bootstrap: str, overrides: dict[str, str], **defaults: object) ->
 
     From here on what clients have to say goes to standard error.
     """
-    from coordinator.cli.common.notices import hear_clients
+    from muster.coordinator.cli.common.notices import hear_clients
 
     hear_clients()
     given: dict[str, object] = {name.replace("_", "."): value for name, value in defaults.items() if value is not None}
@@ -102,7 +102,7 @@ def properties(bootstrap: str, overrides: dict[str, str], **defaults: object) ->
 
 def admin_of(bootstrap: str, overrides: dict[str, str]) -> "Admin":
     """An admin client for a command's options, which gives up soon; use it in a `with`."""
-    from coordinator.client import Admin
+    from muster.coordinator.client import Admin
 
     admin = Admin(properties(bootstrap, overrides, default_api_timeout_ms=ONE_SHOT_PATIENCE_MS))
     somebody_listens(bootstrap, overrides)
@@ -114,7 +114,7 @@ def somebody_listens(bootstrap: str, overrides: dict[str, str]) -> None:
 
     To be called once a client has looked at its properties, and before it calls anybody.
     """
-    from coordinator.cli.common.reach import must_listen
+    from muster.coordinator.cli.common.reach import must_listen
 
     if PATIENCE not in overrides and overrides.get("group.protocol") != "zookeeper":
         must_listen(overrides.get("bootstrap.servers", bootstrap).split(","))

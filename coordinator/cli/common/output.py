@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from coordinator.cli.common.words import clipped
+from muster.coordinator.cli.common.words import clipped
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Iterable
 
-from coordinator.cli.common.errors import Unhealthy
+from muster.coordinator.cli.common.errors import Unhealthy
 
 PATIENCE_S = 1.0
 """For one look. Who does not answer sooner may be far away or busy: the command itself finds out."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from coordinator.client import Message
+    from muster.coordinator.client import Message
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 Writer = Callable[["Message"], bytes]

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.consumer_groups.views import table
-from coordinator.cli.groups.reset import Position, TopicPartition, must_be_inactive, targets
-from coordinator.cli.groups.which import chosen_partitions
+from muster.coordinator.cli.consumer_groups.views import table
+from muster.coordinator.cli.groups.reset import Position, TopicPartition, must_be_inactive, targets
+from muster.coordinator.cli.groups.which import chosen_partitions
 
 if TYPE_CHECKING:
-    from coordinator.client import Admin
+    from muster.coordinator.client import Admin
 
 DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?")
 MAX_OFFSET = 2**63 - 1

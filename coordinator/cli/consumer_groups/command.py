@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from coordinator.client import Admin
+    from muster.coordinator.client import Admin
 
 ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 POSITIONS = (
@@ -70,8 +70,8 @@ def flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., A
 def consumer_groups(bootstrap_server: str, command_config: Path | None, timeout: int, **options: Any) -> None:
     """Manage consumer groups with the flags and columns of Kafka's own tool."""
     action = check(options)
-    from coordinator.cli.common.options import properties
-    from coordinator.client import Admin
+    from muster.coordinator.cli.common.options import properties
+    from muster.coordinator.client import Admin
 
     given = properties(bootstrap_server, read_properties(command_config), default_api_timeout_ms=timeout)
     with Admin(given) as admin:
@@ -79,7 +79,7 @@ def consumer_groups(bootstrap_server: str, command_config: Path | None, timeout:
 
 
 def act(action: str, admin: "Admin", options: Options) -> None:
-    from coordinator.cli.consumer_groups import changes, views
+    from muster.coordinator.cli.consumer_groups import changes, views
 
     if action == "list":
         views.list_groups(admin, options["state"], options["type_"])

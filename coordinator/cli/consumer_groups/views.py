@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.output import ABSENT
-from coordinator.cli.groups.both import ZOOKEEPER
-from coordinator.cli.groups.describe import lags_of
-from coordinator.cli.groups.members import assignment_text
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.output import ABSENT
+from muster.coordinator.cli.groups.both import ZOOKEEPER
+from muster.coordinator.cli.groups.describe import lags_of
+from muster.coordinator.cli.groups.members import assignment_text
 
 if TYPE_CHECKING:
-    from coordinator.client import Admin
-    from coordinator.client.described import GroupDescription, MemberDescription
+    from muster.coordinator.client import Admin
+    from muster.coordinator.client.described import GroupDescription, MemberDescription
 
 OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
 MEMBERS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
@@ -41,7 +41,7 @@ def words(given: str | None) -> list[str]:
 
 
 def describe(admin: "Admin", groups: Sequence[str], view: str, *, verbose: bool) -> None:
-    from coordinator.client.errors import GroupNotFound
+    from muster.coordinator.client.errors import GroupNotFound
 
     missing = []
     nodes = admin.nodes() if view == "state" else {}

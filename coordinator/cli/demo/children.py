@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from coordinator.cli.common.errors import CommandError
+from muster.coordinator.cli.common.errors import CommandError
 
 GRACE_S = 5.0
 START_S = 30.0
@@ -42,7 +42,7 @@ class Children:
         """Run `muster ARGUMENTS`; what it says on standard error goes to NAME.log."""
         with self.log_of(name).open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "coordinator.cli", *arguments],
+                [sys.executable, "-m", "muster.coordinator.cli", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import NumberRange
-from coordinator.cli.common.output import notice
-from coordinator.cli.common.plugins import find_plugins_here
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import NumberRange
+from muster.coordinator.cli.common.output import notice
+from muster.coordinator.cli.common.plugins import find_plugins_here
 
 
 @click.command()
@@ -54,10 +54,10 @@ def demo(
     """
     if spark:
         return on_spark(file, key_regex, partitions, keep)
-    from assignors.registry import resolve_all
-    from coordinator.cli.common.signals import interrupt_on_sigterm
-    from coordinator.cli.demo.director import Director, Plan
-    from coordinator.cli.demo.lines import choose_source
+    from muster.assignors.registry import resolve_all
+    from muster.coordinator.cli.common.signals import interrupt_on_sigterm
+    from muster.coordinator.cli.demo.director import Director, Plan
+    from muster.coordinator.cli.demo.lines import choose_source
 
     find_plugins_here()
     resolve_all(assignor)
@@ -78,10 +78,10 @@ def on_spark(file: Path | None, key_regex: str | None, partitions: int, keep: bo
         import pyspark  # noqa: F401
     except ImportError:
         raise CommandError("pyspark is not installed", "pip install 'muster[spark]'") from None
-    from coordinator.cli.common.signals import interrupt_on_sigterm
-    from coordinator.cli.demo.lines import choose_source
-    from coordinator.cli.demo.spark import SparkDirector
-    from coordinator.java import JavaNotFound
+    from muster.coordinator.cli.common.signals import interrupt_on_sigterm
+    from muster.coordinator.cli.demo.lines import choose_source
+    from muster.coordinator.cli.demo.spark import SparkDirector
+    from muster.coordinator.java import JavaNotFound
 
     interrupt_on_sigterm()
     with workspace(keep) as folder:

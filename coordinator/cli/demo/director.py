@@ -10,18 +10,18 @@ from typing import NamedTuple
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from coordinator.cli.common.errors import CommandError
-from coordinator.cli.common.output import console
-from coordinator.cli.common.words import duration, plural, spans
-from coordinator.cli.demo import report
-from coordinator.cli.demo.children import Children
-from coordinator.cli.demo.filling import fill
-from coordinator.cli.demo.lines import Source
-from coordinator.cli.demo.proof import Produced, Proof
-from coordinator.cli.groups.story import recorded
-from coordinator.client import Admin
-from coordinator.client.described import GroupDescription, MemberDescription
-from coordinator.client.errors import GroupNotFound, Unreachable
+from muster.coordinator.cli.common.errors import CommandError
+from muster.coordinator.cli.common.output import console
+from muster.coordinator.cli.common.words import duration, plural, spans
+from muster.coordinator.cli.demo import report
+from muster.coordinator.cli.demo.children import Children
+from muster.coordinator.cli.demo.filling import fill
+from muster.coordinator.cli.demo.lines import Source
+from muster.coordinator.cli.demo.proof import Produced, Proof
+from muster.coordinator.cli.groups.story import recorded
+from muster.coordinator.client import Admin
+from muster.coordinator.client.described import GroupDescription, MemberDescription
+from muster.coordinator.client.errors import GroupNotFound, Unreachable
 
 TOPIC, GROUP = "lines", "demo"
 LOOK_EVERY_S = 0.1

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from coordinator.cli.demo.lines import Line, Source
-from coordinator.cli.demo.proof import Produced, checksum
-from coordinator.client import Producer, RecordMetadata
-from coordinator.client.producing.partitioner import partition_for
+from muster.coordinator.cli.demo.lines import Line, Source
+from muster.coordinator.cli.demo.proof import Produced, checksum
+from muster.coordinator.client import Producer, RecordMetadata
+from muster.coordinator.client.producing.partitioner import partition_for
 
 LOOK_EVERY = 2_000
 """Lines between two looks at the clock and the bar."""

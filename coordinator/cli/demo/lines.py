@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.errors import CommandError, Exit
 
 MAX_LINE_BYTES = 64 << 10
 """Longer lines are refused by name: a demo is no way to test message.max.bytes."""

@@ -12,16 +12,16 @@ from typing import Any
 
 from rich.text import Text
 
-from coordinator.cli.common.errors import CommandError
-from coordinator.cli.common.output import console
-from coordinator.cli.common.words import plural
-from coordinator.cli.demo import report
-from coordinator.cli.demo.children import Children
-from coordinator.cli.demo.director import NODE_SETTINGS
-from coordinator.cli.demo.filling import fill
-from coordinator.cli.demo.lines import Line, Source
-from coordinator.client import Admin, Consumer, Message, TopicPartition
-from coordinator.spark.cluster import Cluster, ClusterFailed, running_cluster
+from muster.coordinator.cli.common.errors import CommandError
+from muster.coordinator.cli.common.output import console
+from muster.coordinator.cli.common.words import plural
+from muster.coordinator.cli.demo import report
+from muster.coordinator.cli.demo.children import Children
+from muster.coordinator.cli.demo.director import NODE_SETTINGS
+from muster.coordinator.cli.demo.filling import fill
+from muster.coordinator.cli.demo.lines import Line, Source
+from muster.coordinator.client import Admin, Consumer, Message, TopicPartition
+from muster.coordinator.spark.cluster import Cluster, ClusterFailed, running_cluster
 
 LINES, COUNTS = "lines", "counts"
 PARTITIONS_OF_COUNTS = 4

@@ -33,8 +33,8 @@ def demo_spark_driver(
     conf: tuple[str, ...],
 ) -> None:
     """The driver of `muster demo --spark`: tells each batch, once that all slots are busy, how many tasks failed."""
-    from coordinator.cli.demo.orphan import stop_with_stdin
-    from coordinator.spark.session import session
+    from muster.coordinator.cli.demo.orphan import stop_with_stdin
+    from muster.coordinator.spark.session import session
 
     stop_with_stdin()
     settings = TOLD_AT_ONCE | dict(pair.split("=", 1) for pair in conf)
@@ -120,8 +120,8 @@ def say(told: dict[str, Any]) -> None:
 
 def dealt(end_offset: Any) -> tuple[list[int], list[int]]:
     """Records of each partition in a batch, and of each task: the source's own plan, made again."""
-    from coordinator.spark.planning import Plan, plan_tasks
-    from coordinator.spark.reading.offsets import parse
+    from muster.coordinator.spark.planning import Plan, plan_tasks
+    from muster.coordinator.spark.reading.offsets import parse
 
     ranges = parse(end_offset).ranges()
     slots = plan_tasks(ranges, Plan(assignor="split", tasks=TASKS))

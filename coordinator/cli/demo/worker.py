@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.cli.common.options import NumberRange, client_options, properties
-from coordinator.cli.common.plugins import find_plugins_here
+from muster.coordinator.cli.common.options import NumberRange, client_options, properties
+from muster.coordinator.cli.common.plugins import find_plugins_here
 
 if TYPE_CHECKING:
-    from coordinator.client import Consumer, Message
+    from muster.coordinator.client import Consumer, Message
 
 POLL_S = 0.1
 COMMIT_EVERY_S = 0.1
@@ -35,8 +35,8 @@ def demo_worker(
     bootstrap: str, overrides: dict[str, str], topic: str, group: str, name: str, report: str, pace: float
 ) -> None:
     """One worker of `muster demo`."""
-    from coordinator.cli.demo.orphan import stop_with_stdin
-    from coordinator.client import Consumer
+    from muster.coordinator.cli.demo.orphan import stop_with_stdin
+    from muster.coordinator.client import Consumer
 
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
@@ -78,7 +78,7 @@ def work(consumer: "Consumer", report: int, pace: float, stopping: threading.Eve
 
 
 def packed(messages: "Sequence[Message]") -> bytes:
-    from coordinator.cli.demo.proof import REPORT_STRUCT, checksum
+    from muster.coordinator.cli.demo.proof import REPORT_STRUCT, checksum
 
     pack = struct.Struct(REPORT_STRUCT).pack
     return b"".join(
@@ -88,7 +88,7 @@ def packed(messages: "Sequence[Message]") -> bytes:
 
 def commit(consumer: "Consumer") -> None:
     """Commit all that was reported. While the group rebalances it may say no; the lines are read again then."""
-    from coordinator.client.errors import CommitFailed
+    from muster.coordinator.client.errors import CommitFailed
 
     try:
         consumer.commit()

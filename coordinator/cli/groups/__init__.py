@@ -2,24 +2,31 @@
 
 import click
 
-from coordinator.cli.common.lazy import Lazy, LazyGroup
+from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
 
 COMMANDS = {
-    "list": Lazy("coordinator.cli.groups.listing:list_", "List groups."),
-    "describe": Lazy("coordinator.cli.groups.describe:describe", "Show positions and lag, or the group's state."),
-    "members": Lazy("coordinator.cli.groups.members:members", "Show members and what they own."),
-    "explain": Lazy("coordinator.cli.groups.explain:explain", "Tell why the group rebalanced, each time."),
-    "history": Lazy("coordinator.cli.groups.explain:history", "One line per rebalance."),
-    "settings": Lazy("coordinator.cli.groups.settings:settings", "Show what is set for the group."),
-    "set": Lazy("coordinator.cli.groups.settings:set_", "Set something for the group, such as assignor.options."),
-    "unset": Lazy("coordinator.cli.groups.settings:unset", "Unset it again."),
-    "reset-offsets": Lazy("coordinator.cli.groups.reset:reset_offsets", "Move the positions of an inactive group."),
-    "delete-offsets": Lazy("coordinator.cli.groups.delete:delete_offsets", "Forget positions of topics."),
-    "migrate-offsets": Lazy(
-        "coordinator.cli.groups.migrate:migrate_offsets", "Copy positions from ZooKeeper to the coordinator, or back."
+    "list": Lazy("muster.coordinator.cli.groups.listing:list_", "List groups."),
+    "describe": Lazy(
+        "muster.coordinator.cli.groups.describe:describe", "Show positions and lag, or the group's state."
     ),
-    "remove-members": Lazy("coordinator.cli.groups.remove:remove_members", "Send members away, as an operator."),
-    "delete": Lazy("coordinator.cli.groups.delete:delete", "Delete groups without members."),
+    "members": Lazy("muster.coordinator.cli.groups.members:members", "Show members and what they own."),
+    "explain": Lazy("muster.coordinator.cli.groups.explain:explain", "Tell why the group rebalanced, each time."),
+    "history": Lazy("muster.coordinator.cli.groups.explain:history", "One line per rebalance."),
+    "settings": Lazy("muster.coordinator.cli.groups.settings:settings", "Show what is set for the group."),
+    "set": Lazy(
+        "muster.coordinator.cli.groups.settings:set_", "Set something for the group, such as assignor.options."
+    ),
+    "unset": Lazy("muster.coordinator.cli.groups.settings:unset", "Unset it again."),
+    "reset-offsets": Lazy(
+        "muster.coordinator.cli.groups.reset:reset_offsets", "Move the positions of an inactive group."
+    ),
+    "delete-offsets": Lazy("muster.coordinator.cli.groups.delete:delete_offsets", "Forget positions of topics."),
+    "migrate-offsets": Lazy(
+        "muster.coordinator.cli.groups.migrate:migrate_offsets",
+        "Copy positions from ZooKeeper to the coordinator, or back.",
+    ),
+    "remove-members": Lazy("muster.coordinator.cli.groups.remove:remove_members", "Send members away, as an operator."),
+    "delete": Lazy("muster.coordinator.cli.groups.delete:delete", "Delete groups without members."),
 }
 
 

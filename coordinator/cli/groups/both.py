@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coordinator.cli.common.output import notice
+from muster.coordinator.cli.common.output import notice
 
 if TYPE_CHECKING:
-    from coordinator.client import Admin
-    from coordinator.client.described import GroupDescription, GroupListing
+    from muster.coordinator.client import Admin
+    from muster.coordinator.client.described import GroupDescription, GroupListing
 
 ZOOKEEPER = "zookeeper"
 """The type of groups that live in ZooKeeper."""

@@ -2,9 +2,9 @@
 
 import click
 
-from coordinator.cli.common.options import admin_of, client_options, output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.groups.which import chosen_partitions, group_argument
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.groups.which import chosen_partitions, group_argument
 
 COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("PARTITION", "partition"), Column("STATUS", "status")]
 

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.options import admin_of, client_options, output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.common.words import Names, moment
-from coordinator.cli.groups.both import ZOOKEEPER, say_who_else
-from coordinator.cli.groups.which import group_argument
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.words import Names, moment
+from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_else
+from muster.coordinator.cli.groups.which import group_argument
 
 if TYPE_CHECKING:
-    from coordinator.client import Admin
-    from coordinator.client.described import GroupDescription, PartitionLag
+    from muster.coordinator.client import Admin
+    from muster.coordinator.client.described import GroupDescription, PartitionLag
 
 OFFSET_COLUMNS = [
     Column("GROUP", "group"),
@@ -65,7 +65,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
 
 def lags_of(admin: "Admin", group: "GroupDescription") -> tuple[list["PartitionLag"], bool]:
     """The group's lags, and whether ZooKeeper is away: then without what is kept there, and that is said."""
-    from coordinator.client.errors import Refused
+    from muster.coordinator.client.errors import Refused
 
     if not admin.zookeeper_away():
         try:

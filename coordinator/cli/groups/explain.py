@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.options import COUNT, admin_of, client_options, output_option
-from coordinator.cli.common.output import Column, console, notice, show, show_document
-from coordinator.cli.common.words import duration, moment
-from coordinator.cli.groups.which import group_argument
+from muster.coordinator.cli.common.options import COUNT, admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, console, notice, show, show_document
+from muster.coordinator.cli.common.words import duration, moment
+from muster.coordinator.cli.groups.which import group_argument
 
 if TYPE_CHECKING:
-    from coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
+    from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 
 PEOPLE = ("table", "wide")
 COLUMNS = [
@@ -52,7 +52,7 @@ def explain(
     with admin_of(bootstrap, overrides) as admin:
         most = 0 if generation else limit
         if style in PEOPLE:
-            from coordinator.cli.groups.story import recorded
+            from muster.coordinator.cli.groups.story import recorded
 
             entries = recorded(admin, group, most, generation or 0)
         else:
@@ -67,7 +67,7 @@ def explain(
             f"The ledger has nothing about group '{group}'" + (f" in generation {generation}." if generation else ".")
         )
     else:
-        from coordinator.cli.groups.story import tell
+        from muster.coordinator.cli.groups.story import tell
 
         tell(console(), entries, full=style == "wide")
     show_stalls(stalls)
@@ -95,7 +95,7 @@ def show_stalls(stalls: "list[NodeStall]") -> None:
 
 
 def show_rows(entries: "list[Rebalance]", style: str) -> None:
-    from coordinator.cli.groups.story import cause_word, names_of, outcome_word, took_ms
+    from muster.coordinator.cli.groups.story import cause_word, names_of, outcome_word, took_ms
 
     names = names_of(entries, full=style != "table")
     rows = [
@@ -121,7 +121,7 @@ def document(entry: "Rebalance") -> dict[str, Any]:
     """Every field, also those at their defaults, with the contract's names; enums by their short names."""
     from google.protobuf.json_format import MessageToDict
 
-    from coordinator.cli.groups.story import cause_word, outcome_word
+    from muster.coordinator.cli.groups.story import cause_word, outcome_word
 
     found: dict[str, Any] = MessageToDict(
         entry, preserving_proto_field_name=True, always_print_fields_with_no_presence=True

@@ -2,10 +2,10 @@
 
 import click
 
-from coordinator.cli.common.errors import Unhealthy
-from coordinator.cli.common.options import admin_of, client_options, output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.groups.both import ZOOKEEPER, say_who_is_listed_twice
+from muster.coordinator.cli.common.errors import Unhealthy
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_is_listed_twice
 
 COLUMNS = [
     Column("GROUP", "group", style="cyan"),

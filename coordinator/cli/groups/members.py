@@ -2,11 +2,11 @@
 
 import click
 
-from coordinator.cli.common.options import admin_of, client_options, output_option
-from coordinator.cli.common.output import Column, show
-from coordinator.cli.groups.both import ZOOKEEPER, say_who_else
-from coordinator.cli.groups.describe import say_what_is_old, say_what_stands_out
-from coordinator.cli.groups.which import group_argument
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, show
+from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_else
+from muster.coordinator.cli.groups.describe import say_what_is_old, say_what_stands_out
+from muster.coordinator.cli.groups.which import group_argument
 
 COLUMNS = [
     Column("GROUP", "group"),

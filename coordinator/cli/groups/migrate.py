@@ -5,11 +5,11 @@ from typing import Literal, cast
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import admin_of, client_options, output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.common.words import plural
-from coordinator.cli.groups.which import group_argument
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.words import plural
+from muster.coordinator.cli.groups.which import group_argument
 
 DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
 COLUMNS = [
@@ -22,7 +22,7 @@ COLUMNS = [
 
 
 def connect_string(ctx: click.Context, param: click.Parameter, given: str) -> str:
-    from coordinator.config import parse_connect
+    from muster.coordinator.config import parse_connect
 
     try:
         return str(parse_connect(given))
@@ -53,7 +53,7 @@ def migrate_offsets(
 
     The group has no members, or all of them commit to both stores (dual.commit.enabled=true).
     """
-    from coordinator.client.errors import GroupNotEmpty
+    from muster.coordinator.client.errors import GroupNotEmpty
 
     store = cast(Literal["kafka", "zookeeper"], to)
     with admin_of(bootstrap, overrides) as admin:

@@ -2,10 +2,10 @@
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import admin_of, client_options, output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.groups.which import group_argument
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.groups.which import group_argument
 
 COLUMNS = [
     Column("GROUP", "group"),

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import admin_of, client_options, output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.groups.which import chosen_partitions, group_argument
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.groups.which import chosen_partitions, group_argument
 
 if TYPE_CHECKING:
-    from coordinator.client import Admin
+    from muster.coordinator.client import Admin
 
 EARLIEST, LATEST = -2, -1
 MAX_OFFSET = 2**63 - 1
@@ -105,7 +105,7 @@ def with_zone(epoch_ms: int) -> str:
 
 
 def must_be_inactive(admin: "Admin", group: str) -> None:
-    from coordinator.client.errors import GroupNotFound
+    from muster.coordinator.client.errors import GroupNotFound
 
     try:
         found = admin.describe_group(group)

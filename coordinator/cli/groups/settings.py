@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.options import admin_of, client_options, output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.groups.which import group_argument
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.groups.which import group_argument
 
 if TYPE_CHECKING:
-    from coordinator.client.described import GroupSettings
+    from muster.coordinator.client.described import GroupSettings
 
 COLUMNS = [
     Column("GROUP", "group"),

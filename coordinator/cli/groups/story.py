@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from coordinator.cli.common.words import Names, duration, moment, plural, spans
-from coordinator.rpc.v1 import ledger_pb2
+from muster.coordinator.cli.common.words import Names, duration, moment, plural, spans
+from muster.coordinator.rpc.v1 import ledger_pb2
 
 if TYPE_CHECKING:
-    from coordinator.client import Admin
+    from muster.coordinator.client import Admin
 
 MAX_MOVE_LINES = 12
 """Per rebalance, for people; json and yaml show every move."""

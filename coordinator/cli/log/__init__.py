@@ -2,12 +2,12 @@
 
 import click
 
-from coordinator.cli.common.lazy import Lazy, LazyGroup
+from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
 
 COMMANDS = {
-    "dump": Lazy("coordinator.cli.log.dump:dump", "Print log files batch by batch."),
-    "verify": Lazy("coordinator.cli.log.verify:verify", "Walk a data directory and check everything."),
-    "recover": Lazy("coordinator.cli.log.recover:recover", "Cut damaged logs off where the damage begins."),
+    "dump": Lazy("muster.coordinator.cli.log.dump:dump", "Print log files batch by batch."),
+    "verify": Lazy("muster.coordinator.cli.log.verify:verify", "Walk a data directory and check everything."),
+    "recover": Lazy("muster.coordinator.cli.log.recover:recover", "Cut damaged logs off where the damage begins."),
 }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.errors import CommandError, Exit
 
 
 @click.command()
@@ -14,7 +14,7 @@ from coordinator.cli.common.errors import CommandError, Exit
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 def dump(records: bool, as_json: bool, files: tuple[str, ...]) -> int:
     """Print the batches of log files as they lie on disk. Exit code 1 when any is damaged."""
-    from storage.tools.dump import dump_file, is_damaged
+    from muster.storage.tools.dump import dump_file, is_damaged
 
     worst = Exit.OK
     for path in files:

@@ -4,10 +4,10 @@ from dataclasses import asdict
 
 import click
 
-from coordinator.cli.common.options import output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.common.words import plural
-from coordinator.cli.log.where import existing_directory
+from muster.coordinator.cli.common.options import output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.words import plural
+from muster.coordinator.cli.log.where import existing_directory
 
 COLUMNS = [
     Column("TOPIC", "topic"),
@@ -31,7 +31,7 @@ def recover(style: str, dry_run: bool, yes: bool, data: str) -> None:
 
     The node must not run. Look at --dry-run first, and keep a copy.
     """
-    from storage.tools.recover import recover_dir
+    from muster.storage.tools.recover import recover_dir
 
     cuts = recover_dir(data, dry_run=True)
     if cuts or style not in ("table", "wide"):

@@ -4,11 +4,11 @@ from dataclasses import asdict
 
 import click
 
-from coordinator.cli.common.errors import Exit
-from coordinator.cli.common.options import output_option
-from coordinator.cli.common.output import Column, console, notice, show
-from coordinator.cli.common.words import plural
-from coordinator.cli.log.where import existing_directory
+from muster.coordinator.cli.common.errors import Exit
+from muster.coordinator.cli.common.options import output_option
+from muster.coordinator.cli.common.output import Column, console, notice, show
+from muster.coordinator.cli.common.words import plural
+from muster.coordinator.cli.log.where import existing_directory
 
 COLUMNS = [
     Column("FILE", "file"),
@@ -29,7 +29,7 @@ def verify(style: str, data: str) -> int:
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from storage.tools.verify import verify_dir
+    from muster.storage.tools.verify import verify_dir
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:

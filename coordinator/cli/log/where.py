@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.errors import CommandError, Exit
 
 
 def existing_directory(ctx: click.Context, param: click.Parameter, given: str) -> str:

@@ -2,15 +2,16 @@
 
 import click
 
-from coordinator.cli.common.lazy import Lazy, LazyGroup
+from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
 
 COMMANDS = {
-    "backtest": Lazy("coordinator.cli.pipeline.backtest:backtest", "Try assignors on histories, and rank them."),
+    "backtest": Lazy("muster.coordinator.cli.pipeline.backtest:backtest", "Try assignors on histories, and rank them."),
     "export-trace": Lazy(
-        "coordinator.cli.pipeline.export:export_trace", "Write a group's history down for a backtest."
+        "muster.coordinator.cli.pipeline.export:export_trace", "Write a group's history down for a backtest."
     ),
     "analytics": Lazy(
-        "coordinator.cli.pipeline.analytics:analytics", "Lag and rebalances of a node's groups, by Spark, as Parquet."
+        "muster.coordinator.cli.pipeline.analytics:analytics",
+        "Lag and rebalances of a node's groups, by Spark, as Parquet.",
     ),
 }
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli.common.options import NumberRange, admin_of, client_options, output_option, properties
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.pipeline.files import folder_for
-from coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
+from muster.coordinator.cli.common.options import NumberRange, admin_of, client_options, output_option, properties
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.pipeline.files import folder_for
+from muster.coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
 
 COLUMNS = [Column("TABLE", "table", style="cyan"), Column("ROWS", "rows"), Column("PATH", "path")]
 
@@ -43,7 +43,7 @@ def analytics(
     folder = folder_for(out)
     assert folder is not None, "--out is required"
     # Reads Parquet files by itself, so only now, when it is known that there is something to read them with.
-    from coordinator.spark.pipelines.analysis import analyse
+    from muster.coordinator.spark.pipelines.analysis import analyse
 
     options = {name: str(value) for name, value in properties(bootstrap, overrides).items()}
     every_ms = None if every is None else int(every * 1000)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import NumberRange, key_values, output_option
-from coordinator.cli.common.output import Column, notice, show
-from coordinator.cli.common.plugins import find_plugins_here
-from coordinator.cli.common.words import plural
-from coordinator.cli.pipeline.files import folder_for, parquet_table, written
-from coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import NumberRange, key_values, output_option
+from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.plugins import find_plugins_here
+from muster.coordinator.cli.common.words import plural
+from muster.coordinator.cli.pipeline.files import folder_for, parquet_table, written
+from muster.coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
 
 if TYPE_CHECKING:
-    from coordinator.spark.pipelines.backtest import Backtest, Row
-    from coordinator.spark.pipelines.ranking import Standing
+    from muster.coordinator.spark.pipelines.backtest import Backtest, Row
+    from muster.coordinator.spark.pipelines.ranking import Standing
 
 EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -108,7 +108,7 @@ def backtest(
     unowned time, weighted evenly unless --weight says otherwise. The figures are the same with Spark and without.
     With --out, DIR gets replays.parquet, ranking.parquet and report.html. Exit code 1 when an assignor failed.
     """
-    from coordinator.spark.pipelines.ranking import ranked
+    from muster.coordinator.spark.pipelines.ranking import ranked
 
     find_plugins_here()
     folder = folder_for(out)
@@ -128,11 +128,11 @@ def backtest(
 
 
 def test_of(asked: dict[str, Any]) -> "Backtest":
-    from assignors.registry import BUILT_IN
-    from coordinator.spark.pipelines.backtest import Backtest
-    from coordinator.spark.pipelines.candidates import candidates
-    from coordinator.spark.pipelines.replaying import HandOver
-    from coordinator.spark.pipelines.trace import read
+    from muster.assignors.registry import BUILT_IN
+    from muster.coordinator.spark.pipelines.backtest import Backtest
+    from muster.coordinator.spark.pipelines.candidates import candidates
+    from muster.coordinator.spark.pipelines.replaying import HandOver
+    from muster.coordinator.spark.pipelines.trace import read
 
     try:
         traces = [read(path) for path in asked["traces"]]
@@ -151,7 +151,7 @@ def plans(asked: dict[str, Any], recorded: bool) -> "Iterable[Any]":
     """What to make up: what was named, else everything under an uneven load, else nothing beside a recorded
     history.
     """
-    from coordinator.spark.pipelines.synthetic import LOADS, SCENARIOS, Plan, named
+    from muster.coordinator.spark.pipelines.synthetic import LOADS, SCENARIOS, Plan, named
 
     words = list(asked["histories"])
     if (not words and not recorded) or "all" in words:
@@ -170,7 +170,7 @@ def plans(asked: dict[str, Any], recorded: bool) -> "Iterable[Any]":
 
 
 def weights_of(given: dict[str, str]) -> dict[str, float]:
-    from coordinator.spark.pipelines.ranking import EVEN, check_weights
+    from muster.coordinator.spark.pipelines.ranking import EVEN, check_weights
 
     if not given:
         return dict(EVEN)
@@ -191,7 +191,7 @@ def number(word: str, value: str) -> float:
 
 def replayed(test: "Backtest", master: str | None, settings: dict[str, str]) -> "list[Row]":
     """On Spark, or here with a word to whoever watches how far it is."""
-    from coordinator.spark.pipelines.backtest import run_here, run_on_spark
+    from muster.coordinator.spark.pipelines.backtest import run_here, run_on_spark
 
     if master is None:
         return list(told(run_here(test), len(test.jobs)))
@@ -207,7 +207,7 @@ def told(rows: "Iterable[Row]", count: int) -> "Iterable[Row]":
         return
     from rich.progress import track
 
-    from coordinator.cli.common.output import console
+    from muster.coordinator.cli.common.output import console
 
     yield from track(rows, description="replaying", total=count, console=console(stderr=True), transient=True)
 
@@ -234,8 +234,8 @@ def save(
     standings: "Sequence[Standing]",
     weights: dict[str, float],
 ) -> None:
-    from coordinator.spark.pipelines.backtest import arrow_rows
-    from coordinator.spark.pipelines.backtest_report import report
+    from muster.coordinator.spark.pipelines.backtest import arrow_rows
+    from muster.coordinator.spark.pipelines.backtest_report import report
 
     ranking = [
         {"candidate": one.candidate, "rank": one.rank, "replays": one.replays, "failed": one.failed}

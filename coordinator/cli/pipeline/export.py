@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit
-from coordinator.cli.common.options import NumberRange, admin_of, client_options, properties
-from coordinator.cli.common.output import notice
-from coordinator.cli.common.words import plural
-from coordinator.cli.replay import documents_in, ledger_of
+from muster.coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.options import NumberRange, admin_of, client_options, properties
+from muster.coordinator.cli.common.output import notice
+from muster.coordinator.cli.common.words import plural
+from muster.coordinator.cli.replay import documents_in, ledger_of
 
 if TYPE_CHECKING:
-    from coordinator.spark.pipelines.recorded import Entry, Lags
+    from muster.coordinator.spark.pipelines.recorded import Entry, Lags
 
 
 @click.command("export-trace")
@@ -32,8 +32,8 @@ def export_trace(
     Who was there when comes from the ledger. Lag comes from committed positions and the logs, at each rebalance and
     every so many seconds between; from a --ledger file only what the assignor saw is known.
     """
-    from coordinator.spark.pipelines.recorded import Lags, entries_of, moments_of, trace_of
-    from coordinator.spark.pipelines.trace import write
+    from muster.coordinator.spark.pipelines.recorded import Lags, entries_of, moments_of, trace_of
+    from muster.coordinator.spark.pipelines.trace import write
 
     if (group is None) == (ledger is None):
         raise click.UsageError("name a group with --group, or a file with --ledger; expected exactly one of the two")
@@ -55,9 +55,9 @@ def export_trace(
 
 
 def lags_of(bootstrap: str, overrides: dict[str, str], group: str, entries: "list[Entry]", times: list[int]) -> "Lags":
-    from coordinator.spark.pipelines.log_ends import log_ends
-    from coordinator.spark.pipelines.positions import positions
-    from coordinator.spark.pipelines.recorded import Lags, partitions_of
+    from muster.coordinator.spark.pipelines.log_ends import log_ends
+    from muster.coordinator.spark.pipelines.positions import positions
+    from muster.coordinator.spark.pipelines.recorded import Lags, partitions_of
 
     with admin_of(bootstrap, overrides) as admin:
         known, malformed = positions(admin, properties(bootstrap, overrides), group)

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError
-from coordinator.cli.common.output import notice
+from muster.coordinator.cli.common.errors import CommandError
+from muster.coordinator.cli.common.output import notice
 
 NO_ARROW = "Parquet files need pyarrow; install it with: pip install 'muster[spark]'"
 
@@ -16,7 +16,7 @@ def folder_for(out: Path | None) -> Path | None:
     """The folder, made; what writes into it is looked for before the work, not after it."""
     if out is None:
         return None
-    from coordinator.spark.pipelines.page import NoPlotting, need_plotting
+    from muster.coordinator.spark.pipelines.page import NoPlotting, need_plotting
 
     try:
         import pyarrow.parquet  # noqa: F401

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError
-from coordinator.cli.common.options import key_values
+from muster.coordinator.cli.common.errors import CommandError
+from muster.coordinator.cli.common.options import key_values
 
 spark_conf_option = click.option(
     "--spark-conf",
@@ -43,8 +43,8 @@ def spark_session(name: str, master: str, settings: Mapping[str, str]) -> Iterat
 
     What goes wrong in it comes as a CommandError, with the reason and without the stack of two languages.
     """
-    from coordinator.java import JavaNotFound
-    from coordinator.spark.session import session
+    from muster.coordinator.java import JavaNotFound
+    from muster.coordinator.spark.session import session
 
     try:
         from pyspark.sql import SparkSession

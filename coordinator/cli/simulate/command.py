@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coordinator.cli.common.errors import CommandError, Exit, Unhealthy
-from coordinator.cli.common.options import NumberRange, admin_of, client_options, key_values, output_option
-from coordinator.cli.common.output import Column, notice, show, show_document
-from coordinator.cli.common.plugins import find_plugins_here
-from coordinator.cli.common.words import plural
-from coordinator.cli.simulate.inputs import change_of, read_file, read_group
+from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
+from muster.coordinator.cli.common.options import NumberRange, admin_of, client_options, key_values, output_option
+from muster.coordinator.cli.common.output import Column, notice, show, show_document
+from muster.coordinator.cli.common.plugins import find_plugins_here
+from muster.coordinator.cli.common.words import plural
+from muster.coordinator.cli.simulate.inputs import change_of, read_file, read_group
 
 if TYPE_CHECKING:
-    from assignors.api import Snapshot
-    from assignors.tools.what_if import Bounds, Change, Forecast
+    from muster.assignors.api import Snapshot
+    from muster.assignors.tools.what_if import Bounds, Change, Forecast
 
 EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -80,9 +80,9 @@ def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path |
 
 
 def foresee(snapshot: "Snapshot", words: str, change: "Change") -> "list[Forecast]":
-    from assignors.api import AssignorError
-    from assignors.isolation.pool import decide
-    from assignors.tools.what_if import compare
+    from muster.assignors.api import AssignorError
+    from muster.assignors.isolation.pool import decide
+    from muster.assignors.tools.what_if import compare
 
     if not words:
         raise click.UsageError("nothing says which assignor; name one with --assignor or --compare")
@@ -95,7 +95,7 @@ def foresee(snapshot: "Snapshot", words: str, change: "Change") -> "list[Forecas
 
 
 def tell(forecasts: "list[Forecast]", style: str, *, comparing: bool) -> None:
-    from assignors.tools.what_if import table
+    from muster.assignors.tools.what_if import table
 
     if style in ("json", "yaml"):
         show_document([forecast.to_dict() for forecast in forecasts], style)
@@ -126,6 +126,6 @@ def check(forecasts: "list[Forecast]", asked: dict[str, Any]) -> None:
 
 
 def bounds_of(asked: dict[str, Any]) -> "Bounds":
-    from assignors.tools.what_if import Bounds
+    from muster.assignors.tools.what_if import Bounds
 
     return Bounds(asked["max_moves"], asked["max_spread"], asked["max_lag_share"])

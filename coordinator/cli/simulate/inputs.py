@@ -4,17 +4,17 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coordinator.cli.common.errors import CommandError, Exit
+from muster.coordinator.cli.common.errors import CommandError, Exit
 
 if TYPE_CHECKING:
-    from assignors.api import Snapshot
-    from assignors.tools.what_if import Change
-    from coordinator.client import Admin
+    from muster.assignors.api import Snapshot
+    from muster.assignors.tools.what_if import Change
+    from muster.coordinator.client import Admin
 
 
 def read_file(file: Path) -> "Snapshot":
-    from assignors.api import Snapshot
-    from assignors.tools.problem import snapshot_of
+    from muster.assignors.api import Snapshot
+    from muster.assignors.tools.problem import snapshot_of
 
     try:
         text = file.read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def is_problem(raw: Any) -> bool:
 
 def read_group(admin: "Admin", group: str, entry: int | None, reset: str) -> "Snapshot":
     """The group as it stands, or what the ledger keeps of its rebalance number `entry`."""
-    from assignors.api import Snapshot
+    from muster.assignors.api import Snapshot
 
     if entry is None:
         return admin.live_snapshot(group, reset)
@@ -54,7 +54,7 @@ def read_group(admin: "Admin", group: str, entry: int | None, reset: str) -> "Sn
 
 
 def change_of(asked: dict[str, Any]) -> "Change":
-    from assignors.tools.what_if import Change
+    from muster.assignors.tools.what_if import Change
 
     lags = read_lags(asked["lags"]) if asked["lags"] else None
     options = {key: parsed(value) for key, value in asked["options"].items()} or None

@@ -6,10 +6,10 @@ Everything of one client belongs to the loop it is first used on; use one loop p
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coordinator.client.aio.admin import Admin
-    from coordinator.client.aio.consumer import Consumer
-    from coordinator.client.aio.producer import Producer
-    from coordinator.client.aio.worker import Worker
+    from muster.coordinator.client.aio.admin import Admin
+    from muster.coordinator.client.aio.consumer import Consumer
+    from muster.coordinator.client.aio.producer import Producer
+    from muster.coordinator.client.aio.worker import Worker
 
 __all__ = ["Admin", "Consumer", "Producer", "Worker"]
 

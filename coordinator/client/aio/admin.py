@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from grpc_health.v1 import health_pb2
 
-from assignors.api import JsonValue, Snapshot
-from assignors.data.user_data import parse_assignment
-from coordinator.client.calls import methods
-from coordinator.client.calls.catalog import Catalog
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ClientConfig, load
-from coordinator.client.consuming.log_calls import list_offsets
-from coordinator.client.described import (
+from muster.assignors.api import JsonValue, Snapshot
+from muster.assignors.data.user_data import parse_assignment
+from muster.coordinator.client.calls import methods
+from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ClientConfig, load
+from muster.coordinator.client.consuming.log_calls import list_offsets
+from muster.coordinator.client.described import (
     GroupDescription,
     GroupListing,
     GroupSettings,
@@ -23,16 +23,16 @@ from coordinator.client.described import (
     PartitionLag,
     TopicDescription,
 )
-from coordinator.client.errors import Refused, TransportRefused, UnknownTopic, refusal
-from coordinator.client.membership.group_calls import GroupCalls, check, check_group_id
-from coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from coordinator.member.classic.subscription import by_topic, topics_of
-from coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
-from coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
-from storage.rpc.v1 import broker_service_pb2 as pb
+from muster.coordinator.client.errors import Refused, TransportRefused, UnknownTopic, refusal
+from muster.coordinator.client.membership.group_calls import GroupCalls, check, check_group_id
+from muster.coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from muster.coordinator.member.classic.subscription import by_topic, topics_of
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from coordinator.client.membership.zookeeper.migration import MovedOffset
+    from muster.coordinator.client.membership.zookeeper.migration import MovedOffset
 
 GROUP_ID_NOT_FOUND = 69
 
@@ -299,7 +299,7 @@ class Admin:
 
         GroupNotEmpty while members read that do not commit to both.
         """
-        from coordinator.client.membership.zookeeper.migration import migrate_offsets
+        from muster.coordinator.client.membership.zookeeper.migration import migrate_offsets
 
         patience_ms = self._transport.config.default_api_timeout_ms
         calls = GroupCalls(self._transport, group)

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.consuming.listener import Listener, OnChange
-from coordinator.client.consuming.log_calls import end_offsets, list_offsets, start_offsets
-from coordinator.client.consuming.offsets import Offset, offsets_given
-from coordinator.client.consuming.shared import Consuming, left_of
-from coordinator.client.membership.seam import Callback
-from coordinator.client.types import (
+from muster.coordinator.client.config import ConsumerConfig, load
+from muster.coordinator.client.consuming.listener import Listener, OnChange
+from muster.coordinator.client.consuming.log_calls import end_offsets, list_offsets, start_offsets
+from muster.coordinator.client.consuming.offsets import Offset, offsets_given
+from muster.coordinator.client.consuming.shared import Consuming, left_of
+from muster.coordinator.client.membership.seam import Callback
+from muster.coordinator.client.types import (
     FencingToken,
     GroupMetadata,
     Message,
@@ -23,7 +23,7 @@ from coordinator.client.types import (
 
 
 class Consumer:
-    """As `coordinator.client.Consumer`; methods that may wait are coroutines, callbacks may be."""
+    """As `muster.coordinator.client.Consumer`; methods that may wait are coroutines, callbacks may be."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
         self._core = Consuming(load(ConsumerConfig, config, properties))

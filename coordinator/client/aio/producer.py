@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from coordinator.client.config import ProducerConfig, load
-from coordinator.client.errors import BufferFull, ClientError
-from coordinator.client.producing.accumulator import Delivered, Headers
-from coordinator.client.producing.shared import ANY, Producing, as_bytes, size_of
-from coordinator.client.types import RecordMetadata
+from muster.coordinator.client.config import ProducerConfig, load
+from muster.coordinator.client.errors import BufferFull, ClientError
+from muster.coordinator.client.producing.accumulator import Delivered, Headers
+from muster.coordinator.client.producing.shared import ANY, Producing, as_bytes, size_of
+from muster.coordinator.client.types import RecordMetadata
 
 LAST_CHANCE_S = 1.0
 """What a producer still tries to deliver when it is left by an error."""
 
 
 class Producer:
-    """As `coordinator.client.Producer`; waits by suspending the task instead of the thread."""
+    """As `muster.coordinator.client.Producer`; waits by suspending the task instead of the thread."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
         self._core = Producing(load(ProducerConfig, config, properties))

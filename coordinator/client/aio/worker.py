@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from coordinator.client.config import WorkerConfig, load
-from coordinator.client.consuming.listener import Listener, OnChange
-from coordinator.client.membership.seam import Callback
-from coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
-from coordinator.client.working import Working
+from muster.coordinator.client.config import WorkerConfig, load
+from muster.coordinator.client.consuming.listener import Listener, OnChange
+from muster.coordinator.client.membership.seam import Callback
+from muster.coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
+from muster.coordinator.client.working import Working
 
 
 class Worker:
-    """As `coordinator.client.Worker`; callbacks may be coroutines."""
+    """As `muster.coordinator.client.Worker`; callbacks may be coroutines."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
         self._core = Working(load(WorkerConfig, config, properties))

@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from coordinator.client.calls.methods import METADATA
-from coordinator.client.calls.transport import Transport, now_ms
-from coordinator.client.errors import UnknownTopic, refusal
-from storage.rpc.v1 import broker_service_pb2 as pb
+from muster.coordinator.client.calls.methods import METADATA
+from muster.coordinator.client.calls.transport import Transport, now_ms
+from muster.coordinator.client.errors import UnknownTopic, refusal
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from coordinator.client.config import ClientConfig
-    from coordinator.client.connection import Connection
+    from muster.coordinator.client.config import ClientConfig
+    from muster.coordinator.client.connection import Connection
 
 UNKNOWN_TOPIC = 3
 MAX_TOPICS = 100_000

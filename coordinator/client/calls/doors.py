@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import struct
 
-from coordinator.client.errors import Unreachable, WrongPort
+from muster.coordinator.client.errors import Unreachable, WrongPort
 
 CLOSED_AT_ONCE = ("Socket closed", "Connection reset", "Endpoint closing")
 NOT_HTTP2 = "Failed parsing HTTP/2"

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from coordinator.client.errors import IllegalState, WrongProcess
+from muster.coordinator.client.errors import IllegalState, WrongProcess
 
 T = TypeVar("T")
 END_PATIENCE_S = 1.0
@@ -56,7 +56,9 @@ class BackgroundLoop:
             )
         if threading.current_thread() is self._thread:
             work.close()
-            raise IllegalState("a synchronous client was called on the client's own loop; use coordinator.client.aio")
+            raise IllegalState(
+                "a synchronous client was called on the client's own loop; use muster.coordinator.client.aio"
+            )
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

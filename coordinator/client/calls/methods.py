@@ -6,10 +6,10 @@ from typing import Generic, Protocol, TypeVar
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
-from coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
-from storage.rpc.v1 import broker_service_pb2 as broker_pb
-from storage.rpc.v1 import staging_service_pb2 as staging_pb
-from storage.service.fetch_frames import MultiFetchFrames
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
+from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
+from muster.storage.service.fetch_frames import MultiFetchFrames
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from coordinator.client.calls.doors import behind
-from coordinator.client.calls.methods import Method
-from coordinator.client.errors import IllegalState, TransportRefused, Unreachable, WrongPort, WrongProcess
-from coordinator.member.backoff import Backoff
+from muster.coordinator.client.calls.doors import behind
+from muster.coordinator.client.calls.methods import Method
+from muster.coordinator.client.errors import IllegalState, TransportRefused, Unreachable, WrongPort, WrongProcess
+from muster.coordinator.member.backoff import Backoff
 
 if TYPE_CHECKING:
-    from coordinator.client.config import ClientConfig
-    from coordinator.client.connection import Connection
+    from muster.coordinator.client.config import ClientConfig
+    from muster.coordinator.client.connection import Connection
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")

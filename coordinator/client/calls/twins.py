@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
-from coordinator.client.calls.loop import BackgroundLoop
+from muster.coordinator.client.calls.loop import BackgroundLoop
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.consuming.fetcher import Fetcher
-from coordinator.client.errors import ClientError, CommitFailed, IllegalState, Refused, refusal
-from coordinator.client.membership.seam import OffsetStore
-from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.consuming.fetcher import Fetcher
+from muster.coordinator.client.errors import ClientError, CommitFailed, IllegalState, Refused, refusal
+from muster.coordinator.client.membership.seam import OffsetStore
+from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("muster.client")
 

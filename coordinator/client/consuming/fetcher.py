@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator.client.calls.methods import FETCH
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.errors import CorruptRecords, OffsetOutOfRange, TransportRefused, Unreachable, refusal
-from coordinator.client.types import Message, TopicPartition
-from storage.errors import CorruptMessage
-from storage.records.batch import decode_records, read_batches
-from storage.rpc.v1 import broker_service_pb2 as pb
-from storage.types import Record
+from muster.coordinator.client.calls.methods import FETCH
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.errors import CorruptRecords, OffsetOutOfRange, TransportRefused, Unreachable, refusal
+from muster.coordinator.client.types import Message, TopicPartition
+from muster.storage.errors import CorruptMessage
+from muster.storage.records.batch import decode_records, read_batches
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.types import Record
 
 log = logging.getLogger("muster.client")
 

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.client.membership.seam import Callback
-from coordinator.client.types import TopicPartition
+from muster.coordinator.client.membership.seam import Callback
+from muster.coordinator.client.types import TopicPartition
 
 OnChange = Callable[..., Any]
 """Takes `(consumer, partitions, event)` or `(consumer, partitions)`; `RebalanceEvent` says what the list means."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Mapping
 
-from coordinator.client.calls.methods import LIST_OFFSETS
-from coordinator.client.calls.transport import Transport
-from coordinator.client.errors import refusal
-from coordinator.client.types import OffsetAndTimestamp, TopicPartition
-from storage.rpc.v1 import broker_service_pb2 as pb
+from muster.coordinator.client.calls.methods import LIST_OFFSETS
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.errors import refusal
+from muster.coordinator.client.types import OffsetAndTimestamp, TopicPartition
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 LATEST = -1
 EARLIEST = -2

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from coordinator.client.consuming.shared import Consuming
-from coordinator.client.errors import IllegalState
-from coordinator.client.types import Message, OffsetAndMetadata, TopicPartition
+from muster.coordinator.client.consuming.shared import Consuming
+from muster.coordinator.client.errors import IllegalState
+from muster.coordinator.client.types import Message, OffsetAndMetadata, TopicPartition
 
 Offset: TypeAlias = int | OffsetAndMetadata
 MAX_OFFSET = 2**63 - 1

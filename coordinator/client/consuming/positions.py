@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.consuming.fetcher import Fetcher, PartitionState
-from coordinator.client.consuming.log_calls import EARLIEST, LATEST, list_offsets
-from coordinator.client.errors import ClientError, NoOffset, Refused
-from coordinator.client.membership.seam import OffsetStore
-from coordinator.client.types import TopicPartition
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.consuming.fetcher import Fetcher, PartitionState
+from muster.coordinator.client.consuming.log_calls import EARLIEST, LATEST, list_offsets
+from muster.coordinator.client.errors import ClientError, NoOffset, Refused
+from muster.coordinator.client.membership.seam import OffsetStore
+from muster.coordinator.client.types import TopicPartition
 
 log = logging.getLogger("muster.client")
 

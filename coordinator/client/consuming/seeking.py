@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable
 
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.consuming.fetcher import Fetcher, PartitionState
-from coordinator.client.consuming.log_calls import end_offsets, start_offsets
-from coordinator.client.consuming.positions import Positions
-from coordinator.client.errors import IllegalState, NoOffset
-from coordinator.client.types import TopicPartition
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.consuming.fetcher import Fetcher, PartitionState
+from muster.coordinator.client.consuming.log_calls import end_offsets, start_offsets
+from muster.coordinator.client.consuming.positions import Positions
+from muster.coordinator.client.errors import IllegalState, NoOffset
+from muster.coordinator.client.types import TopicPartition
 
 
 class Seeking:

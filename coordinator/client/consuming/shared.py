@@ -9,20 +9,20 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from coordinator.client.calls.catalog import Catalog
-from coordinator.client.calls.chores import Chores
-from coordinator.client.calls.transport import Transport, now_ms
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.consuming.commits import Commits
-from coordinator.client.consuming.fetcher import Fetcher, PartitionState
-from coordinator.client.consuming.positions import Positions
-from coordinator.client.consuming.seeking import Seeking
-from coordinator.client.consuming.subscribed import Subscribed
-from coordinator.client.errors import ClientError, IllegalState, Refused, UnknownTopic
-from coordinator.client.membership.joining import joining
-from coordinator.client.membership.seam import Callback, Interest, Membership, leaving
-from coordinator.client.types import FencingToken, GroupMetadata, Message, OffsetAndMetadata, TopicPartition
-from coordinator.member import events as ev
+from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.chores import Chores
+from muster.coordinator.client.calls.transport import Transport, now_ms
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.consuming.commits import Commits
+from muster.coordinator.client.consuming.fetcher import Fetcher, PartitionState
+from muster.coordinator.client.consuming.positions import Positions
+from muster.coordinator.client.consuming.seeking import Seeking
+from muster.coordinator.client.consuming.subscribed import Subscribed
+from muster.coordinator.client.errors import ClientError, IllegalState, Refused, UnknownTopic
+from muster.coordinator.client.membership.joining import joining
+from muster.coordinator.client.membership.seam import Callback, Interest, Membership, leaving
+from muster.coordinator.client.types import FencingToken, GroupMetadata, Message, OffsetAndMetadata, TopicPartition
+from muster.coordinator.member import events as ev
 
 log = logging.getLogger("muster.client")
 

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from coordinator.client.calls.catalog import Catalog, matching
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.errors import IllegalState
-from coordinator.client.membership.seam import Interest
-from coordinator.client.zookeeper_config import ZNODE_NAME, names_a_znode
-from coordinator.member.zookeeper.assign import compiled as compiled_re2
+from muster.coordinator.client.calls.catalog import Catalog, matching
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.errors import IllegalState
+from muster.coordinator.client.membership.seam import Interest
+from muster.coordinator.client.zookeeper_config import ZNODE_NAME, names_a_znode
+from muster.coordinator.member.zookeeper.assign import compiled as compiled_re2
 
 MAX_TOPICS = 10_000
 

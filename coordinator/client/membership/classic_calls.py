@@ -2,15 +2,15 @@
 
 from typing import TypeAlias
 
-from coordinator.client.calls.methods import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
-from coordinator.client.calls.transport import Transport
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.types import GroupMember, MemberSettings
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.client.calls.methods import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import GroupMember, MemberSettings
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 JOIN_MARGIN_MS = 5_000
 """A parked join is answered by the coordinator's own timers; the client waits a little longer than those."""

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-from coordinator.client.calls.methods import CONSUMER_GROUP_HEARTBEAT
-from coordinator.client.calls.transport import Transport
-from coordinator.client.membership.classic_calls import cause_of, code_of
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.subscription import by_topic
-from coordinator.member.types import MemberSettings, Partitions, TopicPartition
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.client.calls.methods import CONSUMER_GROUP_HEARTBEAT
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.membership.classic_calls import cause_of, code_of
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.subscription import by_topic
+from muster.coordinator.member.types import MemberSettings, Partitions, TopicPartition
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 
 class ConsumerCalls:

@@ -1,11 +1,11 @@
 """The plans of a worker that shares named resources: by the delayed protocol (KIP-415) where the group agreed on it."""
 
-from coordinator.client.calls.transport import now_ms
-from coordinator.client.config import WorkerConfig
-from coordinator.client.membership.planner import Plans
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.connect.member import DELAYED, DelayedLeader
+from muster.coordinator.client.calls.transport import now_ms
+from muster.coordinator.client.config import WorkerConfig
+from muster.coordinator.client.membership.planner import Plans
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.connect.member import DELAYED, DelayedLeader
 
 
 class DelayedPlanner:

@@ -7,27 +7,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from assignors.api import RebalanceProtocol
-from coordinator.client.calls.transport import Transport, now_ms
-from coordinator.client.config import GroupConfig
-from coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
-from coordinator.client.membership.classic_calls import ClassicCalls
-from coordinator.client.membership.consumer_calls import ConsumerCalls
-from coordinator.client.membership.group_calls import LEAVE_PATIENCE_MS, GroupCalls
-from coordinator.client.membership.performing import Performing
-from coordinator.client.membership.planner import Plans
-from coordinator.client.membership.pushed import Machine, Pushed
-from coordinator.client.membership.seam import Callback
-from coordinator.client.membership.telling import callback_of
-from coordinator.client.types import GroupMetadata
-from coordinator.core.types import Cause
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.machine import ClassicMember
-from coordinator.member.classic.subscription import Subscriber
-from coordinator.member.consumer.machine import ConsumerMember, Wish
-from coordinator.member.states import State
-from coordinator.member.types import MemberSettings
+from muster.assignors.api import RebalanceProtocol
+from muster.coordinator.client.calls.transport import Transport, now_ms
+from muster.coordinator.client.config import GroupConfig
+from muster.coordinator.client.errors import ClientError, Refused, TransportRefused, Unreachable, refusal
+from muster.coordinator.client.membership.classic_calls import ClassicCalls
+from muster.coordinator.client.membership.consumer_calls import ConsumerCalls
+from muster.coordinator.client.membership.group_calls import LEAVE_PATIENCE_MS, GroupCalls
+from muster.coordinator.client.membership.performing import Performing
+from muster.coordinator.client.membership.planner import Plans
+from muster.coordinator.client.membership.pushed import Machine, Pushed
+from muster.coordinator.client.membership.seam import Callback
+from muster.coordinator.client.membership.telling import callback_of
+from muster.coordinator.client.types import GroupMetadata
+from muster.coordinator.core.types import Cause
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import MemberSettings
 
 log = logging.getLogger("muster.client")
 

@@ -4,13 +4,13 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from coordinator.client.calls.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, Method
-from coordinator.client.calls.transport import Patience, Transport
-from coordinator.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
-from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from coordinator.member.classic.subscription import by_topic
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1 import errors_pb2
+from muster.coordinator.client.calls.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, Method
+from muster.coordinator.client.calls.transport import Patience, Transport
+from muster.coordinator.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
+from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from muster.coordinator.member.classic.subscription import by_topic
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import errors_pb2
 
 log = logging.getLogger("muster.client")
 

@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Sequence
 
-from assignors.registry import resolve_all
-from coordinator.client.calls.catalog import Catalog
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.errors import IllegalState
-from coordinator.client.membership.central.driver import Positions
-from coordinator.client.membership.central.joining import CentralJoining
-from coordinator.client.membership.driver import ClassicPart, ConsumerPart, MemberDriver
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.membership.planner import Planner, isolation_of
-from coordinator.client.membership.seam import Interest, Joining, Wake
-from coordinator.client.types import TopicPartition
-from coordinator.member.classic.subscription import Subscriber
-from coordinator.member.consumer.machine import Wish
+from muster.assignors.registry import resolve_all
+from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.errors import IllegalState
+from muster.coordinator.client.membership.central.driver import Positions
+from muster.coordinator.client.membership.central.joining import CentralJoining
+from muster.coordinator.client.membership.driver import ClassicPart, ConsumerPart, MemberDriver
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.membership.planner import Planner, isolation_of
+from muster.coordinator.client.membership.seam import Interest, Joining, Wake
+from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.consumer.machine import Wish
 
 
 def joining(
@@ -27,7 +27,7 @@ def joining(
     """
     if config.group_protocol == "zookeeper":
         # Nobody else needs kazoo, nor what is built on it.
-        from coordinator.client.membership.zookeeper.joining import ZookeeperJoining
+        from muster.coordinator.client.membership.zookeeper.joining import ZookeeperJoining
 
         return ZookeeperJoining(config, transport)
     if config.group_protocol == "central":

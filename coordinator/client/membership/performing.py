@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
-from coordinator.client.calls.transport import now_ms
-from coordinator.client.errors import Refused
-from coordinator.client.membership.classic_calls import code_of
-from coordinator.client.membership.seam import Callback, Wake
-from coordinator.member import events as ev
+from muster.coordinator.client.calls.transport import now_ms
+from muster.coordinator.client.errors import Refused
+from muster.coordinator.client.membership.classic_calls import code_of
+from muster.coordinator.client.membership.seam import Callback, Wake
+from muster.coordinator.member import events as ev
 
 log = logging.getLogger("muster.client")
 

@@ -14,16 +14,25 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Literal, Protocol, TypeVar
 
-from assignors.api import Assignment, Assignor, AssignorError, JsonValue, Member, Plan, RebalanceProtocol, Snapshot
-from assignors.builtin.range import RangeAssignor
-from assignors.data.user_data import encode_assignment, member_from_subscription
-from assignors.isolation.pool import Isolation, IsolationLimits, kept_until_exit
-from assignors.run import overran, run
-from assignors.shield import is_ours
-from coordinator.client.types import TopicPartition
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.types import GroupMember
+from muster.assignors.api import (
+    Assignment,
+    Assignor,
+    AssignorError,
+    JsonValue,
+    Member,
+    Plan,
+    RebalanceProtocol,
+    Snapshot,
+)
+from muster.assignors.builtin.range import RangeAssignor
+from muster.assignors.data.user_data import encode_assignment, member_from_subscription
+from muster.assignors.isolation.pool import Isolation, IsolationLimits, kept_until_exit
+from muster.assignors.run import overran, run
+from muster.assignors.shield import is_ours
+from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import GroupMember
 
 log = logging.getLogger("muster.client")
 T = TypeVar("T")

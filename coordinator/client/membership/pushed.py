@@ -5,20 +5,20 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from coordinator.client.calls.transport import Transport
-from coordinator.client.errors import Unreachable
-from coordinator.client.membership.classic_calls import cause_of, code_of
-from coordinator.client.membership.consumer_calls import ConsumerCalls
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.membership.session import MemberSession
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.consumer.machine import ConsumerMember
-from coordinator.member.states import State
-from coordinator.member.types import MemberSettings
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.errors import Unreachable
+from muster.coordinator.client.membership.classic_calls import cause_of, code_of
+from muster.coordinator.client.membership.consumer_calls import ConsumerCalls
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.membership.session import MemberSession
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.consumer.machine import ConsumerMember
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import MemberSettings
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 log = logging.getLogger("muster.client")
 

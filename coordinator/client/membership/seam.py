@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.client.errors import Refused
-from coordinator.client.types import GroupMetadata, OffsetAndMetadata, RebalanceEvent, TopicPartition
-from coordinator.member import events as ev
-from coordinator.member.types import Leaving
+from muster.coordinator.client.errors import Refused
+from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, RebalanceEvent, TopicPartition
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import Leaving
 
 Wake = Callable[[], None]
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import grpc
 
-from coordinator.client.calls.methods import SESSION
-from coordinator.client.calls.transport import Transport
-from coordinator.client.errors import ClientError, TransportRefused, Unreachable
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.member.backoff import Backoff
-from coordinator.member.types import MemberSettings
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.client.calls.methods import SESSION
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.errors import ClientError, TransportRefused, Unreachable
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.member.backoff import Backoff
+from muster.coordinator.member.types import MemberSettings
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 log = logging.getLogger("muster.client")
 

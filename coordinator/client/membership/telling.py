@@ -2,11 +2,11 @@
 
 import time
 
-from coordinator.client.calls.transport import now_ms
-from coordinator.client.membership.seam import Callback
-from coordinator.client.types import RebalanceEvent, TopicPartition
-from coordinator.member import actions as act
-from coordinator.member.types import TopicPartition as Pair
+from muster.coordinator.client.calls.transport import now_ms
+from muster.coordinator.client.membership.seam import Callback
+from muster.coordinator.client.types import RebalanceEvent, TopicPartition
+from muster.coordinator.member import actions as act
+from muster.coordinator.member.types import TopicPartition as Pair
 
 KINDS: dict[type, str] = {act.Revoke: "revoked", act.Lost: "lost", act.Assign: "assigned"}
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from coordinator.client.config import ProducerConfig
-from coordinator.client.errors import BufferFull
-from coordinator.client.types import RecordMetadata, TopicPartition
+from muster.coordinator.client.config import ProducerConfig
+from muster.coordinator.client.errors import BufferFull
+from muster.coordinator.client.types import RecordMetadata, TopicPartition
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 Delivered: TypeAlias = Callable[[Exception | None, RecordMetadata | None], None]

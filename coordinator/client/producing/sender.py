@@ -7,14 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from coordinator.client.calls.methods import PRODUCE
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ProducerConfig
-from coordinator.client.errors import ClientError, MessageTooLarge, Refused, TransportRefused, Unreachable, refusal
-from coordinator.client.producing.accumulator import Accumulator, PendingBatch, steady_ms
-from coordinator.client.types import RecordMetadata, TopicPartition
-from storage.records.batch import encode_batch
-from storage.rpc.v1 import broker_service_pb2 as pb
+from muster.coordinator.client.calls.methods import PRODUCE
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ProducerConfig
+from muster.coordinator.client.errors import (
+    ClientError,
+    MessageTooLarge,
+    Refused,
+    TransportRefused,
+    Unreachable,
+    refusal,
+)
+from muster.coordinator.client.producing.accumulator import Accumulator, PendingBatch, steady_ms
+from muster.coordinator.client.types import RecordMetadata, TopicPartition
+from muster.storage.records.batch import encode_batch
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 log = logging.getLogger("muster.client")
 

@@ -3,14 +3,14 @@
 import asyncio
 import time
 
-from coordinator.client.calls.catalog import Catalog
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ProducerConfig
-from coordinator.client.errors import DeliveryFailed, IllegalState, UnknownTopic
-from coordinator.client.producing.accumulator import RECORD_OVERHEAD, Accumulator, Delivered, Headers
-from coordinator.client.producing.partitioner import partition_for
-from coordinator.client.producing.sender import Sender, too_large
-from coordinator.client.types import TopicPartition
+from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ProducerConfig
+from muster.coordinator.client.errors import DeliveryFailed, IllegalState, UnknownTopic
+from muster.coordinator.client.producing.accumulator import RECORD_OVERHEAD, Accumulator, Delivered, Headers
+from muster.coordinator.client.producing.partitioner import partition_for
+from muster.coordinator.client.producing.sender import Sender, too_large
+from muster.coordinator.client.types import TopicPartition
 
 MAX_HEADERS = 1_000
 ANY = -1

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.core.central.group import CentralGroup
-from coordinator.core.central.records import CentralDeleted, CentralStored
-from coordinator.core.facts import own_offsets
-from coordinator.core.groups.kind import Keeper
-from coordinator.core.state import ShardState
+from muster.coordinator.core.central.group import CentralGroup
+from muster.coordinator.core.central.records import CentralDeleted, CentralStored
+from muster.coordinator.core.facts import own_offsets
+from muster.coordinator.core.groups.kind import Keeper
+from muster.coordinator.core.state import ShardState
 
 
 def keep_ownership(state: ShardState, record: CentralStored) -> None:

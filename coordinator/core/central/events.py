@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coordinator.core.types import CommittedOffset, RequestId
+from muster.coordinator.core.types import CommittedOffset, RequestId
 
 Offsets: TypeAlias = tuple[tuple[str, int, CommittedOffset], ...]
 NEW_STREAM = 0

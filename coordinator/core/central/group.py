@@ -6,11 +6,11 @@ Hard state is `stored`, the ownership that holds; everything else is soft and ma
 from dataclasses import dataclass, field
 from enum import Enum
 
-from coordinator.core.central.orders import Order
-from coordinator.core.central.records import CentralStored
-from coordinator.core.ledger import RebalanceInProgress, Settling, Trigger
-from coordinator.core.plan import Plan, PlanRequest
-from coordinator.core.types import RequestId, TimerKey
+from muster.coordinator.core.central.orders import Order
+from muster.coordinator.core.central.records import CentralStored
+from muster.coordinator.core.ledger import RebalanceInProgress, Settling, Trigger
+from muster.coordinator.core.plan import Plan, PlanRequest
+from muster.coordinator.core.types import RequestId, TimerKey
 
 NOT_FETCHING = -1
 CLOCKS_APART = 20

@@ -5,13 +5,13 @@ Everybody stops, so every partition is without an owner from its owner's Fetcher
 
 from collections.abc import Iterable
 
-from coordinator.core.central.group import CentralGroup, CentralMember
-from coordinator.core.entries import begun, keep_entry, settle, within_limit
-from coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
-from coordinator.core.moves import Before, difference
-from coordinator.core.plan import CONSUMER, Plan
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase
+from muster.coordinator.core.central.group import CentralGroup, CentralMember
+from muster.coordinator.core.entries import begun, keep_entry, settle, within_limit
+from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
+from muster.coordinator.core.moves import Before, difference
+from muster.coordinator.core.plan import CONSUMER, Plan
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase
 
 SOURCE = "central"
 """Where the ledger's snapshot comes from: it is the assignor's input itself."""

@@ -1,16 +1,16 @@
 """What central groups answer. Their members speak by their streams; other calls are for operators and views."""
 
-from coordinator.core.central import lifecycle, rebalance, registration, topics, views
-from coordinator.core.central import positions as offsets
-from coordinator.core.central.apply import FACTS
-from coordinator.core.central.group import CentralGroup
-from coordinator.core.classic import join
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.consumer import heartbeat
-from coordinator.core.events import ConsumerHeartbeat, JoinGroup
-from coordinator.core.groups.unconcerned import Unconcerned
-from coordinator.core.state import Step
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.central import lifecycle, rebalance, registration, topics, views
+from muster.coordinator.core.central import positions as offsets
+from muster.coordinator.core.central.apply import FACTS
+from muster.coordinator.core.central.group import CentralGroup
+from muster.coordinator.core.classic import join
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.consumer import heartbeat
+from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup
+from muster.coordinator.core.groups.unconcerned import Unconcerned
+from muster.coordinator.core.state import Step
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 class Central(Unconcerned[CentralGroup]):

@@ -1,16 +1,16 @@
 """Central groups come to life from the log, their timers fire, and they are deleted."""
 
-from coordinator.core.central import liveness, positions, rebalance, telling
-from coordinator.core.central.group import CentralGroup, CentralMember
-from coordinator.core.central.records import CentralOwner
-from coordinator.core.effects import DeleteReply, LeaveReply, MemberReply
-from coordinator.core.events import DeleteGroup, LeaveGroup, StoodStill
-from coordinator.core.groups.forgetting import nobody_in
-from coordinator.core.ledger import Trigger, by_member
-from coordinator.core.plan import canonical_name
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, MemberIdentity, RequestId, TimerKey
-from coordinator.errors import ErrorCode
+from muster.coordinator.core.central import liveness, positions, rebalance, telling
+from muster.coordinator.core.central.group import CentralGroup, CentralMember
+from muster.coordinator.core.central.records import CentralOwner
+from muster.coordinator.core.effects import DeleteReply, LeaveReply, MemberReply
+from muster.coordinator.core.events import DeleteGroup, LeaveGroup, StoodStill
+from muster.coordinator.core.groups.forgetting import nobody_in
+from muster.coordinator.core.ledger import Trigger, by_member
+from muster.coordinator.core.plan import canonical_name
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, MemberIdentity, RequestId, TimerKey
+from muster.coordinator.errors import ErrorCode
 
 
 def load(group: CentralGroup, step: Step) -> None:

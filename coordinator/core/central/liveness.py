@@ -4,14 +4,20 @@ A member stops fetching by itself when a session timeout has passed since an ans
 showed to have heard. The coordinator counts from when it heard that answer, or a later one: never sooner.
 """
 
-from coordinator.core.central import history, positions, rebalance, telling, topics
-from coordinator.core.central.events import Deregister, FetcherStarted, FetcherStopped, PingAnswered, StreamClosed
-from coordinator.core.central.group import CentralGroup, CentralMember, CentralState
-from coordinator.core.effects import CentralReply
-from coordinator.core.ledger import Departure, Trigger, by_member
-from coordinator.core.state import Step
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
+from muster.coordinator.core.central import history, positions, rebalance, telling, topics
+from muster.coordinator.core.central.events import (
+    Deregister,
+    FetcherStarted,
+    FetcherStopped,
+    PingAnswered,
+    StreamClosed,
+)
+from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState
+from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
 
 OUT = "the coordinator has given this member up; stop fetching and register again"
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coordinator.core.types import Cause
+from muster.coordinator.core.types import Cause
 
 NOTHING_COMMITTED = -1
 

@@ -1,15 +1,15 @@
 """Offsets of central groups: the coordinator commits what members report, and takes explicit commits beside it."""
 
-from coordinator.core.central.events import Offsets
-from coordinator.core.central.group import CentralGroup, CentralMember
-from coordinator.core.central.records import CentralDeleted
-from coordinator.core.events import OffsetCommit
-from coordinator.core.groups.forgetting import forget_belongings, forget_unread
-from coordinator.core.groups.kind import Refused
-from coordinator.core.records import OffsetStored
-from coordinator.core.state import Step
-from coordinator.core.types import NO_TOPIC_ID, StoredOffset
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.central.events import Offsets
+from muster.coordinator.core.central.group import CentralGroup, CentralMember
+from muster.coordinator.core.central.records import CentralDeleted
+from muster.coordinator.core.events import OffsetCommit
+from muster.coordinator.core.groups.forgetting import forget_belongings, forget_unread
+from muster.coordinator.core.groups.kind import Refused
+from muster.coordinator.core.records import OffsetStored
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def keep(group: CentralGroup, member: CentralMember, offsets: Offsets, step: Step) -> None:

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from assignors.api import AssignorError, Snapshot
-from assignors.api import Member as AssignorMember
-from coordinator.core.bounds import ENTRY_BYTES, FIXED_BYTES, next_generation, share_bytes, text_bytes, too_large
-from coordinator.core.central import history, telling
-from coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, Want
-from coordinator.core.central.records import CentralOwner, CentralStored
-from coordinator.core.events import Planned
-from coordinator.core.ledger import Trigger, by_member
-from coordinator.core.plan import Plan, PlanRequest, loadable, wants_lags
-from coordinator.core.state import Step
-from coordinator.core.types import Cause
+from muster.assignors.api import AssignorError, Snapshot
+from muster.assignors.api import Member as AssignorMember
+from muster.coordinator.core.bounds import ENTRY_BYTES, FIXED_BYTES, next_generation, share_bytes, text_bytes, too_large
+from muster.coordinator.core.central import history, telling
+from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, Want
+from muster.coordinator.core.central.records import CentralOwner, CentralStored
+from muster.coordinator.core.events import Planned
+from muster.coordinator.core.ledger import Trigger, by_member
+from muster.coordinator.core.plan import Plan, PlanRequest, loadable, wants_lags
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause
 
 
 def call_for(group: CentralGroup, trigger: Trigger, step: Step) -> None:

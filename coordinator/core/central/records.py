@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coordinator.core.types import Partitions
+from muster.coordinator.core.types import Partitions
 
 
 @dataclass(frozen=True, slots=True)

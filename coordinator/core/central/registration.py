@@ -1,17 +1,17 @@
 """RegisterConsumer: somebody comes, comes back, or wants to read something else. Checks come first."""
 
-from assignors.registry import BUILT_IN, known
-from coordinator.core.central import history, positions, rebalance, telling, topics
-from coordinator.core.central.events import RegisterConsumer
-from coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember
-from coordinator.core.central.records import CentralStored
-from coordinator.core.consumer.regex import check_regex
-from coordinator.core.effects import CentralReply
-from coordinator.core.ledger import by_member
-from coordinator.core.plan import canonical_name
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, Limits
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.assignors.registry import BUILT_IN, known
+from muster.coordinator.core.central import history, positions, rebalance, telling, topics
+from muster.coordinator.core.central.events import RegisterConsumer
+from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember
+from muster.coordinator.core.central.records import CentralStored
+from muster.coordinator.core.consumer.regex import check_regex
+from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.core.ledger import by_member
+from muster.coordinator.core.plan import canonical_name
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, Limits
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def register_consumer(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:

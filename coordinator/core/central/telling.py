@@ -1,12 +1,19 @@
 """Orders on their way to a member: queued until its stream asks for them, numbered, and watched until answered."""
 
-from coordinator.core.central.events import AwaitOrders
-from coordinator.core.central.group import CentralGroup, CentralMember, Demand, Want
-from coordinator.core.central.orders import NOTHING_COMMITTED, Order, Ping, RebalanceFailed, StartFetcher, StopFetcher
-from coordinator.core.effects import CentralReply
-from coordinator.core.state import Step
-from coordinator.core.types import Cause
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.central.events import AwaitOrders
+from muster.coordinator.core.central.group import CentralGroup, CentralMember, Demand, Want
+from muster.coordinator.core.central.orders import (
+    NOTHING_COMMITTED,
+    Order,
+    Ping,
+    RebalanceFailed,
+    StartFetcher,
+    StopFetcher,
+)
+from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def await_orders(request: AwaitOrders, step: Step) -> None:

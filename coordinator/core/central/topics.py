@@ -1,13 +1,13 @@
 """What a central group reads: names, and regular expressions that new topics may match."""
 
-from coordinator.core.central import rebalance
-from coordinator.core.central.group import CentralGroup
-from coordinator.core.consumer.regex import candidates
-from coordinator.core.effects import ResolveRegex
-from coordinator.core.events import RegexResolved
-from coordinator.core.ledger import Trigger
-from coordinator.core.state import Step
-from coordinator.core.types import Cause
+from muster.coordinator.core.central import rebalance
+from muster.coordinator.core.central.group import CentralGroup
+from muster.coordinator.core.consumer.regex import candidates
+from muster.coordinator.core.effects import ResolveRegex
+from muster.coordinator.core.events import RegexResolved
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause
 
 
 def want_resolved(group: CentralGroup, regex: str, step: Step, *, again: bool = False) -> None:

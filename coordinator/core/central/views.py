@@ -1,10 +1,10 @@
 """Read-only views of central groups."""
 
-from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from coordinator.core.central.group import CentralGroup, CentralMember, CentralState, Want
-from coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
-from coordinator.core.plan import CONSUMER
-from coordinator.core.state import Step
+from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState, Want
+from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
+from muster.coordinator.core.plan import CONSUMER
+from muster.coordinator.core.state import Step
 
 CENTRAL = "central"
 

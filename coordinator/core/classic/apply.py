@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.facts import simple_group
-from coordinator.core.groups.kind import Keeper
-from coordinator.core.records import GroupDeleted, GroupStored
-from coordinator.core.state import ShardState
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.facts import simple_group
+from muster.coordinator.core.groups.kind import Keeper
+from muster.coordinator.core.records import GroupDeleted, GroupStored
+from muster.coordinator.core.state import ShardState
 
 
 def keep_group(state: ShardState, record: GroupStored) -> None:

@@ -1,9 +1,9 @@
 """Checks that refuse by raising. They come first, so that a refusal leaves no trace."""
 
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member
-from coordinator.core.types import GroupState, Protocol
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.types import GroupState, Protocol
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def group_id_given(group_id: str) -> None:

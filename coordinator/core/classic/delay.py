@@ -5,10 +5,10 @@ What it says is opaque here, but for the delay: that is counted on the coordinat
 another machine knows how much is left. A group that is left by everybody has nobody to wait for, and forgets it.
 """
 
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.events import StoodStill, SyncGroup
-from coordinator.core.records import DelayForgotten, DelayStored
-from coordinator.core.state import Step
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.events import StoodStill, SyncGroup
+from muster.coordinator.core.records import DelayForgotten, DelayStored
+from muster.coordinator.core.state import Step
 
 
 def keep(group: ClassicGroup, request: SyncGroup, step: Step) -> None:

@@ -6,13 +6,13 @@ Hard state is `stored` (what the log says) and the offsets; everything else is s
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coordinator.core.bounds import FIXED_BYTES, text_bytes
-from coordinator.core.classic.members import Member, Members
-from coordinator.core.ledger import Departure, RebalanceInProgress, Settling
-from coordinator.core.moves import Withheld
-from coordinator.core.plan import PlanRequest
-from coordinator.core.records import GroupStored, MemberRecord
-from coordinator.core.types import GroupState, StoredOffset, TimerKey
+from muster.coordinator.core.bounds import FIXED_BYTES, text_bytes
+from muster.coordinator.core.classic.members import Member, Members
+from muster.coordinator.core.ledger import Departure, RebalanceInProgress, Settling
+from muster.coordinator.core.moves import Withheld
+from muster.coordinator.core.plan import PlanRequest
+from muster.coordinator.core.records import GroupStored, MemberRecord
+from muster.coordinator.core.types import GroupState, StoredOffset, TimerKey
 
 MOVES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),

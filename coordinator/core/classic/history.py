@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member
-from coordinator.core.entries import begun, keep_entry, settle, within_limit
-from coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
-from coordinator.core.moves import Before, Diff, Withheld, difference
-from coordinator.core.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, MemberPlan, Outcome, Phase, RebalanceEntry
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.entries import begun, keep_entry, settle, within_limit
+from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
+from muster.coordinator.core.moves import Before, Diff, Withheld, difference
+from muster.coordinator.core.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, MemberPlan, Outcome, Phase, RebalanceEntry
 
 CAUSES_BY_REASON = (
     # What clients say (KIP-800 and the messages of the known clients), and the cause it stands for.

@@ -2,31 +2,25 @@
 
 from typing import assert_never
 
-from coordinator.core.bounds import fits_the_log
-from coordinator.core.classic import history, remote, static
-from coordinator.core.classic.checks import (
-    group_id_given,
-    known_member,
-    not_dead,
-    room_for,
-    suitable_protocols,
-)
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member
-from coordinator.core.classic.rebalance import (
+from muster.coordinator.core.bounds import fits_the_log
+from muster.coordinator.core.classic import history, remote, static
+from muster.coordinator.core.classic.checks import group_id_given, known_member, not_dead, room_for, suitable_protocols
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.rebalance import (
     join_reply,
     maybe_complete_join,
     prepare_rebalance,
     rebalance_or_wait,
     remove_member,
 )
-from coordinator.core.effects import JoinReply, refused_join
-from coordinator.core.events import JoinGroup
-from coordinator.core.ledger import Departure, Trigger, by_member
-from coordinator.core.records import GroupStored
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState, Limits
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.effects import JoinReply, refused_join
+from muster.coordinator.core.events import JoinGroup
+from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.records import GroupStored
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, GroupState, Limits
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def open_group(request: JoinGroup, step: Step) -> None:

@@ -1,14 +1,14 @@
 """What classic groups answer: eager, static, cooperative, delayed, and planned by the coordinator."""
 
-from coordinator.core.classic import join as joining
-from coordinator.core.classic import leave as leaving
-from coordinator.core.classic import lifecycle, liveness, remote, remote_again, views
-from coordinator.core.classic import positions as offsets
-from coordinator.core.classic import sync as syncing
-from coordinator.core.classic.apply import FACTS
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.groups.unconcerned import Unconcerned
-from coordinator.core.state import Step
+from muster.coordinator.core.classic import join as joining
+from muster.coordinator.core.classic import leave as leaving
+from muster.coordinator.core.classic import lifecycle, liveness, remote, remote_again, views
+from muster.coordinator.core.classic import positions as offsets
+from muster.coordinator.core.classic import sync as syncing
+from muster.coordinator.core.classic.apply import FACTS
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.groups.unconcerned import Unconcerned
+from muster.coordinator.core.state import Step
 
 
 class Classic(Unconcerned[ClassicGroup]):

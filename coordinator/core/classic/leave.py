@@ -2,17 +2,17 @@
 
 import dataclasses
 
-from coordinator.core.classic import history
-from coordinator.core.classic.checks import not_dead
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member
-from coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
-from coordinator.core.effects import LeaveReply, MemberReply
-from coordinator.core.events import LeaveGroup
-from coordinator.core.ledger import Departure, Trigger, by_member
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, MemberIdentity
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.classic import history
+from muster.coordinator.core.classic.checks import not_dead
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
+from muster.coordinator.core.effects import LeaveReply, MemberReply
+from muster.coordinator.core.events import LeaveGroup
+from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, MemberIdentity
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def leave_group(group: ClassicGroup, request: LeaveGroup, step: Step) -> None:

@@ -1,18 +1,18 @@
 """Groups come from the log and go back to it, and their timers fire: load, unload, delete."""
 
-from coordinator.core.classic import history, liveness, remote, remote_again
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member, Members
-from coordinator.core.classic.positions import delete_records
-from coordinator.core.classic.rebalance import join_timer_fired, prepare_rebalance, subscribed_topics
-from coordinator.core.classic.sync import sync_timer_fired
-from coordinator.core.effects import DeleteReply, refused_join, refused_sync
-from coordinator.core.events import DeleteGroup
-from coordinator.core.ledger import Trigger
-from coordinator.core.records import GroupStored, MemberRecord
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState, Protocol, TimerKey
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.classic import history, liveness, remote, remote_again
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member, Members
+from muster.coordinator.core.classic.positions import delete_records
+from muster.coordinator.core.classic.rebalance import join_timer_fired, prepare_rebalance, subscribed_topics
+from muster.coordinator.core.classic.sync import sync_timer_fired
+from muster.coordinator.core.effects import DeleteReply, refused_join, refused_sync
+from muster.coordinator.core.events import DeleteGroup
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.records import GroupStored, MemberRecord
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, GroupState, Protocol, TimerKey
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def load(group: ClassicGroup, step: Step) -> None:

@@ -2,16 +2,16 @@
 
 from typing import TypeAlias, assert_never
 
-from coordinator.core.classic.checks import known_member, not_dead, same_generation
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member
-from coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
-from coordinator.core.effects import HeartbeatReply
-from coordinator.core.events import Heartbeat
-from coordinator.core.ledger import Departure, by_member
-from coordinator.core.state import ShardState, Step
-from coordinator.core.types import Cause, GroupState, RequestId, TimerKey
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.classic.checks import known_member, not_dead, same_generation
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
+from muster.coordinator.core.effects import HeartbeatReply
+from muster.coordinator.core.events import Heartbeat
+from muster.coordinator.core.ledger import Departure, by_member
+from muster.coordinator.core.state import ShardState, Step
+from muster.coordinator.core.types import Cause, GroupState, RequestId, TimerKey
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 ALIVE = HeartbeatReply()
 

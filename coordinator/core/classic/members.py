@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from coordinator.core.types import Protocol, RequestId
+from muster.coordinator.core.types import Protocol, RequestId
 
 
 @dataclass(slots=True)

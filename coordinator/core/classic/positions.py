@@ -2,16 +2,16 @@
 
 from typing import assert_never
 
-from coordinator.core.classic.checks import known_member, not_dead, same_generation
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.events import OffsetCommit, OffsetFetch
-from coordinator.core.groups.forgetting import expired, forget_belongings
-from coordinator.core.groups.kind import Positions, Refused
-from coordinator.core.plan import CONSUMER
-from coordinator.core.records import GroupDeleted, OffsetDeleted
-from coordinator.core.state import Step
-from coordinator.core.types import GroupState, StoredOffset
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.classic.checks import known_member, not_dead, same_generation
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.events import OffsetCommit, OffsetFetch
+from muster.coordinator.core.groups.forgetting import expired, forget_belongings
+from muster.coordinator.core.groups.kind import Positions, Refused
+from muster.coordinator.core.plan import CONSUMER
+from muster.coordinator.core.records import GroupDeleted, OffsetDeleted
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import GroupState, StoredOffset
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def may_commit(group: ClassicGroup, request: OffsetCommit, step: Step) -> Refused:

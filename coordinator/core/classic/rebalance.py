@@ -1,15 +1,15 @@
 """The join phase: prepare a rebalance, wait for the members, elect a leader, vote for a protocol."""
 
-from coordinator.core.bounds import next_generation
-from coordinator.core.classic import delay, history, remote
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member
-from coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
-from coordinator.core.ledger import Departure, Trigger, by_member
-from coordinator.core.plan import CONSUMER, topics_of
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState
-from coordinator.errors import ErrorCode
+from muster.coordinator.core.bounds import next_generation
+from muster.coordinator.core.classic import delay, history, remote
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
+from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.plan import CONSUMER, topics_of
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, GroupState
+from muster.coordinator.errors import ErrorCode
 
 
 def prepare_rebalance(group: ClassicGroup, trigger: Trigger, step: Step, arriving: Member | None = None) -> None:

@@ -8,23 +8,23 @@ An assignor that fails costs no partition: the last plan stays if it still fits,
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from assignors.api import Assignment, AssignorError, JsonValue, RebalanceProtocol, Snapshot
-from assignors.api import Member as AssignorMember
-from assignors.api import Plan as AssignorPlan
-from assignors.data.user_data import encode_assignment, member_from_subscription
-from assignors.registry import BUILT_IN, known
-from assignors.run import run, withheld
-from coordinator.core.bounds import too_large
-from coordinator.core.classic import history
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member
-from coordinator.core.classic.shares import accept, disarm_when_complete
-from coordinator.core.events import JoinGroup, Planned
-from coordinator.core.ledger import Trigger
-from coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name, loadable
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState, Limits
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.assignors.api import Assignment, AssignorError, JsonValue, RebalanceProtocol, Snapshot
+from muster.assignors.api import Member as AssignorMember
+from muster.assignors.api import Plan as AssignorPlan
+from muster.assignors.data.user_data import encode_assignment, member_from_subscription
+from muster.assignors.registry import BUILT_IN, known
+from muster.assignors.run import run, withheld
+from muster.coordinator.core.bounds import too_large
+from muster.coordinator.core.classic import history
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.shares import accept, disarm_when_complete
+from muster.coordinator.core.events import JoinGroup, Planned
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name, loadable
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, GroupState, Limits
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 SOURCE = "remote"
 """What the ledger says of a snapshot that this module made."""

@@ -1,12 +1,12 @@
 """When a group that is assigned on the coordinator gets a new plan, other than by its members coming and going."""
 
-from coordinator.core.classic import history
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.rebalance import prepare_rebalance
-from coordinator.core.classic.static import covers_topics
-from coordinator.core.ledger import Trigger
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState, RebalanceEntry
+from muster.coordinator.core.classic import history
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.rebalance import prepare_rebalance
+from muster.coordinator.core.classic.static import covers_topics
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, GroupState, RebalanceEntry
 
 
 def retry(group: ClassicGroup, step: Step) -> None:

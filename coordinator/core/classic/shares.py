@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from coordinator.core.classic import history
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member
-from coordinator.core.effects import SyncReply
-from coordinator.core.state import Step
-from coordinator.core.types import GroupState
+from muster.coordinator.core.classic import history
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.effects import SyncReply
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import GroupState
 
 
 def accept(group: ClassicGroup, shares: Mapping[str, bytes], snapshot: history.Given, step: Step) -> None:

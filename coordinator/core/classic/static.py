@@ -3,19 +3,25 @@
 from collections import Counter
 from typing import assert_never
 
-from coordinator.core.bounds import FIXED_BYTES, fits_the_log, text_bytes
-from coordinator.core.classic import delay, history, remote
-from coordinator.core.classic.checks import suitable_protocols
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member
-from coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, roster, subscribed_topics, vote
-from coordinator.core.effects import JoinReply, refused_join, refused_sync
-from coordinator.core.events import JoinGroup
-from coordinator.core.ledger import Departure, Trigger, by_member
-from coordinator.core.plan import shares_of
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState
-from coordinator.errors import ErrorCode
+from muster.coordinator.core.bounds import FIXED_BYTES, fits_the_log, text_bytes
+from muster.coordinator.core.classic import delay, history, remote
+from muster.coordinator.core.classic.checks import suitable_protocols
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.rebalance import (
+    maybe_complete_join,
+    prepare_rebalance,
+    roster,
+    subscribed_topics,
+    vote,
+)
+from muster.coordinator.core.effects import JoinReply, refused_join, refused_sync
+from muster.coordinator.core.events import JoinGroup
+from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.plan import shares_of
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, GroupState
+from muster.coordinator.errors import ErrorCode
 
 
 def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step) -> None:

@@ -2,19 +2,19 @@
 
 from typing import assert_never
 
-from coordinator.core.bounds import fits_the_log
-from coordinator.core.classic import delay, history
-from coordinator.core.classic.checks import known_member, not_dead, same_generation
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.members import Member
-from coordinator.core.classic.rebalance import prepare_rebalance, remove_member
-from coordinator.core.classic.shares import accept, answer_sync, disarm_when_complete
-from coordinator.core.effects import refused_sync
-from coordinator.core.events import SyncGroup
-from coordinator.core.ledger import Departure, Trigger
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, GroupState
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.bounds import fits_the_log
+from muster.coordinator.core.classic import delay, history
+from muster.coordinator.core.classic.checks import known_member, not_dead, same_generation
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.rebalance import prepare_rebalance, remove_member
+from muster.coordinator.core.classic.shares import accept, answer_sync, disarm_when_complete
+from muster.coordinator.core.effects import refused_sync
+from muster.coordinator.core.events import SyncGroup
+from muster.coordinator.core.ledger import Departure, Trigger
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, GroupState
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:

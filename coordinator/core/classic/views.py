@@ -1,9 +1,9 @@
 """Read-only views of classic groups."""
 
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
-from coordinator.core.state import Step
-from coordinator.core.types import GroupState
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import GroupState
 
 CLASSIC = "classic"
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias, assert_never, get_args
 
-from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, MemberState
-from coordinator.core.consumer.records import (
+from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, MemberState
+from muster.coordinator.core.consumer.records import (
     ConsumerMemberDeleted,
     ConsumerMemberStored,
     CurrentDeleted,
@@ -18,8 +18,8 @@ from coordinator.core.consumer.records import (
     TargetEpochStored,
     TargetStored,
 )
-from coordinator.core.groups.kind import Keeper
-from coordinator.core.state import ShardState
+from muster.coordinator.core.groups.kind import Keeper
+from muster.coordinator.core.state import ShardState
 
 Stored: TypeAlias = (
     ConsumerMemberStored | GroupEpochStored | TargetEpochStored | TargetStored | CurrentStored | RegexStored

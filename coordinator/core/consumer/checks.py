@@ -1,13 +1,13 @@
 """What a KIP-848 heartbeat must look like, and who may send it. Refuses by raising."""
 
-from coordinator.core.bounds import text_bytes
-from coordinator.core.consumer.group import AWAY, JOINING, LEAVING, ConsumerGroup, ConsumerMember, MemberState
-from coordinator.core.consumer.records import Shares
-from coordinator.core.consumer.regex import check_regex
-from coordinator.core.events import ConsumerHeartbeat
-from coordinator.core.plan import canonical_name
-from coordinator.core.types import Limits
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.bounds import text_bytes
+from muster.coordinator.core.consumer.group import AWAY, JOINING, LEAVING, ConsumerGroup, ConsumerMember, MemberState
+from muster.coordinator.core.consumer.records import Shares
+from muster.coordinator.core.consumer.regex import check_regex
+from muster.coordinator.core.events import ConsumerHeartbeat
+from muster.coordinator.core.plan import canonical_name
+from muster.coordinator.core.types import Limits
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def well_formed(request: ConsumerHeartbeat, limits: Limits) -> None:

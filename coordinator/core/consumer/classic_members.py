@@ -6,21 +6,21 @@ free the same way.
 
 import dataclasses
 
-from assignors.data.user_data import NEWEST, Subscription, encode_assignment, parse_subscription
-from coordinator.core.consumer import history, removal, static, target
-from coordinator.core.consumer.checks import known_member, known_state
-from coordinator.core.consumer.downgrade import DOWNGRADE, Leaving
-from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
-from coordinator.core.consumer.heartbeat import reconcile, subscription_triggers
-from coordinator.core.consumer.reconcile import available
-from coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Shares
-from coordinator.core.effects import HeartbeatReply, JoinReply, SyncReply
-from coordinator.core.events import Heartbeat, JoinGroup, SyncGroup
-from coordinator.core.ledger import by_member
-from coordinator.core.plan import CONSUMER
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, MemberIdentity
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.assignors.data.user_data import NEWEST, Subscription, encode_assignment, parse_subscription
+from muster.coordinator.core.consumer import history, removal, static, target
+from muster.coordinator.core.consumer.checks import known_member, known_state
+from muster.coordinator.core.consumer.downgrade import DOWNGRADE, Leaving
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
+from muster.coordinator.core.consumer.heartbeat import reconcile, subscription_triggers
+from muster.coordinator.core.consumer.reconcile import available
+from muster.coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Shares
+from muster.coordinator.core.effects import HeartbeatReply, JoinReply, SyncReply
+from muster.coordinator.core.events import Heartbeat, JoinGroup, SyncGroup
+from muster.coordinator.core.ledger import by_member
+from muster.coordinator.core.plan import CONSUMER
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, MemberIdentity
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def join_group(group: ConsumerGroup, request: JoinGroup, step: Step) -> None:

@@ -1,7 +1,7 @@
 """A KIP-848 group leaves the log: deleted, expired, or turned into a classic one."""
 
-from coordinator.core.consumer.group import ConsumerGroup
-from coordinator.core.consumer.records import (
+from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.consumer.records import (
     ConsumerMemberDeleted,
     CurrentDeleted,
     GroupEpochDeleted,
@@ -9,10 +9,10 @@ from coordinator.core.consumer.records import (
     TargetDeleted,
     TargetEpochDeleted,
 )
-from coordinator.core.effects import DeleteReply
-from coordinator.core.events import DeleteGroup
-from coordinator.core.groups.forgetting import forget_belongings, nobody_in
-from coordinator.core.state import Step
+from muster.coordinator.core.effects import DeleteReply
+from muster.coordinator.core.events import DeleteGroup
+from muster.coordinator.core.groups.forgetting import forget_belongings, nobody_in
+from muster.coordinator.core.state import Step
 
 
 def delete_group(group: ConsumerGroup, request: DeleteGroup, step: Step) -> None:

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assignors.data.user_data import encode_assignment
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.lifecycle import restore
-from coordinator.core.classic.rebalance import prepare_rebalance
-from coordinator.core.consumer import history
-from coordinator.core.consumer.cleanup import forget_group
-from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
-from coordinator.core.consumer.records import ClassicSide
-from coordinator.core.groups.conversion import Conversion
-from coordinator.core.ledger import Departure, Trigger
-from coordinator.core.plan import CONSUMER
-from coordinator.core.records import GroupStored, MemberRecord
-from coordinator.core.state import Step
+from muster.assignors.data.user_data import encode_assignment
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.lifecycle import restore
+from muster.coordinator.core.classic.rebalance import prepare_rebalance
+from muster.coordinator.core.consumer import history
+from muster.coordinator.core.consumer.cleanup import forget_group
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
+from muster.coordinator.core.consumer.records import ClassicSide
+from muster.coordinator.core.groups.conversion import Conversion
+from muster.coordinator.core.ledger import Departure, Trigger
+from muster.coordinator.core.plan import CONSUMER
+from muster.coordinator.core.records import GroupStored, MemberRecord
+from muster.coordinator.core.state import Step
 
 DOWNGRADES = ("downgrade", "bidirectional")
 

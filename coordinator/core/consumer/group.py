@@ -4,9 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
-from coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Epochs, RegexStored, Shares, TopicId
-from coordinator.core.ledger import RebalanceInProgress
-from coordinator.core.types import TimerKey
+from muster.coordinator.core.consumer.records import (
+    ClassicSide,
+    ConsumerMemberStored,
+    Epochs,
+    RegexStored,
+    Shares,
+    TopicId,
+)
+from muster.coordinator.core.ledger import RebalanceInProgress
+from muster.coordinator.core.types import TimerKey
 
 FIRST_EPOCH = 1
 """A group begins here; its first member raises it."""

@@ -2,18 +2,18 @@
 
 import dataclasses
 
-from coordinator.core.consumer import history, regex, removal, static, target, upgrade
-from coordinator.core.consumer.checks import known_member, known_state, leaves, room_for, same_epoch, well_formed
-from coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, MemberState, shares
-from coordinator.core.consumer.reconcile import Wish, reconciled
-from coordinator.core.consumer.records import ConsumerMemberStored, Shares
-from coordinator.core.effects import ConsumerHeartbeatReply
-from coordinator.core.events import ConsumerHeartbeat
-from coordinator.core.ledger import Trigger, by_member
-from coordinator.core.plan import canonical_name
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, Limits
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.consumer import history, regex, removal, static, target, upgrade
+from muster.coordinator.core.consumer.checks import known_member, known_state, leaves, room_for, same_epoch, well_formed
+from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, MemberState, shares
+from muster.coordinator.core.consumer.reconcile import Wish, reconciled
+from muster.coordinator.core.consumer.records import ConsumerMemberStored, Shares
+from muster.coordinator.core.effects import ConsumerHeartbeatReply
+from muster.coordinator.core.events import ConsumerHeartbeat
+from muster.coordinator.core.ledger import Trigger, by_member
+from muster.coordinator.core.plan import canonical_name
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, Limits
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def consumer_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:

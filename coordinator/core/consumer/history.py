@@ -7,22 +7,16 @@ assignment contains it. An entry is settled when every member has its target, or
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assignors.api import Snapshot
-from coordinator.core.bounds import next_generation
-from coordinator.core.consumer.group import (
-    ConsumerGroup,
-    ConsumerMember,
-    Handover,
-    MemberState,
-    cells,
-)
-from coordinator.core.consumer.records import CurrentStored, Shares, TopicId
-from coordinator.core.entries import begun, keep_entry, settle, within_limit
-from coordinator.core.ledger import Change, Departure, RebalanceInProgress, Trigger, last_few
-from coordinator.core.moves import Before, Withheld, difference
-from coordinator.core.plan import CONSUMER, Plan, canonical_name
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, Settlement
+from muster.assignors.api import Snapshot
+from muster.coordinator.core.bounds import next_generation
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, Handover, MemberState, cells
+from muster.coordinator.core.consumer.records import CurrentStored, Shares, TopicId
+from muster.coordinator.core.entries import begun, keep_entry, settle, within_limit
+from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Trigger, last_few
+from muster.coordinator.core.moves import Before, Withheld, difference
+from muster.coordinator.core.plan import CONSUMER, Plan, canonical_name
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, Settlement
 
 TARGET = "target"
 """Where the ledger's snapshot comes from when the coordinator made a target of it."""

@@ -1,14 +1,14 @@
 """What KIP-848 groups answer, to members of either protocol."""
 
-from coordinator.core.consumer import classic_members, cleanup, leaving, lifecycle, regex, target, views
-from coordinator.core.consumer import heartbeat as beats
-from coordinator.core.consumer import positions as offsets
-from coordinator.core.consumer.apply import FACTS
-from coordinator.core.consumer.group import ConsumerGroup
-from coordinator.core.groups.unconcerned import Unconcerned
-from coordinator.core.ledger import Trigger
-from coordinator.core.plan import CONSUMER
-from coordinator.core.state import Step
+from muster.coordinator.core.consumer import classic_members, cleanup, leaving, lifecycle, regex, target, views
+from muster.coordinator.core.consumer import heartbeat as beats
+from muster.coordinator.core.consumer import positions as offsets
+from muster.coordinator.core.consumer.apply import FACTS
+from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.groups.unconcerned import Unconcerned
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.plan import CONSUMER
+from muster.coordinator.core.state import Step
 
 
 class Consumer(Unconcerned[ConsumerGroup]):

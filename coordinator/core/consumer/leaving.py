@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from coordinator.core.consumer import removal
-from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
-from coordinator.core.effects import LeaveReply, MemberReply
-from coordinator.core.events import LeaveGroup
-from coordinator.core.ledger import Departure, Trigger, by_member
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, MemberIdentity
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.consumer import removal
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
+from muster.coordinator.core.effects import LeaveReply, MemberReply
+from muster.coordinator.core.events import LeaveGroup
+from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, MemberIdentity
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def leave_group(group: ConsumerGroup, request: LeaveGroup, step: Step) -> None:

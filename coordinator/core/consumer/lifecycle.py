@@ -1,9 +1,9 @@
 """KIP-848 groups come to life from the log, and their timers fire."""
 
-from coordinator.core.consumer import history, removal, target
-from coordinator.core.consumer.group import ConsumerGroup, MemberState
-from coordinator.core.state import Step
-from coordinator.core.types import TimerKey
+from muster.coordinator.core.consumer import history, removal, target
+from muster.coordinator.core.consumer.group import ConsumerGroup, MemberState
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import TimerKey
 
 
 def load(group: ConsumerGroup, step: Step) -> None:

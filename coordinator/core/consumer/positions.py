@@ -1,13 +1,13 @@
 """Committed offsets of KIP-848 groups: who may commit and fetch, and what expires."""
 
-from coordinator.core.consumer.cleanup import delete_records
-from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
-from coordinator.core.consumer.records import TopicId
-from coordinator.core.events import OffsetCommit, OffsetFetch
-from coordinator.core.groups.forgetting import forget_unread
-from coordinator.core.groups.kind import Positions, Refused
-from coordinator.core.state import Step
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.consumer.cleanup import delete_records
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
+from muster.coordinator.core.consumer.records import TopicId
+from muster.coordinator.core.events import OffsetCommit, OffsetFetch
+from muster.coordinator.core.groups.forgetting import forget_unread
+from muster.coordinator.core.groups.kind import Positions, Refused
+from muster.coordinator.core.state import Step
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def may_commit(group: ConsumerGroup, request: OffsetCommit, step: Step) -> Refused:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState
-from coordinator.core.consumer.records import CurrentStored, Epochs, Shares, TopicId
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState
+from muster.coordinator.core.consumer.records import CurrentStored, Epochs, Shares, TopicId
 
 
 @dataclass(frozen=True, slots=True)

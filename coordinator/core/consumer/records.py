@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coordinator.core.types import Protocol
+from muster.coordinator.core.types import Protocol
 
 TopicId: TypeAlias = bytes
 """16 bytes of the catalog; a topic that is deleted and made again has another one."""

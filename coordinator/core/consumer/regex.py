@@ -1,15 +1,15 @@
 """Topics by regular expression (KIP-848 v1). RE2 syntax: matching takes linear time, always."""
 
-from coordinator.core.consumer import target
-from coordinator.core.consumer.group import ConsumerGroup
-from coordinator.core.consumer.records import RegexDeleted, RegexStored
-from coordinator.core.effects import ResolveRegex
-from coordinator.core.events import RegexResolved
-from coordinator.core.ledger import Trigger
-from coordinator.core.patterns import MAX_REGEX_CHARS, compiled
-from coordinator.core.state import Step
-from coordinator.core.types import Cause
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.consumer import target
+from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.consumer.records import RegexDeleted, RegexStored
+from muster.coordinator.core.effects import ResolveRegex
+from muster.coordinator.core.events import RegexResolved
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.patterns import MAX_REGEX_CHARS, compiled
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 INTERNAL = "__"
 

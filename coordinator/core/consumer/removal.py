@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from coordinator.core.consumer import history, regex, static, target
-from coordinator.core.consumer.cleanup import forget_member
-from coordinator.core.consumer.downgrade import DOWNGRADE, Leaving
-from coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
-from coordinator.core.consumer.records import TargetEpochStored
-from coordinator.core.effects import ConsumerHeartbeatReply
-from coordinator.core.events import ConsumerHeartbeat
-from coordinator.core.ledger import Departure, Trigger, by_member
-from coordinator.core.state import Step
-from coordinator.core.types import Cause
+from muster.coordinator.core.consumer import history, regex, static, target
+from muster.coordinator.core.consumer.cleanup import forget_member
+from muster.coordinator.core.consumer.downgrade import DOWNGRADE, Leaving
+from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
+from muster.coordinator.core.consumer.records import TargetEpochStored
+from muster.coordinator.core.effects import ConsumerHeartbeatReply
+from muster.coordinator.core.events import ConsumerHeartbeat
+from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause
 
 
 def leave(group: ConsumerGroup, member: ConsumerMember, request: ConsumerHeartbeat, step: Step) -> None:

@@ -1,12 +1,12 @@
 """Static members of KIP-848 groups: one identity, one process after the other."""
 
-from coordinator.core.consumer import history
-from coordinator.core.consumer.cleanup import forget_member
-from coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
-from coordinator.core.consumer.records import ConsumerMemberStored, CurrentStored, TargetStored
-from coordinator.core.events import ConsumerHeartbeat
-from coordinator.core.state import Step
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.consumer import history
+from muster.coordinator.core.consumer.cleanup import forget_member
+from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
+from muster.coordinator.core.consumer.records import ConsumerMemberStored, CurrentStored, TargetStored
+from muster.coordinator.core.events import ConsumerHeartbeat
+from muster.coordinator.core.state import Step
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def may_take_over(group: ConsumerGroup, request: ConsumerHeartbeat) -> None:

@@ -2,17 +2,17 @@
 
 from zlib import crc32
 
-from assignors.api import AssignorError, Snapshot
-from assignors.api import Member as AssignorMember
-from coordinator.core.bounds import LAST_GENERATION, largest_share, too_large
-from coordinator.core.consumer import history
-from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember
-from coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
-from coordinator.core.events import Planned
-from coordinator.core.ledger import Trigger
-from coordinator.core.plan import Plan, PlanRequest, canonical_name, loadable
-from coordinator.core.state import Step
-from coordinator.core.types import Cause
+from muster.assignors.api import AssignorError, Snapshot
+from muster.assignors.api import Member as AssignorMember
+from muster.coordinator.core.bounds import LAST_GENERATION, largest_share, too_large
+from muster.coordinator.core.consumer import history
+from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember
+from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
+from muster.coordinator.core.events import Planned
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, loadable
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause
 
 RETRY_FLOOR_MS = 1_000
 """A failed assignor is left alone for so long, even when assignments have no interval."""

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assignors.data.user_data import Subscription, parse_subscription
-from coordinator.core.classic import history as classic_history
-from coordinator.core.classic.checks import not_dead
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.lifecycle import dissolve
-from coordinator.core.classic.members import Member
-from coordinator.core.consumer import target
-from coordinator.core.consumer.checks import well_formed
-from coordinator.core.consumer.group import FIRST_EPOCH, JOINING, ConsumerGroup, MemberState, cells
-from coordinator.core.consumer.records import (
+from muster.assignors.data.user_data import Subscription, parse_subscription
+from muster.coordinator.core.classic import history as classic_history
+from muster.coordinator.core.classic.checks import not_dead
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.lifecycle import dissolve
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.consumer import target
+from muster.coordinator.core.consumer.checks import well_formed
+from muster.coordinator.core.consumer.group import FIRST_EPOCH, JOINING, ConsumerGroup, MemberState, cells
+from muster.coordinator.core.consumer.records import (
     ClassicSide,
     ConsumerMemberStored,
     CurrentStored,
@@ -24,12 +24,12 @@ from coordinator.core.consumer.records import (
     TargetStored,
     TopicId,
 )
-from coordinator.core.events import ConsumerHeartbeat
-from coordinator.core.groups.conversion import Conversion
-from coordinator.core.plan import CONSUMER, assignment_of
-from coordinator.core.records import GroupDeleted
-from coordinator.core.state import Step
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.events import ConsumerHeartbeat
+from muster.coordinator.core.groups.conversion import Conversion
+from muster.coordinator.core.plan import CONSUMER, assignment_of
+from muster.coordinator.core.records import GroupDeleted
+from muster.coordinator.core.state import Step
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 UPGRADES = ("upgrade", "bidirectional")
 

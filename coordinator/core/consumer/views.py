@@ -1,19 +1,19 @@
 """Read-only views of KIP-848 groups."""
 
-from assignors.data.user_data import encode_assignment
-from coordinator.core.consumer import history, target
-from coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
-from coordinator.core.effects import (
+from muster.assignors.data.user_data import encode_assignment
+from muster.coordinator.core.consumer import history, target
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
+from muster.coordinator.core.effects import (
     ConsumerMemberView,
     DescribeConsumerReply,
     DescribedMember,
     DescribeReply,
     ListedGroup,
 )
-from coordinator.core.events import ConsumerHeartbeat, Listen
-from coordinator.core.groups.kind import Outlook
-from coordinator.core.plan import CONSUMER
-from coordinator.core.state import Step
+from muster.coordinator.core.events import ConsumerHeartbeat, Listen
+from muster.coordinator.core.groups.kind import Outlook
+from muster.coordinator.core.plan import CONSUMER
+from muster.coordinator.core.state import Step
 
 
 def epochs(group: ConsumerGroup, group_id: str, step: Step) -> DescribeConsumerReply:

@@ -1,16 +1,16 @@
 """What is answered where there is no group: whoever may begin one does, nobody else is known."""
 
-from coordinator.core.central import registration
-from coordinator.core.central.events import RegisterConsumer
-from coordinator.core.classic import join
-from coordinator.core.consumer import heartbeat
-from coordinator.core.effects import DeleteReply, DescribeReply, LeaveReply, ListedGroup, MemberReply
-from coordinator.core.events import ConsumerHeartbeat, DeleteGroup, JoinGroup, LeaveGroup, OffsetCommit
-from coordinator.core.groups.forgetting import forget_ledger
-from coordinator.core.groups.kind import NO_FACTS, Refused
-from coordinator.core.groups.unconcerned import Unconcerned
-from coordinator.core.state import Step
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.central import registration
+from muster.coordinator.core.central.events import RegisterConsumer
+from muster.coordinator.core.classic import join
+from muster.coordinator.core.consumer import heartbeat
+from muster.coordinator.core.effects import DeleteReply, DescribeReply, LeaveReply, ListedGroup, MemberReply
+from muster.coordinator.core.events import ConsumerHeartbeat, DeleteGroup, JoinGroup, LeaveGroup, OffsetCommit
+from muster.coordinator.core.groups.forgetting import forget_ledger
+from muster.coordinator.core.groups.kind import NO_FACTS, Refused
+from muster.coordinator.core.groups.unconcerned import Unconcerned
+from muster.coordinator.core.state import Step
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 class Absent(Unconcerned[None]):

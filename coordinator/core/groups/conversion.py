@@ -1,11 +1,11 @@
-"""What it takes to turn a group of one kind into one of another. The table is `coordinator.core.groups.conversions`."""
+"""What it takes to turn a group of one kind into one of another. The table is `muster.coordinator.core.groups.conversions`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from coordinator.core.groups.group import Group
-from coordinator.core.state import Step
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.state import Step
 
 G = TypeVar("G", bound=Group)
 W = TypeVar("W")

@@ -8,24 +8,24 @@ generations go on where its own ended. Where the table has no way, the group its
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator.core.central import registration
-from coordinator.core.central.events import RegisterConsumer
-from coordinator.core.central.group import CentralGroup, CentralState
-from coordinator.core.central.records import CentralDeleted
-from coordinator.core.classic import join
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.consumer import heartbeat
-from coordinator.core.consumer.cleanup import forget_group
-from coordinator.core.consumer.downgrade import DOWNGRADE
-from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup
-from coordinator.core.consumer.records import GroupEpochStored, TargetEpochStored
-from coordinator.core.consumer.upgrade import UPGRADE
-from coordinator.core.events import ConsumerHeartbeat, JoinGroup
-from coordinator.core.groups.conversion import Conversion
-from coordinator.core.groups.group import Group
-from coordinator.core.records import GroupDeleted, GroupStored
-from coordinator.core.state import Step
-from coordinator.core.types import GroupState
+from muster.coordinator.core.central import registration
+from muster.coordinator.core.central.events import RegisterConsumer
+from muster.coordinator.core.central.group import CentralGroup, CentralState
+from muster.coordinator.core.central.records import CentralDeleted
+from muster.coordinator.core.classic import join
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.consumer import heartbeat
+from muster.coordinator.core.consumer.cleanup import forget_group
+from muster.coordinator.core.consumer.downgrade import DOWNGRADE
+from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup
+from muster.coordinator.core.consumer.records import GroupEpochStored, TargetEpochStored
+from muster.coordinator.core.consumer.upgrade import UPGRADE
+from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup
+from muster.coordinator.core.groups.conversion import Conversion
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.records import GroupDeleted, GroupStored
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import GroupState
 
 
 def converted(request: JoinGroup | ConsumerHeartbeat | RegisterConsumer, step: Step) -> Group | None:

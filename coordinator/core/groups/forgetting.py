@@ -1,10 +1,10 @@
 """Lets go of what belongs to a group id, whatever its kind: positions, and all that the ledger tells of it."""
 
-from coordinator.core.groups.group import Group
-from coordinator.core.records import DelayForgotten, OffsetDeleted, RebalanceForgotten
-from coordinator.core.state import Step
-from coordinator.core.types import StoredOffset
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.records import DelayForgotten, OffsetDeleted, RebalanceForgotten
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def nobody_in(group: Group) -> None:

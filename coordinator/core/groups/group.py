@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Group(Protocol):
-    """One group, of whatever kind: the data. What it answers is its kind's (`coordinator.core.groups.kind`)."""
+    """One group, of whatever kind: the data. What it answers is its kind's (`muster.coordinator.core.groups.kind`)."""
 
     @property
     def id(self) -> str: ...

@@ -1,20 +1,20 @@
 """The one protocol of groups: what a shard asks of a group, and every kind answers in its own way.
 
-A kind is a folder with a group (data, `coordinator.core.groups.group`), the facts it is made of, and one class that fulfils
-`Kind`; one line in `coordinator.core.groups.kinds` makes the shard know it. Kinds have no state: the group is passed in. What
+A kind is a folder with a group (data, `muster.coordinator.core.groups.group`), the facts it is made of, and one class that fulfils
+`Kind`; one line in `muster.coordinator.core.groups.kinds` makes the shard know it. Kinds have no state: the group is passed in. What
 happens when there is no group of an id is a kind, too (`absent`), so whoever asks never asks which kind it is.
 
 Each call either does its work on `step`, or refuses by raising CoordinatorError before it has changed anything. How a
-group of one kind becomes one of another is in `coordinator.core.groups.conversions`.
+group of one kind becomes one of another is in `muster.coordinator.core.groups.conversions`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from coordinator.core.central.events import RegisterConsumer
-from coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
-from coordinator.core.events import (
+from muster.coordinator.core.central.events import RegisterConsumer
+from muster.coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
+from muster.coordinator.core.events import (
     ConsumerHeartbeat,
     DeleteGroup,
     Heartbeat,
@@ -28,10 +28,10 @@ from coordinator.core.events import (
     StoodStill,
     SyncGroup,
 )
-from coordinator.core.ledger import Trigger
-from coordinator.core.state import ShardState, Step
-from coordinator.core.types import RequestId, StoredOffset, TimerKey
-from coordinator.errors import ErrorCode
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.state import ShardState, Step
+from muster.coordinator.core.types import RequestId, StoredOffset, TimerKey
+from muster.coordinator.errors import ErrorCode
 
 G_contra = TypeVar("G_contra", contravariant=True)
 

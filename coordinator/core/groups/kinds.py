@@ -5,18 +5,18 @@ from itertools import chain
 from types import NoneType
 from typing import Any
 
-from coordinator.core import facts
-from coordinator.core.central.group import CentralGroup
-from coordinator.core.central.kind import Central
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.classic.kind import Classic
-from coordinator.core.consumer.group import ConsumerGroup
-from coordinator.core.consumer.kind import Consumer
-from coordinator.core.groups.absent import Absent
-from coordinator.core.groups.group import Group
-from coordinator.core.groups.kind import Keeper, Kind
-from coordinator.core.observed.group import ObservedGroup
-from coordinator.core.observed.kind import Observed
+from muster.coordinator.core import facts
+from muster.coordinator.core.central.group import CentralGroup
+from muster.coordinator.core.central.kind import Central
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.kind import Classic
+from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.consumer.kind import Consumer
+from muster.coordinator.core.groups.absent import Absent
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.kind import Keeper, Kind
+from muster.coordinator.core.observed.group import ObservedGroup
+from muster.coordinator.core.observed.kind import Observed
 
 
 def kind_of(group: Group | None) -> Kind[Any]:

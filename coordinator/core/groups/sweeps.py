@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TypeAlias
 
-from coordinator.core import offsets
-from coordinator.core.central.events import RegisterConsumer
-from coordinator.core.events import (
+from muster.coordinator.core import offsets
+from muster.coordinator.core.central.events import RegisterConsumer
+from muster.coordinator.core.events import (
     ConsumerHeartbeat,
     DeleteGroup,
     ExpireOffsets,
@@ -21,10 +21,10 @@ from coordinator.core.events import (
     OffsetFetch,
     TopicsChanged,
 )
-from coordinator.core.groups.kinds import KINDS
-from coordinator.core.records import OffsetDeleted
-from coordinator.core.state import ShardState, Step
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.records import OffsetDeleted
+from muster.coordinator.core.state import ShardState, Step
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 Place: TypeAlias = tuple[str, int]
 

@@ -2,11 +2,11 @@
 
 from typing import Generic, TypeVar
 
-from coordinator.core.central.events import RegisterConsumer
-from coordinator.core.central.registration import well_formed as registers_well
-from coordinator.core.consumer.checks import well_formed as beats_well
-from coordinator.core.effects import DescribeConsumerReply
-from coordinator.core.events import (
+from muster.coordinator.core.central.events import RegisterConsumer
+from muster.coordinator.core.central.registration import well_formed as registers_well
+from muster.coordinator.core.consumer.checks import well_formed as beats_well
+from muster.coordinator.core.effects import DescribeConsumerReply
+from muster.coordinator.core.events import (
     ConsumerHeartbeat,
     Heartbeat,
     Listen,
@@ -16,12 +16,12 @@ from coordinator.core.events import (
     StoodStill,
     SyncGroup,
 )
-from coordinator.core.groups.group import Group
-from coordinator.core.groups.kind import Outlook, Positions
-from coordinator.core.ledger import Trigger
-from coordinator.core.state import Step
-from coordinator.core.types import RequestId, TimerKey
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.kind import Outlook, Positions
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import RequestId, TimerKey
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 G_contra = TypeVar("G_contra", bound=Group | None, contravariant=True)
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from coordinator.core.groups.group import Group
-from coordinator.core.ledger import MAX_ALSO, Trigger
-from coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
-from coordinator.core.types import GroupState, TimerKey
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.ledger import MAX_ALSO, Trigger
+from muster.coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
+from muster.coordinator.core.types import GroupState, TimerKey
 
 ZOOKEEPER = "zookeeper"
 """The type of these groups."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from coordinator.core.effects import GroupChanged
-from coordinator.core.entries import keep_entry, next_number
-from coordinator.core.ledger import last_few
-from coordinator.core.observed.group import ZOOKEEPER, ObservedGroup, ObservedRebalance
-from coordinator.core.state import Step
-from coordinator.core.types import MemberPlan, Move, Outcome, Phase, RebalanceEntry
+from muster.coordinator.core.effects import GroupChanged
+from muster.coordinator.core.entries import keep_entry, next_number
+from muster.coordinator.core.ledger import last_few
+from muster.coordinator.core.observed.group import ZOOKEEPER, ObservedGroup, ObservedRebalance
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import MemberPlan, Move, Outcome, Phase, RebalanceEntry
 
 
 def write(group: ObservedGroup, rebalance: ObservedRebalance, outcome: Outcome, step: Step) -> None:

@@ -7,9 +7,9 @@ removed is decided here: `ObservedGroup.prevails`.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from coordinator.core.central.events import RegisterConsumer
-from coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
-from coordinator.core.events import (
+from muster.coordinator.core.central.events import RegisterConsumer
+from muster.coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
+from muster.coordinator.core.events import (
     ConsumerHeartbeat,
     DeleteGroup,
     Heartbeat,
@@ -23,14 +23,14 @@ from coordinator.core.events import (
     StoodStill,
     SyncGroup,
 )
-from coordinator.core.groups.group import Group
-from coordinator.core.groups.kind import NO_FACTS, Kind, Outlook, Positions, Refused
-from coordinator.core.ledger import Trigger
-from coordinator.core.observed import views, watching
-from coordinator.core.observed.group import ObservedGroup
-from coordinator.core.state import Step
-from coordinator.core.types import RequestId, TimerKey
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.kind import NO_FACTS, Kind, Outlook, Positions, Refused
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.observed import views, watching
+from muster.coordinator.core.observed.group import ObservedGroup
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import RequestId, TimerKey
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 class Observed:

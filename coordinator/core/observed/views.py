@@ -1,12 +1,12 @@
 """Views of groups that ZooKeeper holds, and what is left of one that it does not hold any more."""
 
-from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from coordinator.core.effects import DeleteReply, DescribedMember, DescribeReply, ListedGroup
-from coordinator.core.events import DeleteGroup
-from coordinator.core.groups.forgetting import forget_ledger
-from coordinator.core.observed.group import ZOOKEEPER, ObservedGroup
-from coordinator.core.state import Step
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.coordinator.core.effects import DeleteReply, DescribedMember, DescribeReply, ListedGroup
+from muster.coordinator.core.events import DeleteGroup
+from muster.coordinator.core.groups.forgetting import forget_ledger
+from muster.coordinator.core.observed.group import ZOOKEEPER, ObservedGroup
+from muster.coordinator.core.state import Step
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def view(group: ObservedGroup) -> DescribeReply:

@@ -9,12 +9,12 @@ all is claimed and nothing has moved for a while.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from coordinator.core.ledger import Trigger
-from coordinator.core.observed import history
-from coordinator.core.observed.events import GroupObserved, GroupUnseen
-from coordinator.core.observed.group import ObservedGroup, ObservedRebalance
-from coordinator.core.state import Step
-from coordinator.core.types import Cause, Outcome
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.observed import history
+from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
+from muster.coordinator.core.observed.group import ObservedGroup, ObservedRebalance
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, Outcome
 
 QUIET_MS = 3_000
 """Longer than the default pause between two attempts of a member (rebalance.backoff.ms, 2000)."""

@@ -8,12 +8,12 @@ frame.
 from functools import cache
 from typing import Any
 
-from coordinator.kafka.codec.decoding import Decoder, decoder
-from coordinator.kafka.codec.emitting import Buffer, Frame, MalformedFrame, Unencodable
-from coordinator.kafka.codec.encoding import Encoder, encoder
-from coordinator.kafka.codec.messages import struct
-from coordinator.kafka.schema import messages
-from coordinator.kafka.schema.notation import Message
+from muster.coordinator.kafka.codec.decoding import Decoder, decoder
+from muster.coordinator.kafka.codec.emitting import Buffer, Frame, MalformedFrame, Unencodable
+from muster.coordinator.kafka.codec.encoding import Encoder, encoder
+from muster.coordinator.kafka.codec.messages import struct
+from muster.coordinator.kafka.schema import messages
+from muster.coordinator.kafka.schema.notation import Message
 
 __all__ = ["MalformedFrame", "Unencodable", "decode", "decode_frame", "encode", "is_flexible", "struct"]
 

@@ -9,10 +9,10 @@ import struct as packing
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from coordinator.edge import limits
-from coordinator.kafka.codec.emitting import FIXED, Emitter, Frame, MalformedFrame, is_fixed, present, tagged
-from coordinator.kafka.codec.messages import struct
-from coordinator.kafka.schema.notation import STRUCT, Field, Message
+from muster.coordinator.edge import limits
+from muster.coordinator.kafka.codec.emitting import FIXED, Emitter, Frame, MalformedFrame, is_fixed, present, tagged
+from muster.coordinator.kafka.codec.messages import struct
+from muster.coordinator.kafka.schema.notation import STRUCT, Field, Message
 
 Decoder: TypeAlias = Callable[[Frame, int], tuple[Any, int]]
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import CodeType, TracebackType
 from typing import Any, TypeAlias
 
-from coordinator.kafka.schema.notation import Field
+from muster.coordinator.kafka.schema.notation import Field
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Frame: TypeAlias = bytes | bytearray

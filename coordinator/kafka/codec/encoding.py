@@ -4,8 +4,8 @@ import struct as packing
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from coordinator.kafka.codec.emitting import FIXED, Buffer, Emitter, Unencodable, is_fixed, present, tagged
-from coordinator.kafka.schema.notation import STRUCT, Field, Message
+from muster.coordinator.kafka.codec.emitting import FIXED, Buffer, Emitter, Unencodable, is_fixed, present, tagged
+from muster.coordinator.kafka.schema.notation import STRUCT, Field, Message
 
 Encoder: TypeAlias = Callable[[Any], list[Buffer]]
 

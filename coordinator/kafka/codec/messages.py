@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from coordinator.kafka.schema import messages
-from coordinator.kafka.schema.notation import Field
+from muster.coordinator.kafka.schema import messages
+from muster.coordinator.kafka.schema.notation import Field
 
 
 class Struct:

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import structlog
 
-from coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
-from coordinator.kafka.codec.codec import MalformedFrame, struct
-from coordinator.kafka.codec.decoding import Decoder, TooMany
-from coordinator.kafka.codec.emitting import Buffer, Frame
-from coordinator.kafka.connections.frames import LENGTH_BYTES, Frames
-from coordinator.kafka.connections.shared import Shared
-from coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, Written, ranges
+from muster.coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
+from muster.coordinator.kafka.codec.codec import MalformedFrame, struct
+from muster.coordinator.kafka.codec.decoding import Decoder, TooMany
+from muster.coordinator.kafka.codec.emitting import Buffer, Frame
+from muster.coordinator.kafka.connections.frames import LENGTH_BYTES, Frames
+from muster.coordinator.kafka.connections.shared import Shared
+from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, Written, ranges
 
 HEAD = Struct(">hhi")
 """How every request begins: API key, version, correlation id."""

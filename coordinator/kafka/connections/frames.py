@@ -1,6 +1,6 @@
 """Cuts a stream of bytes into frames: four bytes of length, then that many. Pure; it keeps only what arrived."""
 
-from coordinator.kafka.codec.emitting import Frame, MalformedFrame
+from muster.coordinator.kafka.codec.emitting import Frame, MalformedFrame
 
 LENGTH_BYTES = 4
 SHORTEST = 8

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from coordinator.kafka.connections.connection import Connection, ConnectionLimits
-from coordinator.kafka.connections.seldom import Seldom
-from coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, Shared
-from coordinator.kafka.dispatch import Dispatch
+from muster.coordinator.kafka.connections.connection import Connection, ConnectionLimits
+from muster.coordinator.kafka.connections.seldom import Seldom
+from muster.coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, Shared
+from muster.coordinator.kafka.dispatch import Dispatch
 
 BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import structlog
 
-from coordinator.edge.memory import Leftovers
-from coordinator.kafka.connections.seldom import Seldom
+from muster.coordinator.edge.memory import Leftovers
+from muster.coordinator.kafka.connections.seldom import Seldom
 
 TELL_EVERY_S = 10.0
 """Of requests of one host that list too much, one in so many seconds is told."""

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from coordinator.core import effects, events
-from coordinator.errors import CoordinatorError, Draining, ErrorCode, Overloaded
-from coordinator.kafka.dispatch import Later
-from coordinator.runtime.router import partition_for
+from muster.coordinator.core import effects, events
+from muster.coordinator.errors import CoordinatorError, Draining, ErrorCode, Overloaded
+from muster.coordinator.kafka.dispatch import Later
+from muster.coordinator.runtime.router import partition_for
 
 Wanted = TypeVar("Wanted")
 

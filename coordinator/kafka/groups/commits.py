@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
-from coordinator.core.types import CommittedOffset
-from coordinator.kafka.codec.codec import decoder_of, encode
-from coordinator.kafka.codec.emitting import Frame
-from coordinator.kafka.dispatch import Written
+from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.kafka.codec.codec import decoder_of, encode
+from muster.coordinator.kafka.codec.emitting import Frame
+from muster.coordinator.kafka.dispatch import Written
 
 LONGEST_KEPT: Final = 4_096
 """Bytes of a request that may be kept for comparison: some hundred partitions."""

@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.groups import configs as group_configs
-from coordinator.kafka.groups.configs import GroupConfigs
-from coordinator.kafka.log.config_changes import Asked, Changes, replacing, step_by_step
-from coordinator.kafka.log.configs import LISTS, described, synonyms
-from storage.broker.in_turns import in_turns
-from storage.broker.requests import LogRequests
-from storage.errors import InvalidRequest, StorageError
-from storage.topics.catalog import check_name
-from storage.wording import as_text
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.groups import configs as group_configs
+from muster.coordinator.kafka.groups.configs import GroupConfigs
+from muster.coordinator.kafka.log.config_changes import Asked, Changes, replacing, step_by_step
+from muster.coordinator.kafka.log.configs import LISTS, described, synonyms
+from muster.storage.broker.in_turns import in_turns
+from muster.storage.broker.requests import LogRequests
+from muster.storage.errors import InvalidRequest, StorageError
+from muster.storage.topics.catalog import check_name
+from muster.storage.wording import as_text
 
 TOPIC: Final = 2
 BROKER: Final = 4

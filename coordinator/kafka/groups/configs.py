@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordinator.core import effects, events
-from coordinator.core.state import ASSIGNOR_OPTIONS
-from coordinator.edge.limits import MAX_SETTING_CHARS, too_long
-from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.groups.asking import Groups
-from coordinator.kafka.groups.request_limits import short
-from coordinator.kafka.log.config_changes import Asked, Changes
-from coordinator.kafka.log.configs import DEFAULT, STRING
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.state import ASSIGNOR_OPTIONS
+from muster.coordinator.edge.limits import MAX_SETTING_CHARS, too_long
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.request_limits import short
+from muster.coordinator.kafka.log.config_changes import Asked, Changes
+from muster.coordinator.kafka.log.configs import DEFAULT, STRING
 
 SET_FOR_GROUP: Final = 8
 

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from uuid import uuid4
 
-from coordinator.core import effects, events
-from coordinator.core.consumer.records import Shares, TopicId
-from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.groups.asking import Groups
-from coordinator.kafka.groups.request_limits import short, short_or_none
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.consumer.records import Shares, TopicId
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.request_limits import short, short_or_none
 
 OWN_MEMBER_ID: Final = 1
 """Members make their own ids from this version of the heartbeat on (KIP-1082)."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from coordinator.kafka.groups.asking import GroupDriver, Groups
-from coordinator.kafka.groups.consumer_groups import ConsumerGroupHandlers
-from coordinator.kafka.groups.membership import MembershipHandlers
-from coordinator.kafka.groups.offsets import Elsewhere, OffsetHandlers
-from coordinator.kafka.groups.tools import GroupToolHandlers
-from coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.kafka.groups.asking import GroupDriver, Groups
+from muster.coordinator.kafka.groups.consumer_groups import ConsumerGroupHandlers
+from muster.coordinator.kafka.groups.membership import MembershipHandlers
+from muster.coordinator.kafka.groups.offsets import Elsewhere, OffsetHandlers
+from muster.coordinator.kafka.groups.tools import GroupToolHandlers
+from muster.coordinator.kafka.log.metadata import Endpoint
 
 
 class GroupHandlers:

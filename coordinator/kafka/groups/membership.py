@@ -4,16 +4,16 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import uuid4
 
-from coordinator.core import effects, events
-from coordinator.core.types import MemberIdentity, Protocol
-from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.groups.asking import Groups
-from coordinator.kafka.groups.request_limits import short, short_or_none
-from coordinator.kafka.log.errors import no_transactions
-from coordinator.kafka.log.metadata import Endpoint
-from storage.broker.in_turns import in_turns
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.types import MemberIdentity, Protocol
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.request_limits import short, short_or_none
+from muster.coordinator.kafka.log.errors import no_transactions
+from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.storage.broker.in_turns import in_turns
 
 GROUP_KEYS: Final = 0
 TRANSACTION_KEYS: Final = 1

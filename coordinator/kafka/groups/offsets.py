@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from coordinator.core import effects, events
-from coordinator.core.observed.group import ZOOKEEPER
-from coordinator.core.types import CommittedOffset, StoredOffset
-from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.kafka.codec.codec import encode, struct
-from coordinator.kafka.dispatch import KafkaCall, Written
-from coordinator.kafka.groups.asking import Groups
-from coordinator.kafka.groups.commits import Commit, CommitReader, Shape
-from coordinator.kafka.groups.request_limits import short, short_or_none
-from storage.errors import StorageError
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.observed.group import ZOOKEEPER
+from muster.coordinator.core.types import CommittedOffset, StoredOffset
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Written
+from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.commits import Commit, CommitReader, Shape
+from muster.coordinator.kafka.groups.request_limits import short, short_or_none
+from muster.storage.errors import StorageError
 
 KNOWS_GROUP_ID_NOT_FOUND: Final = 9
 """OffsetCommit may be refused with that code from this version on."""

@@ -1,7 +1,7 @@
-"""How long a name that is kept may be. How much a request lists, its decoder has checked (see `coordinator.edge`)."""
+"""How long a name that is kept may be. How much a request lists, its decoder has checked (see `muster.coordinator.edge`)."""
 
-from coordinator.edge.limits import MAX_NAME_CHARS, too_long
-from coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.edge.limits import MAX_NAME_CHARS, too_long
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def short(field: str, value: str) -> str:

@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from coordinator.core import effects, events
-from coordinator.errors import ErrorCode
-from coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.groups.asking import Groups
+from muster.coordinator.core import effects, events
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.groups.asking import Groups
 
 TELLS_MISSING: Final = 6
 """DescribeGroups reports a group that is not there as an error from this version on; before, it is "Dead"."""

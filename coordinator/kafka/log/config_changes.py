@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from storage.errors import InvalidConfig, InvalidRequest
+from muster.storage.errors import InvalidConfig, InvalidRequest
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 OPERATIONS: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}

@@ -6,9 +6,9 @@ from typing import Any, Final, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from coordinator.kafka.codec.codec import struct
-from storage.config import LogSettings, TopicSettings, node_setting
-from storage.wording import as_text, bound, without_none
+from muster.coordinator.kafka.codec.codec import struct
+from muster.storage.config import LogSettings, TopicSettings, node_setting
+from muster.storage.wording import as_text, bound, without_none
 
 # Where a value comes from.
 SET_FOR_TOPIC: Final = 1

@@ -1,6 +1,6 @@
 """Refusals that only Kafka's protocol has words for: what it lets a client ask for and one node cannot do."""
 
-from storage.errors import StorageError
+from muster.storage.errors import StorageError
 
 
 class NoTransactions(StorageError):

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from coordinator.kafka.log.metadata import Endpoint, MetadataHandlers
-from coordinator.kafka.log.offsets import OffsetHandlers
-from coordinator.kafka.log.produces import produce_reader
-from coordinator.kafka.log.records import RecordHandlers
-from coordinator.kafka.log.topics import TopicHandlers
-from storage.broker.requests import LogRequests
+from muster.coordinator.kafka.log.metadata import Endpoint, MetadataHandlers
+from muster.coordinator.kafka.log.offsets import OffsetHandlers
+from muster.coordinator.kafka.log.produces import produce_reader
+from muster.coordinator.kafka.log.records import RecordHandlers
+from muster.coordinator.kafka.log.topics import TopicHandlers
+from muster.storage.broker.requests import LogRequests
 
 
 class LogHandlers:

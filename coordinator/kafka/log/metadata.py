@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from coordinator.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.log.errors import UnknownTopicId
-from storage.broker.in_turns import in_turns
-from storage.broker.requests import LogRequests
-from storage.broker.topic_requests import NewTopic
-from storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
-from storage.topics.catalog import check_name, format_id
-from storage.types import Topic
+from muster.coordinator.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.log.errors import UnknownTopicId
+from muster.storage.broker.in_turns import in_turns
+from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.topic_requests import NewTopic
+from muster.storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
+from muster.storage.topics.catalog import check_name, format_id
+from muster.storage.types import Topic
 
 NO_ID = bytes(16)
 LEADER_NOT_AVAILABLE = 5

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.log.errors import UnsupportedTimestamp, no_transactions
-from coordinator.kafka.log.records import READ_COMMITTED, check_epoch, partitions
-from storage.broker.in_turns import at_once_or_off_the_loop
-from storage.broker.requests import LogRequests
-from storage.errors import InvalidRequest, StorageError
-from storage.segments.reading import EARLIEST, LATEST, MAX_TIMESTAMP, is_known
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.log.errors import UnsupportedTimestamp, no_transactions
+from muster.coordinator.kafka.log.records import READ_COMMITTED, check_epoch, partitions
+from muster.storage.broker.in_turns import at_once_or_off_the_loop
+from muster.storage.broker.requests import LogRequests
+from muster.storage.errors import InvalidRequest, StorageError
+from muster.storage.segments.reading import EARLIEST, LATEST, MAX_TIMESTAMP, is_known
 
 
 class Beginning(NamedTuple):

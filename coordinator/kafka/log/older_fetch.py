@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from coordinator.kafka.dispatch import KafkaCall
-from storage.errors import StorageError
-from storage.records.older_messages import as_older
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.storage.errors import StorageError
+from muster.storage.records.older_messages import as_older
 
 SINCE: Final = 4
 """From this version on batches leave as they lie on disk."""

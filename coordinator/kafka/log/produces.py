@@ -6,10 +6,10 @@ Those are read, and answered, in one go; all others by way of the schema. The te
 import struct as packing
 from typing import Any, Final
 
-from coordinator.kafka.codec.codec import decoder_of, struct
-from coordinator.kafka.codec.decoding import Broken, Decoder, uvarint
-from coordinator.kafka.codec.emitting import Frame
-from storage.types import Appended
+from muster.coordinator.kafka.codec.codec import decoder_of, struct
+from muster.coordinator.kafka.codec.decoding import Broken, Decoder, uvarint
+from muster.coordinator.kafka.codec.emitting import Frame
+from muster.storage.types import Appended
 
 MESSAGE: Final = "ProduceRequest"
 SINGLE_SINCE: Final = 9

@@ -5,14 +5,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
-from coordinator.kafka.log import older_fetch
-from coordinator.kafka.log.errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
-from coordinator.kafka.log.produces import SingleBatch
-from storage.broker.requests import ACKS_NONE, Batches, LogRequests, Place, failed, outcome
-from storage.disk.files import Buffer
-from storage.errors import FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, StorageError, UnsupportedCompressionType
-from storage.types import AbortedTransaction, Appended, Fetched
+from muster.coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
+from muster.coordinator.kafka.log import older_fetch
+from muster.coordinator.kafka.log.errors import FetchSessionIdNotFound, UnknownLeaderEpoch, no_transactions
+from muster.coordinator.kafka.log.produces import SingleBatch
+from muster.storage.broker.requests import ACKS_NONE, Batches, LogRequests, Place, failed, outcome
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import (
+    FencedLeaderEpoch,
+    InvalidRecord,
+    OffsetOutOfRange,
+    StorageError,
+    UnsupportedCompressionType,
+)
+from muster.storage.types import AbortedTransaction, Appended, Fetched
 
 READ_COMMITTED: Final = 1
 ZSTD: Final = 4

@@ -5,17 +5,17 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.dispatch import KafkaCall
-from coordinator.kafka.log.configs import described
-from coordinator.kafka.log.errors import InvalidReplicaAssignment, InvalidReplicationFactor, UnknownTopicId
-from coordinator.kafka.log.metadata import NO_ID
-from storage.broker.in_turns import in_turns, off_the_loop
-from storage.broker.requests import LogRequests
-from storage.broker.topic_requests import NewTopic
-from storage.errors import InvalidConfig, InvalidRequest, StorageError
-from storage.topics.catalog import format_id
-from storage.types import Topic
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.log.configs import described
+from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment, InvalidReplicationFactor, UnknownTopicId
+from muster.coordinator.kafka.log.metadata import NO_ID
+from muster.storage.broker.in_turns import in_turns, off_the_loop
+from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.topic_requests import NewTopic
+from muster.storage.errors import InvalidConfig, InvalidRequest, StorageError
+from muster.storage.topics.catalog import format_id
+from muster.storage.types import Topic
 
 DEFAULT = -1
 """Leaves a count to the node."""

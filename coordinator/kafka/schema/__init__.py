@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from coordinator.kafka.schema import connection, groups, logs
-from coordinator.kafka.schema.notation import Message, read
+from muster.coordinator.kafka.schema import connection, groups, logs
+from muster.coordinator.kafka.schema.notation import Message, read
 
 
 @cache

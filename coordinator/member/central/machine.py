@@ -8,17 +8,17 @@ counts from the moment it heard that answer, which is later, and gives nothing a
 from collections.abc import Collection
 from typing import assert_never
 
-from coordinator.core.central.orders import Ping, RebalanceFailed, StartFetcher, StopFetcher
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.central import events as ce
-from coordinator.member.central.states import MOVES, OUT, REGISTERED, TRY_AGAIN, WORKING
-from coordinator.member.consumer.report import Wish
-from coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT, CoordinatedMember
-from coordinator.member.states import LOOK_AGAIN, State
-from coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, RequestKind, TopicPartition
+from muster.coordinator.core.central.orders import Ping, RebalanceFailed, StartFetcher, StopFetcher
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.central import events as ce
+from muster.coordinator.member.central.states import MOVES, OUT, REGISTERED, TRY_AGAIN, WORKING
+from muster.coordinator.member.consumer.report import Wish
+from muster.coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT, CoordinatedMember
+from muster.coordinator.member.states import LOOK_AGAIN, State
+from muster.coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, RequestKind, TopicPartition
 
 REGISTRATION = 0
 """The number under which the registration itself counts as an answer."""

@@ -1,7 +1,7 @@
 """Where a member of a central group can stand, which moves are legal, and what refusals mean for it."""
 
-from coordinator.errors import ErrorCode
-from coordinator.member.states import State
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member.states import State
 
 MOVES: dict[State, frozenset[State]] = {
     State.IDLE: frozenset({State.JOINING, State.CLOSED}),

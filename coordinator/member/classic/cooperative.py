@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from coordinator.member.classic.handover import Change
-from coordinator.member.types import Partitions, TopicPartition
+from muster.coordinator.member.classic.handover import Change
+from muster.coordinator.member.types import Partitions, TopicPartition
 
 
 class Cooperative:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.member.types import Partitions, TopicPartition
+from muster.coordinator.member.types import Partitions, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ ConsumerCoordinator after KIP-62, 345, 394, 429, 800 and 1092.
 from collections.abc import Iterator
 from typing import assert_never
 
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.rounds import ClassicRounds
-from coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT
-from coordinator.member.states import FORGOTTEN, HEARTBEATING, LOOK_AGAIN, REBALANCING, WORKING, State
-from coordinator.member.types import NO_GENERATION, Leaving, RequestKind
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.rounds import ClassicRounds
+from muster.coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT
+from muster.coordinator.member.states import FORGOTTEN, HEARTBEATING, LOOK_AGAIN, REBALANCING, WORKING, State
+from muster.coordinator.member.types import NO_GENERATION, Leaving, RequestKind
 
 __all__ = ["ClassicMember", "State"]
 

@@ -3,15 +3,15 @@
 A round begins with `_rejoin` and ends in STABLE, or where the coordinator's answer says that it begins again.
 """
 
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.subscription import Subscriber
-from coordinator.member.classic.watch import TopicWatch
-from coordinator.member.coordinated import CoordinatedMember
-from coordinator.member.states import COME_BACK, FORGOTTEN, LOOK_AGAIN, MOVES, State
-from coordinator.member.types import (
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.classic.watch import TopicWatch
+from muster.coordinator.member.coordinated import CoordinatedMember
+from muster.coordinator.member.states import COME_BACK, FORGOTTEN, LOOK_AGAIN, MOVES, State
+from muster.coordinator.member.types import (
     MAX_REASON,
     NO_GENERATION,
     MemberSettings,

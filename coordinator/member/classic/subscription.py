@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from assignors.api import RebalanceProtocol
-from assignors.data.user_data import (
+from muster.assignors.api import RebalanceProtocol
+from muster.assignors.data.user_data import (
     NEWEST,
     Subscription,
     encode_cooperative_user_data,
@@ -13,10 +13,10 @@ from assignors.data.user_data import (
     parse_assignment,
     parse_subscription,
 )
-from coordinator.member.classic.cooperative import Cooperative
-from coordinator.member.classic.eager import Eager
-from coordinator.member.classic.handover import Handover
-from coordinator.member.types import NO_GENERATION, OfferedProtocol, TopicPartition
+from muster.coordinator.member.classic.cooperative import Cooperative
+from muster.coordinator.member.classic.eager import Eager
+from muster.coordinator.member.classic.handover import Handover
+from muster.coordinator.member.types import NO_GENERATION, OfferedProtocol, TopicPartition
 
 
 class NamedAssignor(Protocol):

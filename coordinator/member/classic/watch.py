@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.member.classic.subscription import topics_of
-from coordinator.member.types import GroupMember
+from muster.coordinator.member.classic.subscription import topics_of
+from muster.coordinator.member.types import GroupMember
 
 
 class TopicWatch:

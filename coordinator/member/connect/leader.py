@@ -9,7 +9,7 @@ KAFKA-12283, 12495, 14079 and 15693.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from coordinator.member.connect.balance import Loads, Takes, give_out, surplus, takes_it
+from muster.coordinator.member.connect.balance import Loads, Takes, give_out, surplus, takes_it
 
 BACKOFF_FACTOR = 40
 BACKOFF_STEPS = 10

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assignors.api import JsonValue, Member, Snapshot
-from assignors.data.user_data import (
+from muster.assignors.api import JsonValue, Member, Snapshot
+from muster.assignors.data.user_data import (
     NEWEST,
     Subscription,
     encode_assignment,
@@ -18,11 +18,11 @@ from assignors.data.user_data import (
     parse_assignment,
     parse_subscription,
 )
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.subscription import NamedAssignor, Subscriber, by_topic
-from coordinator.member.connect.leader import Decision, LeaderState, Round, plan_round
-from coordinator.member.types import NO_GENERATION, GroupMember, OfferedProtocol, TopicPartition
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.subscription import NamedAssignor, Subscriber, by_topic
+from muster.coordinator.member.connect.leader import Decision, LeaderState, Round, plan_round
+from muster.coordinator.member.types import NO_GENERATION, GroupMember, OfferedProtocol, TopicPartition
 
 DELAYED = "delayed"
 """The protocol's name in JoinGroup."""

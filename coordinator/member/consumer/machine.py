@@ -7,15 +7,15 @@ lets go first, says so by its list of owned partitions, and then takes what it i
 from collections.abc import Collection, Iterator
 from typing import assert_never
 
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.consumer.report import Report, Wish, heartbeat
-from coordinator.member.consumer.states import FENCED, MEMBER, MOVES, TRY_AGAIN, WORKING
-from coordinator.member.coordinated import POLL_TIMEOUT, CoordinatedMember
-from coordinator.member.states import LOOK_AGAIN, State
-from coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, RequestKind, TopicPartition
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.consumer.report import Report, Wish, heartbeat
+from muster.coordinator.member.consumer.states import FENCED, MEMBER, MOVES, TRY_AGAIN, WORKING
+from muster.coordinator.member.coordinated import POLL_TIMEOUT, CoordinatedMember
+from muster.coordinator.member.states import LOOK_AGAIN, State
+from muster.coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, RequestKind, TopicPartition
 
 __all__ = ["ConsumerMember", "Wish"]
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from coordinator.member import actions as act
-from coordinator.member.types import Partitions
+from muster.coordinator.member import actions as act
+from muster.coordinator.member.types import Partitions
 
 
 @dataclass(frozen=True, slots=True)

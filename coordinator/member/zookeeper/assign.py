@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import re2
 
-from assignors.builtin.roundrobin_legacy import partition_hash
-from coordinator.core import patterns
-from coordinator.member.types import TopicPartition
-from coordinator.member.zookeeper.types import BLACK_LIST, STATIC, GroupView, Registration, Share, Strategy
+from muster.assignors.builtin.roundrobin_legacy import partition_hash
+from muster.coordinator.core import patterns
+from muster.coordinator.member.types import TopicPartition
+from muster.coordinator.member.zookeeper.types import BLACK_LIST, STATIC, GroupView, Registration, Share, Strategy
 
 INTERNAL = "__"
 

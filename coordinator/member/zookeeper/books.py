@@ -1,12 +1,12 @@
 """What a consumer of the ZooKeeper era keeps of itself: where it stands, what it holds, what it waits for."""
 
-from coordinator.core.types import Cause
-from coordinator.member import actions as act
-from coordinator.member.types import NO_GENERATION, Partitions, TopicPartition
-from coordinator.member.zookeeper import events as zk
-from coordinator.member.zookeeper.states import MOVES, REBALANCING
-from coordinator.member.zookeeper.states import ZookeeperState as State
-from coordinator.member.zookeeper.types import Registration, ZookeeperSettings
+from muster.coordinator.core.types import Cause
+from muster.coordinator.member import actions as act
+from muster.coordinator.member.types import NO_GENERATION, Partitions, TopicPartition
+from muster.coordinator.member.zookeeper import events as zk
+from muster.coordinator.member.zookeeper.states import MOVES, REBALANCING
+from muster.coordinator.member.zookeeper.states import ZookeeperState as State
+from muster.coordinator.member.zookeeper.types import Registration, ZookeeperSettings
 
 
 class Books:

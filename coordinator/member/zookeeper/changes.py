@@ -1,7 +1,7 @@
 """What changed between two views of a group: the cause of a rebalance as a member of the ZooKeeper era can know it."""
 
-from coordinator.core.types import Cause
-from coordinator.member.zookeeper.types import GroupView
+from muster.coordinator.core.types import Cause
+from muster.coordinator.member.zookeeper.types import GroupView
 
 MAX_NAMES = 5
 
@@ -9,7 +9,7 @@ MAX_NAMES = 5
 def what_changed(before: GroupView | None, now: GroupView, consumer_id: str) -> tuple[Cause, str]:
     """The cause and its detail; the most telling one when several things changed at once.
 
-    >>> from coordinator.member.zookeeper.types import Registration
+    >>> from muster.coordinator.member.zookeeper.types import Registration
     >>> one, two = GroupView({"a": Registration({"t": 1})}), GroupView({x: Registration({"t": 1}) for x in "ab"})
     >>> what_changed(one, two, "a")
     (<Cause.MEMBER_JOINED: 1>, 'b joined')

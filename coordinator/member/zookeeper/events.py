@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.types import Partitions, TopicPartition
-from coordinator.member.zookeeper.types import GroupView, Link, Registration, Share
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import Partitions, TopicPartition
+from muster.coordinator.member.zookeeper.types import GroupView, Link, Registration, Share
 
 # Heard
 

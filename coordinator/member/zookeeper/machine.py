@@ -7,17 +7,17 @@ off and reads again. Every rebalance stops the whole member: callbacks and commi
 
 from typing import assert_never
 
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT
-from coordinator.member.types import NO_GENERATION
-from coordinator.member.zookeeper import events as zk
-from coordinator.member.zookeeper.rounds import Then, ZookeeperRounds
-from coordinator.member.zookeeper.states import ENDS
-from coordinator.member.zookeeper.states import ZookeeperState as State
-from coordinator.member.zookeeper.types import Link, Registration, ZookeeperSettings, registration_of
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT
+from muster.coordinator.member.types import NO_GENERATION
+from muster.coordinator.member.zookeeper import events as zk
+from muster.coordinator.member.zookeeper.rounds import Then, ZookeeperRounds
+from muster.coordinator.member.zookeeper.states import ENDS
+from muster.coordinator.member.zookeeper.states import ZookeeperState as State
+from muster.coordinator.member.zookeeper.types import Link, Registration, ZookeeperSettings, registration_of
 
 NEVER_ENDS = frozenset({State.IDLE, State.CLOSED}) | ENDS
 

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import assert_never
 
-from coordinator.core.types import Cause
-from coordinator.member import actions as act
-from coordinator.member.types import NO_GENERATION, Partitions, TopicPartition
-from coordinator.member.zookeeper import events as zk
-from coordinator.member.zookeeper.assign import only_topics_of, share_of
-from coordinator.member.zookeeper.books import Books
-from coordinator.member.zookeeper.changes import some, what_changed
-from coordinator.member.zookeeper.states import RESTS
-from coordinator.member.zookeeper.states import ZookeeperState as State
-from coordinator.member.zookeeper.types import GroupView, Registration, Share, Strategy, ZookeeperSettings
+from muster.coordinator.core.types import Cause
+from muster.coordinator.member import actions as act
+from muster.coordinator.member.types import NO_GENERATION, Partitions, TopicPartition
+from muster.coordinator.member.zookeeper import events as zk
+from muster.coordinator.member.zookeeper.assign import only_topics_of, share_of
+from muster.coordinator.member.zookeeper.books import Books
+from muster.coordinator.member.zookeeper.changes import some, what_changed
+from muster.coordinator.member.zookeeper.states import RESTS
+from muster.coordinator.member.zookeeper.states import ZookeeperState as State
+from muster.coordinator.member.zookeeper.types import GroupView, Registration, Share, Strategy, ZookeeperSettings
 
 
 class Then(Enum):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from coordinator.member.types import TopicPartition
+from muster.coordinator.member.types import TopicPartition
 
 Share: TypeAlias = dict[TopicPartition, int]
 """Partition -> the number of the stream that reads it."""

@@ -1,5 +1,5 @@
-from coordinator.rpc.v1 import errors_pb2 as _errors_pb2
-from coordinator.rpc.v1 import ledger_pb2 as _ledger_pb2
+from muster.coordinator.rpc.v1 import errors_pb2 as _errors_pb2
+from muster.coordinator.rpc.v1 import ledger_pb2 as _ledger_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from coordinator.rpc.v1 import coordinator_service_pb2 as coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in coordinator/rpc/v1/coordinator_service_pb2_grpc.py depends on'
+        + ' but the generated code in muster/coordinator/rpc/v1/coordinator_service_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -47,108 +47,108 @@ class GroupCoordinatorStub(object):
         """
         self.FindCoordinator = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/FindCoordinator',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorResponse.FromString,
                 _registered_method=True)
         self.JoinGroup = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/JoinGroup',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupResponse.FromString,
                 _registered_method=True)
         self.SyncGroup = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/SyncGroup',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupResponse.FromString,
                 _registered_method=True)
         self.Heartbeat = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/Heartbeat',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatResponse.FromString,
                 _registered_method=True)
         self.ConsumerGroupHeartbeat = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/ConsumerGroupHeartbeat',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatResponse.FromString,
                 _registered_method=True)
         self.ConsumerGroupDescribe = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/ConsumerGroupDescribe',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeResponse.FromString,
                 _registered_method=True)
         self.LeaveGroup = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/LeaveGroup',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupResponse.FromString,
                 _registered_method=True)
         self.OffsetCommit = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/OffsetCommit',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitResponse.FromString,
                 _registered_method=True)
         self.OffsetFetch = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/OffsetFetch',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchResponse.FromString,
                 _registered_method=True)
         self.OffsetDelete = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/OffsetDelete',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteResponse.FromString,
                 _registered_method=True)
         self.ListGroups = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/ListGroups',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsResponse.FromString,
                 _registered_method=True)
         self.DescribeGroups = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/DescribeGroups',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsResponse.FromString,
                 _registered_method=True)
         self.DeleteGroups = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/DeleteGroups',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsResponse.FromString,
                 _registered_method=True)
         self.RemoveMembers = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/RemoveMembers',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersResponse.FromString,
                 _registered_method=True)
         self.DescribeGroupSettings = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/DescribeGroupSettings',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsResponse.FromString,
                 _registered_method=True)
         self.AlterGroupSettings = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/AlterGroupSettings',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsResponse.FromString,
                 _registered_method=True)
         self.ExplainGroup = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/ExplainGroup',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupResponse.FromString,
                 _registered_method=True)
         self.SimulateAssignment = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/SimulateAssignment',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.FromString,
                 _registered_method=True)
         self.DescribeNode = channel.unary_unary(
                 '/coordinator.rpc.v1.GroupCoordinator/DescribeNode',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeResponse.FromString,
                 _registered_method=True)
         self.WatchGroup = channel.unary_stream(
                 '/coordinator.rpc.v1.GroupCoordinator/WatchGroup',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupResponse.FromString,
                 _registered_method=True)
         self.Session = channel.stream_stream(
                 '/coordinator.rpc.v1.GroupCoordinator/Session',
-                request_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.SerializeToString,
-                response_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.FromString,
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.FromString,
                 _registered_method=True)
 
 
@@ -315,108 +315,108 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'FindCoordinator': grpc.unary_unary_rpc_method_handler(
                     servicer.FindCoordinator,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorResponse.SerializeToString,
             ),
             'JoinGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.JoinGroup,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupResponse.SerializeToString,
             ),
             'SyncGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.SyncGroup,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupResponse.SerializeToString,
             ),
             'Heartbeat': grpc.unary_unary_rpc_method_handler(
                     servicer.Heartbeat,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatResponse.SerializeToString,
             ),
             'ConsumerGroupHeartbeat': grpc.unary_unary_rpc_method_handler(
                     servicer.ConsumerGroupHeartbeat,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatResponse.SerializeToString,
             ),
             'ConsumerGroupDescribe': grpc.unary_unary_rpc_method_handler(
                     servicer.ConsumerGroupDescribe,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeResponse.SerializeToString,
             ),
             'LeaveGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.LeaveGroup,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupResponse.SerializeToString,
             ),
             'OffsetCommit': grpc.unary_unary_rpc_method_handler(
                     servicer.OffsetCommit,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitResponse.SerializeToString,
             ),
             'OffsetFetch': grpc.unary_unary_rpc_method_handler(
                     servicer.OffsetFetch,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchResponse.SerializeToString,
             ),
             'OffsetDelete': grpc.unary_unary_rpc_method_handler(
                     servicer.OffsetDelete,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteResponse.SerializeToString,
             ),
             'ListGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroups,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsResponse.SerializeToString,
             ),
             'DescribeGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeGroups,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsResponse.SerializeToString,
             ),
             'DeleteGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteGroups,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsResponse.SerializeToString,
             ),
             'RemoveMembers': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveMembers,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersResponse.SerializeToString,
             ),
             'DescribeGroupSettings': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeGroupSettings,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsResponse.SerializeToString,
             ),
             'AlterGroupSettings': grpc.unary_unary_rpc_method_handler(
                     servicer.AlterGroupSettings,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsResponse.SerializeToString,
             ),
             'ExplainGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainGroup,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupResponse.SerializeToString,
             ),
             'SimulateAssignment': grpc.unary_unary_rpc_method_handler(
                     servicer.SimulateAssignment,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.SerializeToString,
             ),
             'DescribeNode': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeNode,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeResponse.SerializeToString,
             ),
             'WatchGroup': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchGroup,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupResponse.SerializeToString,
             ),
             'Session': grpc.stream_stream_rpc_method_handler(
                     servicer.Session,
-                    request_deserializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.FromString,
-                    response_serializer=coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.SerializeToString,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -455,8 +455,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/FindCoordinator',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.FindCoordinatorResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -482,8 +482,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/JoinGroup',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.JoinGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -509,8 +509,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/SyncGroup',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SyncGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -536,8 +536,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/Heartbeat',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.HeartbeatResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -563,8 +563,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/ConsumerGroupHeartbeat',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupHeartbeatResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -590,8 +590,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/ConsumerGroupDescribe',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ConsumerGroupDescribeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -617,8 +617,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/LeaveGroup',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.LeaveGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -644,8 +644,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/OffsetCommit',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetCommitResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -671,8 +671,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/OffsetFetch',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetFetchResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -698,8 +698,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/OffsetDelete',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.OffsetDeleteResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -725,8 +725,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/ListGroups',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ListGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -752,8 +752,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/DescribeGroups',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -779,8 +779,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/DeleteGroups',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DeleteGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -806,8 +806,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/RemoveMembers',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.RemoveMembersResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -833,8 +833,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/DescribeGroupSettings',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeGroupSettingsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -860,8 +860,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/AlterGroupSettings',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.AlterGroupSettingsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -887,8 +887,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/ExplainGroup',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.ExplainGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -914,8 +914,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/SimulateAssignment',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SimulateAssignmentResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -941,8 +941,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/DescribeNode',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.DescribeNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -968,8 +968,8 @@ class GroupCoordinator(object):
             request,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/WatchGroup',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.WatchGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -995,8 +995,8 @@ class GroupCoordinator(object):
             request_iterator,
             target,
             '/coordinator.rpc.v1.GroupCoordinator/Session',
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.SerializeToString,
-            coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.FromString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_coordinator__service__pb2.SessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

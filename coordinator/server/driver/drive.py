@@ -13,19 +13,19 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Protocol, TypeAlias, TypeVar
 
-from assignors.isolation.pool import Isolation
-from coordinator.core import events
-from coordinator.core.central.events import StreamClosed
-from coordinator.core.effects import GroupChanged, Reply
-from coordinator.core.observed.events import GroupObserved, GroupUnseen
-from coordinator.core.types import RequestId
-from coordinator.errors import Draining, Overloaded
-from coordinator.runtime.engine import Engine, FlushJob, LoadJob, Work
-from coordinator.runtime.ports import LogFailed
-from coordinator.server.driver.clock import Clock
-from coordinator.server.driver.flusher import JobThread
-from coordinator.server.driver.pulse import Pulse, StallReport
-from coordinator.server.driver.workers import Workers, failure
+from muster.assignors.isolation.pool import Isolation
+from muster.coordinator.core import events
+from muster.coordinator.core.central.events import StreamClosed
+from muster.coordinator.core.effects import GroupChanged, Reply
+from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
+from muster.coordinator.core.types import RequestId
+from muster.coordinator.errors import Draining, Overloaded
+from muster.coordinator.runtime.engine import Engine, FlushJob, LoadJob, Work
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.flusher import JobThread
+from muster.coordinator.server.driver.pulse import Pulse, StallReport
+from muster.coordinator.server.driver.workers import Workers, failure
 
 Wanted = TypeVar("Wanted")
 Seen = TypeVar("Seen")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import thread_time
 from typing import TypeAlias
 
-from coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.clock import Clock
 
 PACE_MS = 50
 """How often the loop is asked; a stall is known to within this."""

@@ -11,14 +11,14 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar, assert_never
 
-from assignors.api import Assignment, Assignor, AssignorError, Snapshot
-from assignors.isolation.pool import Isolation
-from assignors.registry import BUILT_IN
-from assignors.run import overran
-from coordinator.core.consumer.regex import matching
-from coordinator.core.effects import ResolveRegex
-from coordinator.core.events import Planned, RegexResolved
-from coordinator.core.plan import Plan, PlanRequest, planned
+from muster.assignors.api import Assignment, Assignor, AssignorError, Snapshot
+from muster.assignors.isolation.pool import Isolation
+from muster.assignors.registry import BUILT_IN
+from muster.assignors.run import overran
+from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.effects import ResolveRegex
+from muster.coordinator.core.events import Planned, RegexResolved
+from muster.coordinator.core.plan import Plan, PlanRequest, planned
 
 MAX_THREADS = 16
 

@@ -15,14 +15,14 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError, Message
 
-from coordinator.edge.limits import LARGE_BYTES, too_large
-from coordinator.edge.memory import Leftovers
-from coordinator.errors import Draining, Overloaded
-from coordinator.server.dispatch import Kind, Method
-from coordinator.server.grpc import status
-from coordinator.server.grpc.counting import counter_of
-from coordinator.server.grpc.metrics import MethodStats
-from coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.edge.limits import LARGE_BYTES, too_large
+from muster.coordinator.edge.memory import Leftovers
+from muster.coordinator.errors import Draining, Overloaded
+from muster.coordinator.server.dispatch import Kind, Method
+from muster.coordinator.server.grpc import status
+from muster.coordinator.server.grpc.counting import counter_of
+from muster.coordinator.server.grpc.metrics import MethodStats
+from muster.coordinator.server.messages.shape import MalformedRequest
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"

@@ -9,8 +9,8 @@ from functools import cache
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from coordinator.edge import limits
-from coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.edge import limits
+from muster.coordinator.server.messages.shape import MalformedRequest
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 UNFINISHED = bytes(range(128, 256))

@@ -10,7 +10,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from coordinator.server.grpc.adapter import Methods
+from muster.coordinator.server.grpc.adapter import Methods
 
 STATUS_SERVING = health_pb2.HealthCheckResponse.SERVING
 STATUS_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -66,7 +66,7 @@ class GenericOnly:
         self._server.add_generic_rpc_handlers(handlers)
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
-        """Left out on purpose: see coordinator.server.grpc.adapter."""
+        """Left out on purpose: see muster.coordinator.server.grpc.adapter."""
 
 
 class Listener:

@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from coordinator.errors import Draining, Overloaded
+from muster.coordinator.errors import Draining, Overloaded
 
 DOMAIN = "coordinator.rpc.v1"
 DETAILS_KEY = "grpc-status-details-bin"

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from coordinator.runtime.conditions import LOG, Conditions
+from muster.coordinator.runtime.conditions import LOG, Conditions
 
 PASSING_MS = 60_000
 """What is not met again for so long is over: a disk that has room again, a read that works."""
 
 
 class Trouble(Protocol):
-    """One trouble, as `storage.troubles` tells of it."""
+    """One trouble, as `muster.storage.troubles` tells of it."""
 
     @property
     def name(self) -> str: ...

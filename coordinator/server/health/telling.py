@@ -10,8 +10,8 @@ from typing import Any
 
 import structlog
 
-from coordinator.runtime.conditions import Condition, Conditions
-from coordinator.server.driver.clock import Clock
+from muster.coordinator.runtime.conditions import Condition, Conditions
+from muster.coordinator.server.driver.clock import Clock
 
 log = structlog.get_logger("muster.node")
 

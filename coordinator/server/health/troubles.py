@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from coordinator.runtime.conditions import GROUPS, LOG, Conditions
-from coordinator.runtime.slot import ShardStatus, not_served
+from muster.coordinator.runtime.conditions import GROUPS, LOG, Conditions
+from muster.coordinator.runtime.slot import ShardStatus, not_served
 
 UPKEEP_TROUBLE_MS = 600_000
 """The log's periodic work counts as failing until none of it has failed for so long: retention is looked at seldom."""

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TypeVar, cast
 
-from coordinator.core import effects
-from coordinator.core.types import MemberPlan, Move, Phase, RebalanceEntry, StoredOffset
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1 import errors_pb2, ledger_pb2
-from coordinator.runtime.conditions import Condition
+from muster.coordinator.core import effects
+from muster.coordinator.core.types import MemberPlan, Move, Phase, RebalanceEntry, StoredOffset
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import errors_pb2, ledger_pb2
+from muster.coordinator.runtime.conditions import Condition
 
 Value = TypeVar("Value")
 

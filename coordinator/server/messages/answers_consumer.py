@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from coordinator.core import effects
-from coordinator.core.consumer.records import TopicId
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1 import ledger_pb2
-from coordinator.server.messages.answers import error_code, sentence
+from muster.coordinator.core import effects
+from muster.coordinator.core.consumer.records import TopicId
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import ledger_pb2
+from muster.coordinator.server.messages.answers import error_code, sentence
 
 SPEAKS_CLASSIC = 0
 SPEAKS_CONSUMER = 1

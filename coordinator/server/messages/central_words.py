@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import assert_never, cast
 
-from coordinator.core.central import events
-from coordinator.core.central.orders import (
+from muster.coordinator.core.central import events
+from muster.coordinator.core.central.orders import (
     NOTHING_COMMITTED,
     Order,
     Ping,
@@ -12,10 +12,10 @@ from coordinator.core.central.orders import (
     StartFetcher,
     StopFetcher,
 )
-from coordinator.core.types import Cause, CommittedOffset, RequestId
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1 import ledger_pb2
-from coordinator.server.messages import shape
+from muster.coordinator.core.types import Cause, CommittedOffset, RequestId
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import ledger_pb2
+from muster.coordinator.server.messages import shape
 
 NOT_FETCHING = -1
 NO_EPOCH = -1

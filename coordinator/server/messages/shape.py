@@ -6,7 +6,7 @@ Every check raises MalformedRequest with the field, its value and what was expec
 
 from collections.abc import Hashable, Iterable
 
-from coordinator.edge.limits import MAX_ENTRIES, MAX_FEW, MAX_NAME_CHARS, too_long, too_many
+from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_FEW, MAX_NAME_CHARS, too_long, too_many
 
 MAX_REASON_CHARS = 4_096
 MAX_METADATA_CHARS = 1 << 20

@@ -6,13 +6,13 @@ Each function takes the request and the token that its answer will carry. Malfor
 import json
 from collections.abc import Iterable, Iterator
 
-from assignors.api import JsonValue
-from coordinator.core import events
-from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId
-from coordinator.edge.limits import MAX_SETTING_CHARS
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.messages import shape
-from coordinator.server.messages.shape import MalformedRequest
+from muster.assignors.api import JsonValue
+from muster.coordinator.core import events
+from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId
+from muster.coordinator.edge.limits import MAX_SETTING_CHARS
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.messages import shape
+from muster.coordinator.server.messages.shape import MalformedRequest
 
 AS_SESSION_TIMEOUT = -1
 

@@ -1,11 +1,11 @@
 """KIP-848 requests from protobuf to core events: shape only. Pure."""
 
-from coordinator.core import events
-from coordinator.core.consumer.records import Shares
-from coordinator.core.types import RequestId
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.messages import shape
-from coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.core import events
+from muster.coordinator.core.consumer.records import Shares
+from muster.coordinator.core.types import RequestId
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.messages import shape
+from muster.coordinator.server.messages.shape import MalformedRequest
 
 TOPIC_ID_BYTES = 16
 UNCHANGED = -1

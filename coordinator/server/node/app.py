@@ -9,57 +9,57 @@ from functools import partial
 
 import structlog
 
-from assignors.isolation.pool import Isolation, IsolationLimits
-from coordinator.config import Address, Settings
-from coordinator.core.effects import GroupChanged
-from coordinator.core.events import Planned, TopicsChanged
-from coordinator.core.observed.events import GroupObserved, GroupUnseen
-from coordinator.core.shard import Shard
-from coordinator.core.stall import WORTH_A_NOTE_MS
-from coordinator.rpc.v1 import coordinator_service_pb2
-from coordinator.runtime.engine import Engine
-from coordinator.runtime.group_log import BrokerGroupLog
-from coordinator.runtime.limits import limits_of
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.router import partition_for
-from coordinator.runtime.slot import ShardStatus
-from coordinator.server.dispatch import Method, methods_of
-from coordinator.server.driver.clock import Clock
-from coordinator.server.driver.drive import Driver
-from coordinator.server.grpc.adapter import Methods
-from coordinator.server.grpc.listener import Listener, TransportLimits
-from coordinator.server.health.disk_room import DiskRoom
-from coordinator.server.health.log_troubles import LogTroubles
-from coordinator.server.health.telling import Telling
-from coordinator.server.health.troubles import (
+from muster.assignors.isolation.pool import Isolation, IsolationLimits
+from muster.coordinator.config import Address, Settings
+from muster.coordinator.core.effects import GroupChanged
+from muster.coordinator.core.events import Planned, TopicsChanged
+from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.stall import WORTH_A_NOTE_MS
+from muster.coordinator.rpc.v1 import coordinator_service_pb2
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.runtime.limits import limits_of
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.grpc.adapter import Methods
+from muster.coordinator.server.grpc.listener import Listener, TransportLimits
+from muster.coordinator.server.health.disk_room import DiskRoom
+from muster.coordinator.server.health.log_troubles import LogTroubles
+from muster.coordinator.server.health.telling import Telling
+from muster.coordinator.server.health.troubles import (
     explanations_lost,
     room_looked_at,
     room_measured,
     shard_changed,
     upkeep_failed,
 )
-from coordinator.server.messages.shape import MalformedRequest
-from coordinator.server.node.kafka_door import KafkaDoor
-from coordinator.server.node.lags import with_lags
-from coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
-from coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
-from coordinator.server.service.central_election import CentralElection
-from coordinator.server.service.central_session import NO_ELECTION
-from coordinator.server.service.groups import Endpoint, GroupCoordinator
-from coordinator.server.service.session import Sessions
-from coordinator.server.service.watch import Watchers
-from storage.broker.broker import Broker
-from storage.broker.requests import LogRequests
-from storage.disk.files import RealFiles
-from storage.errors import StorageError
-from storage.logs.log import Log
-from storage.rpc.v1 import broker_service_pb2, staging_service_pb2
-from storage.service.broker import BrokerService
-from storage.service.shape import MalformedRequest as MalformedStorageRequest
-from storage.service.staging import StagingService
-from storage.staging.staging import Staging
-from storage.topics.catalog import format_id
-from storage.topics.data_dir import is_fresh, known_cluster_id
+from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.node.kafka_door import KafkaDoor
+from muster.coordinator.server.node.lags import with_lags
+from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
+from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
+from muster.coordinator.server.service.central_election import CentralElection
+from muster.coordinator.server.service.central_session import NO_ELECTION
+from muster.coordinator.server.service.groups import Endpoint, GroupCoordinator
+from muster.coordinator.server.service.session import Sessions
+from muster.coordinator.server.service.watch import Watchers
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
+from muster.storage.disk.files import RealFiles
+from muster.storage.errors import StorageError
+from muster.storage.logs.log import Log
+from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
+from muster.storage.service.broker import BrokerService
+from muster.storage.service.shape import MalformedRequest as MalformedStorageRequest
+from muster.storage.service.staging import StagingService
+from muster.storage.staging.staging import Staging
+from muster.storage.topics.catalog import format_id
+from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 GROUP_SERVICE = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
 BROKER_SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["Broker"]

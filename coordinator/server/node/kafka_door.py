@@ -4,20 +4,20 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from coordinator.config import Address, Settings
-from coordinator.kafka.connections.connection import ConnectionLimits
-from coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
-from coordinator.kafka.dispatch import Dispatch
-from coordinator.kafka.groups.asking import Groups
-from coordinator.kafka.groups.config_handlers import ConfigHandlers
-from coordinator.kafka.groups.configs import GroupConfigs
-from coordinator.kafka.groups.handlers import GroupHandlers
-from coordinator.kafka.log.handlers import LogHandlers
-from coordinator.kafka.log.metadata import Endpoint
-from coordinator.server.driver.drive import Driver
-from coordinator.server.grpc.listener import AddressTaken, cure_of
-from coordinator.server.service.observed import ObservedGroups
-from storage.broker.requests import LogRequests
+from muster.coordinator.config import Address, Settings
+from muster.coordinator.kafka.connections.connection import ConnectionLimits
+from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
+from muster.coordinator.kafka.dispatch import Dispatch
+from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
+from muster.coordinator.kafka.groups.configs import GroupConfigs
+from muster.coordinator.kafka.groups.handlers import GroupHandlers
+from muster.coordinator.kafka.log.handlers import LogHandlers
+from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
+from muster.coordinator.server.service.observed import ObservedGroups
+from muster.storage.broker.requests import LogRequests
 
 log = structlog.get_logger("muster.kafka")
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from assignors.api import Snapshot
-from coordinator.core.plan import PlanRequest, wants_lags
-from coordinator.core.shard import Shard
-from coordinator.runtime.engine import Engine, Work
+from muster.assignors.api import Snapshot
+from muster.coordinator.core.plan import PlanRequest, wants_lags
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.runtime.engine import Engine, Work
 
 Span = Callable[[str, int], tuple[int, int]]
 """The first offset of a partition, and the one after its last. Raises LogFailed where they cannot be known."""

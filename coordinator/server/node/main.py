@@ -11,15 +11,15 @@ from typing import TextIO
 
 import structlog
 
-from coordinator.allocator import keep_freed_memory
-from coordinator.config import Settings
-from coordinator.runtime.group_log import PartitionCountConflict
-from coordinator.server.grpc.listener import AddressTaken
-from coordinator.server.node.app import Node
-from coordinator.server.node.logs import configure_logs
-from coordinator.zookeeper.errors import ZooKeeperError
-from coordinator.zookeeper.registry import IdTaken
-from storage.errors import DataDirectoryError, StorageError
+from muster.coordinator.allocator import keep_freed_memory
+from muster.coordinator.config import Settings
+from muster.coordinator.runtime.group_log import PartitionCountConflict
+from muster.coordinator.server.grpc.listener import AddressTaken
+from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.logs import configure_logs
+from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.zookeeper.registry import IdTaken
+from muster.storage.errors import DataDirectoryError, StorageError
 
 EXIT_OK = 0
 EXIT_FAILURE = 1

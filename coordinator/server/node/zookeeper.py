@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from coordinator.config import Address, Settings
-from coordinator.server.driver.clock import Clock
-from coordinator.server.service.observed import ObservedGroups
-from coordinator.zookeeper.connect import Session, SessionState
-from coordinator.zookeeper.controller import Controller
-from coordinator.zookeeper.observer import Observer, Tell
-from coordinator.zookeeper.paths import GRPC, PLAINTEXT, BrokerRegistration, endpoint
-from coordinator.zookeeper.registry import Registry
+from muster.coordinator.config import Address, Settings
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.service.observed import ObservedGroups
+from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.zookeeper.controller import Controller
+from muster.coordinator.zookeeper.observer import Observer, Tell
+from muster.coordinator.zookeeper.paths import GRPC, PLAINTEXT, BrokerRegistration, endpoint
+from muster.coordinator.zookeeper.registry import Registry
 
 HEALTH = "zookeeper"
 """The name under which the health service says whether the node is in touch with ZooKeeper."""

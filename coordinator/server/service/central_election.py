@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import structlog
 
-from coordinator.config import Address
-from coordinator.core.effects import GroupChanged
-from coordinator.core.shard import Shard
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.central_owners import CentralGroupState, CentralOwners
-from coordinator.zookeeper.connect import Session, SessionState
-from coordinator.zookeeper.election import Election, Reign
-from coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.config import Address
+from muster.coordinator.core.effects import GroupChanged
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.central_owners import CentralGroupState, CentralOwners
+from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.zookeeper.election import Election, Reign
+from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 COMMIT_EVERY_S = 2.0
 """How often positions that have changed are written to ZooKeeper."""

@@ -10,13 +10,13 @@ what it brings is written. The next orders are asked for when the last ones are 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-from coordinator.core.central import events
-from coordinator.core.effects import CentralReply
-from coordinator.errors import Draining, ErrorCode, Refusal
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.driver.drive import Driver
-from coordinator.server.messages import answers, central_words, shape
-from coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.core.central import events
+from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.errors import Draining, ErrorCode, Refusal
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.messages import answers, central_words, shape
+from muster.coordinator.server.messages.shape import MalformedRequest
 
 NO_ELECTION = 0
 """The epoch of a node that shares no ZooKeeper: it coordinates its central groups, and nobody else does."""

@@ -6,22 +6,22 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 from uuid import uuid4
 
-from assignors.isolation.pool import Isolation
-from coordinator.core import effects, events
-from coordinator.core.central.views import CENTRAL
-from coordinator.errors import ErrorCode, Overloaded
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.runtime.conditions import Conditions
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.router import partition_for
-from coordinator.server.dispatch import Call
-from coordinator.server.driver.drive import Driver
-from coordinator.server.messages import answers, answers_consumer, shape, translate, translate_consumer
-from coordinator.server.service.central_election import CentralElection
-from coordinator.server.service.observed import ObservedGroups
-from coordinator.server.service.session import Sessions
-from coordinator.server.service.simulate import Simulator
-from coordinator.server.service.watch import Watchers
+from muster.assignors.isolation.pool import Isolation
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.central.views import CENTRAL
+from muster.coordinator.errors import ErrorCode, Overloaded
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.server.dispatch import Call
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.messages import answers, answers_consumer, shape, translate, translate_consumer
+from muster.coordinator.server.service.central_election import CentralElection
+from muster.coordinator.server.service.observed import ObservedGroups
+from muster.coordinator.server.service.session import Sessions
+from muster.coordinator.server.service.simulate import Simulator
+from muster.coordinator.server.service.watch import Watchers
 
 LogSpan: TypeAlias = Callable[[str, int], tuple[int, int]]
 """(log start, high watermark) of an existing partition. Raises LogFailed when its log is away or damaged."""

@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Awaitable, Collection, Mapping
 from typing import TypeVar
 
-from coordinator.core.effects import DeleteReply, OffsetCommitReply, OffsetDeleteReply
-from coordinator.errors import CoordinatorError, ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.messages import answers
-from coordinator.zookeeper.errors import ConnectionLost, ZooKeeperError
-from coordinator.zookeeper.observer import GroupActive, Observer
+from muster.coordinator.core.effects import DeleteReply, OffsetCommitReply, OffsetDeleteReply
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.messages import answers
+from muster.coordinator.zookeeper.errors import ConnectionLost, ZooKeeperError
+from muster.coordinator.zookeeper.observer import GroupActive, Observer
 
 TopicPartition = tuple[str, int]
 Answer = TypeVar("Answer")

@@ -9,19 +9,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import cast
 
-from coordinator.core import effects, events
-from coordinator.core.central.events import StreamClosed
-from coordinator.core.effects import CentralReply
-from coordinator.errors import ErrorCode, Overloaded, Refusal
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1 import ledger_pb2
-from coordinator.runtime.router import partition_for
-from coordinator.server.dispatch import Call
-from coordinator.server.driver.drive import Driver
-from coordinator.server.messages import answers, answers_consumer, translate, translate_consumer
-from coordinator.server.messages.shape import MalformedRequest
-from coordinator.server.service.central_session import NO_ELECTION, RESIGNED, CentralSession, registered
-from coordinator.server.service.session_identity import Identity, greeted
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.central.events import StreamClosed
+from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.errors import ErrorCode, Overloaded, Refusal
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import ledger_pb2
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.server.dispatch import Call
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.messages import answers, answers_consumer, translate, translate_consumer
+from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.service.central_session import NO_ELECTION, RESIGNED, CentralSession, registered
+from muster.coordinator.server.service.session_identity import Identity, greeted
 
 NO_NEWS = frozenset(
     {

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.messages import shape
-from coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.messages import shape
+from muster.coordinator.server.messages.shape import MalformedRequest
 
 
 @dataclass(frozen=True, slots=True)

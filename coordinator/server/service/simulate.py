@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from assignors.api import Member, Snapshot
-from assignors.data.user_data import member_from_subscription, parse_assignment
-from assignors.registry import known, resolve
-from assignors.tools.what_if import Change, Decide, what_if
-from coordinator.core import effects, events
-from coordinator.errors import CoordinatorError, ErrorCode, Overloaded
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.dispatch import Call
-from coordinator.server.driver.drive import Driver
-from coordinator.server.messages import answers, shape
-from coordinator.server.messages.shape import MalformedRequest
+from muster.assignors.api import Member, Snapshot
+from muster.assignors.data.user_data import member_from_subscription, parse_assignment
+from muster.assignors.registry import known, resolve
+from muster.assignors.tools.what_if import Change, Decide, what_if
+from muster.coordinator.core import effects, events
+from muster.coordinator.errors import CoordinatorError, ErrorCode, Overloaded
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.dispatch import Call
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.messages import answers, shape
+from muster.coordinator.server.messages.shape import MalformedRequest
 
 MAX_AT_ONCE = 4
 MAX_ASSIGNORS = 20

@@ -3,8 +3,8 @@
 import asyncio
 from collections import deque
 
-from coordinator.core.effects import GroupChanged
-from coordinator.errors import Draining
+from muster.coordinator.core.effects import GroupChanged
+from muster.coordinator.errors import Draining
 
 MAX_REBALANCES = 100
 """Rebalances kept for a watcher that does not read; older ones are counted as skipped."""

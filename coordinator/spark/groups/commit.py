@@ -19,17 +19,17 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from coordinator.client.calls.loop import shared_loop
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ClientConfig, load
-from coordinator.client.errors import ClientError, ConfigError, Refused
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from coordinator.spark.errors import OptionError
-from coordinator.spark.options import read_options
-from coordinator.spark.reading.lookup import TP, Lookup
-from coordinator.spark.reading.offsets import MARKER, OffsetError, StreamOffset, ahead, parse
-from coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.client.calls.loop import shared_loop
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ClientConfig, load
+from muster.coordinator.client.errors import ClientError, ConfigError, Refused
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from muster.coordinator.spark.errors import OptionError
+from muster.coordinator.spark.options import read_options
+from muster.coordinator.spark.reading.lookup import TP, Lookup
+from muster.coordinator.spark.reading.offsets import MARKER, OffsetError, StreamOffset, ahead, parse
+from muster.coordinator.spark.reading.options import ReadOptions
 
 log = logging.getLogger("muster.spark")
 
@@ -275,7 +275,7 @@ async def commit_reported(calls: GroupCalls, offset: StreamOffset) -> bool:
     committed = await calls.committed([TopicPartition(*tp) for tp in offset.partitions])
     known = {(tp.topic, tp.partition): entry.offset for tp, entry in committed.items() if entry is not None}
     fresh = {
-        # What the drivers noted stays: see `coordinator.spark.groups.beginnings`.
+        # What the drivers noted stays: see `muster.coordinator.spark.groups.beginnings`.
         tp: entry._replace(metadata=before.metadata) if (before := committed.get(tp)) is not None else entry
         for tp, entry in as_offsets(ahead(offset, known)).items()
     }

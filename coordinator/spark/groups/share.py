@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Sequence
 
-from coordinator.client.aio import Admin
-from coordinator.client.config import WorkerConfig
-from coordinator.client.described import GroupDescription
-from coordinator.spark.errors import NoShare
+from muster.coordinator.client.aio import Admin
+from muster.coordinator.client.config import WorkerConfig
+from muster.coordinator.client.described import GroupDescription
+from muster.coordinator.spark.errors import NoShare
 
 log = logging.getLogger("muster.spark")
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coordinator.client import Admin
-from coordinator.client.aio.admin import AdminConfig
-from coordinator.spark.pipelines.analytics import Decoded, commits, decoded, rebalance_rows, tables_of
-from coordinator.spark.pipelines.analytics_report import report
-from coordinator.spark.pipelines.keeping import keep, kept
-from coordinator.spark.pipelines.log_ends import log_ends, moments, table_of
+from muster.coordinator.client import Admin
+from muster.coordinator.client.aio.admin import AdminConfig
+from muster.coordinator.spark.pipelines.analytics import Decoded, commits, decoded, rebalance_rows, tables_of
+from muster.coordinator.spark.pipelines.analytics_report import report
+from muster.coordinator.spark.pipelines.keeping import keep, kept
+from muster.coordinator.spark.pipelines.log_ends import log_ends, moments, table_of
 
 KEPT = "kept"
 

@@ -11,14 +11,14 @@
 The log's end at a past moment is where the first later record stands, by the records' timestamps: exact where the
 topic stamps on arrival, as good as the producers' clocks otherwise. A moment from which no record is left is looked
 up at the first record that is; `basis` says which it was. `__consumer_offsets` is compacted: positions reach back
-as far as compaction has left them, unless they were kept before (`coordinator.spark.pipelines.keeping`).
+as far as compaction has left them, unless they were kept before (`muster.coordinator.spark.pipelines.keeping`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.spark.pipelines.decoding import (
+from muster.coordinator.spark.pipelines.decoding import (
     COMMITTED,
     DECIDED,
     FORGOTTEN,
@@ -101,7 +101,7 @@ def rebalance_rows(ledger: Any) -> Any:
 def tables_of(entries: Any, offsets: Any, ends: Any) -> dict[str, Any]:
     """The five tables by name, from `rebalance_rows` and the decoded offsets.
 
-    `ends` is what `coordinator.spark.pipelines.log_ends` looked up, or None for no lag.
+    `ends` is what `muster.coordinator.spark.pipelines.log_ends` looked up, or None for no lag.
     """
     tables = {
         "rebalances": rebalances(entries),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from coordinator.spark.pipelines.page import Page, colour, short
+from muster.coordinator.spark.pipelines.page import Page, colour, short
 
 MAX_GROUPS = 8
 """Lines of one chart: those with the most lag."""

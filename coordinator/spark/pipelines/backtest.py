@@ -10,13 +10,13 @@ from dataclasses import astuple, dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from assignors.api import AssignorError
-from coordinator.spark.foreign import DEADLINE_MS, Overran
-from coordinator.spark.pipelines.candidates import Candidate
-from coordinator.spark.pipelines.replaying import HandOver, replay
-from coordinator.spark.pipelines.scoring import SCORE_FIELDS, Score
-from coordinator.spark.pipelines.synthetic import Plan
-from coordinator.spark.pipelines.trace import Trace
+from muster.assignors.api import AssignorError
+from muster.coordinator.spark.foreign import DEADLINE_MS, Overran
+from muster.coordinator.spark.pipelines.candidates import Candidate
+from muster.coordinator.spark.pipelines.replaying import HandOver, replay
+from muster.coordinator.spark.pipelines.scoring import SCORE_FIELDS, Score
+from muster.coordinator.spark.pipelines.synthetic import Plan
+from muster.coordinator.spark.pipelines.trace import Trace
 
 MAX_JOBS = 10_000_000
 TASKS_PER_CORE, USUAL_CORES = 8, 4

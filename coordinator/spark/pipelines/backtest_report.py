@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coordinator.spark.pipelines.backtest import Backtest, Row
-from coordinator.spark.pipelines.page import Page, bars, colour, short
-from coordinator.spark.pipelines.ranking import CRITERIA, EVEN, Standing, ranked
+from muster.coordinator.spark.pipelines.backtest import Backtest, Row
+from muster.coordinator.spark.pipelines.page import Page, bars, colour, short
+from muster.coordinator.spark.pipelines.ranking import CRITERIA, EVEN, Standing, ranked
 
 MAX_CHARTED = 24
 """Candidates in a chart, the best; the tables have them all."""

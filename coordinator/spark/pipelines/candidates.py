@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assignors import registry
-from assignors.api import Assignor, JsonValue, Member, Snapshot
-from assignors.options import options_of
-from coordinator.spark.foreign import DEADLINE_MS, run_in_time
+from muster.assignors import registry
+from muster.assignors.api import Assignor, JsonValue, Member, Snapshot
+from muster.assignors.options import options_of
+from muster.coordinator.spark.foreign import DEADLINE_MS, run_in_time
 
 OPENING, CLOSING = "[{(", "]})"
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator.core.records import GroupStored, OffsetDeleted, OffsetStored, RebalanceDecided, RebalanceSettled
-from coordinator.core.types import RebalanceEntry
-from coordinator.runtime.codec import decode_group
-from coordinator.runtime.fields import MalformedRecord
-from coordinator.runtime.ledger_codec import SETTLEMENT, decode_ledger
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core.records import GroupStored, OffsetDeleted, OffsetStored, RebalanceDecided, RebalanceSettled
+from muster.coordinator.core.types import RebalanceEntry
+from muster.coordinator.runtime.codec import decode_group
+from muster.coordinator.runtime.fields import MalformedRecord
+from muster.coordinator.runtime.ledger_codec import SETTLEMENT, decode_ledger
+from muster.coordinator.runtime.ports import KeyValue
 
 DECIDED, SETTLED = "decided", "settled"
 COMMITTED, FORGOTTEN, PLANNED = "committed", "forgotten", "planned"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coordinator.spark.pipelines.analytics import LEDGER_TOPIC, OFFSETS_TOPIC, Decoded, ledger_rows, offsets_rows
+from muster.coordinator.spark.pipelines.analytics import LEDGER_TOPIC, OFFSETS_TOPIC, Decoded, ledger_rows, offsets_rows
 
 PLACES = {"ledger": (LEDGER_TOPIC, ledger_rows), "offsets": (OFFSETS_TOPIC, offsets_rows)}
 

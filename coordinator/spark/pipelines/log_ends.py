@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from coordinator.client import Admin
-from coordinator.client.types import TopicPartition
+from muster.coordinator.client import Admin
+from muster.coordinator.client.types import TopicPartition
 
 MAX_LOOKUPS = 2_000_000
 """Moments times partitions of one run."""

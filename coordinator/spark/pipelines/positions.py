@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.client import Admin, Consumer
-from coordinator.client.types import TopicPartition
-from coordinator.core.records import OffsetDeleted, OffsetStored
-from coordinator.runtime.codec import decode_group
-from coordinator.runtime.fields import MalformedRecord
-from coordinator.runtime.ports import KeyValue
-from coordinator.runtime.router import partition_for
-from coordinator.spark.pipelines.recorded import Position
+from muster.coordinator.client import Admin, Consumer
+from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.core.records import OffsetDeleted, OffsetStored
+from muster.coordinator.runtime.codec import decode_group
+from muster.coordinator.runtime.fields import MalformedRecord
+from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.spark.pipelines.recorded import Position
 
 OFFSETS_TOPIC = "__consumer_offsets"
 POLL_S = 1.0

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coordinator.spark.pipelines.backtest import Row
-from coordinator.spark.pipelines.scoring import SCORE_FIELDS
+from muster.coordinator.spark.pipelines.backtest import Row
+from muster.coordinator.spark.pipelines.scoring import SCORE_FIELDS
 
 CRITERIA: Mapping[str, str] = {
     "lag": "lag_ratio",

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assignors.api import Snapshot
-from coordinator.spark.pipelines.trace import MAX_LOAD, Load, Step, Trace, TraceMember
+from muster.assignors.api import Snapshot
+from muster.coordinator.spark.pipelines.trace import MAX_LOAD, Load, Step, Trace, TraceMember
 
 FOLLOW_UP = "revocation follow up"
 COMPLETED, EMPTIED = "completed", "emptied"

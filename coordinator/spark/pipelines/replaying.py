@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.api import Assignment, Assignor, JsonValue, Member, RebalanceProtocol, Snapshot
-from assignors.data.axis import Axis
-from coordinator.spark.foreign import DEADLINE_MS, run_in_time
-from coordinator.spark.pipelines.candidates import Candidate
-from coordinator.spark.pipelines.scoring import Holdings, Ints, Score, Tally
-from coordinator.spark.pipelines.trace import Step, Trace
+from muster.assignors.api import Assignment, Assignor, JsonValue, Member, RebalanceProtocol, Snapshot
+from muster.assignors.data.axis import Axis
+from muster.coordinator.spark.foreign import DEADLINE_MS, run_in_time
+from muster.coordinator.spark.pipelines.candidates import Candidate
+from muster.coordinator.spark.pipelines.scoring import Holdings, Ints, Score, Tally
+from muster.coordinator.spark.pipelines.trace import Step, Trace
 
 NOBODY = -1
 NEVER = -1

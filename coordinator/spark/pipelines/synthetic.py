@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from coordinator.spark.pipelines.trace import Load, Step, Trace, TraceMember
+from muster.coordinator.spark.pipelines.trace import Load, Step, Trace, TraceMember
 
 MINUTE_MS = 60_000
 RESTART_MS = 20_000

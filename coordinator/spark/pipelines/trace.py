@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from assignors.data.axis import Axis
+from muster.assignors.data.axis import Axis
 
 VERSION = 1
 MAX_STEPS = 1_000_000

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from storage.producers.control import marker_of
-from storage.records.batch import BatchView
+from muster.storage.producers.control import marker_of
+from muster.storage.records.batch import BatchView
 
 
 def without_aborted(views: Sequence[BatchView], aborted: Iterable[tuple[int, int]]) -> list[BatchView]:

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.schema import CREATE_TIME, HEADERS, LOG_APPEND_TIME
-from storage.disk.files import Buffer
-from storage.records.batch import BatchView
-from storage.records.columns import Columns
-from storage.records.runs import decode_runs
-from storage.types import Headers, Record
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.schema import CREATE_TIME, HEADERS, LOG_APPEND_TIME
+from muster.storage.disk.files import Buffer
+from muster.storage.records.batch import BatchView
+from muster.storage.records.columns import Columns
+from muster.storage.records.runs import decode_runs
+from muster.storage.types import Headers, Record
 
 HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TYPES = {

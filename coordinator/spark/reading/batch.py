@@ -5,13 +5,13 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from coordinator.spark.kafka_options import tell
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.lookup import Lookup
-from coordinator.spark.reading.options import ReadOptions
-from coordinator.spark.reading.pushdown import Pushed, narrowed, understood
-from coordinator.spark.reading.slots import read_slot, slots_of
-from coordinator.spark.schema import wanted_columns
+from muster.coordinator.spark.kafka_options import tell
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.lookup import Lookup
+from muster.coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.spark.reading.pushdown import Pushed, narrowed, understood
+from muster.coordinator.spark.reading.slots import read_slot, slots_of
+from muster.coordinator.spark.schema import wanted_columns
 
 
 class MusterBatchReader(DataSourceReader):

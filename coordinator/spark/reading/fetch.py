@@ -14,26 +14,26 @@ from queue import SimpleQueue
 
 import pyarrow as pa
 
-from coordinator.allocator import keep_freed_memory
-from coordinator.client.calls.loop import shared_loop
-from coordinator.client.calls.methods import MULTI_FETCH_FRAMES
-from coordinator.client.calls.transport import Patience, Transport, now_ms
-from coordinator.client.connection import Connection
-from coordinator.client.consuming.log_calls import EARLIEST, list_offsets
-from coordinator.client.errors import RETRIABLE, ClientError, CorruptRecords, Refused, Unreachable, refusal
-from coordinator.client.types import TopicPartition
-from coordinator.spark.errors import DataLoss
-from coordinator.spark.kept import settle_in
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.aborted import without_aborted
-from coordinator.spark.reading.arrow import Gathered, decoded, from_records
-from coordinator.spark.reading.slots import FetchSettings
-from storage.disk.files import Buffer
-from storage.errors import CorruptMessage, StorageError
-from storage.records.batch import BatchView, decode_records, read_batches
-from storage.rpc.v1 import broker_service_pb2 as pb
-from storage.service.fetch_frames import MultiFetchFrames, Part
-from storage.types import Record
+from muster.coordinator.allocator import keep_freed_memory
+from muster.coordinator.client.calls.loop import shared_loop
+from muster.coordinator.client.calls.methods import MULTI_FETCH_FRAMES
+from muster.coordinator.client.calls.transport import Patience, Transport, now_ms
+from muster.coordinator.client.connection import Connection
+from muster.coordinator.client.consuming.log_calls import EARLIEST, list_offsets
+from muster.coordinator.client.errors import RETRIABLE, ClientError, CorruptRecords, Refused, Unreachable, refusal
+from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.spark.errors import DataLoss
+from muster.coordinator.spark.kept import settle_in
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.aborted import without_aborted
+from muster.coordinator.spark.reading.arrow import Gathered, decoded, from_records
+from muster.coordinator.spark.reading.slots import FetchSettings
+from muster.storage.disk.files import Buffer
+from muster.storage.errors import CorruptMessage, StorageError
+from muster.storage.records.batch import BatchView, decode_records, read_batches
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.service.fetch_frames import MultiFetchFrames, Part
+from muster.storage.types import Record
 
 log = logging.getLogger("muster.spark")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.planning import OffsetRange
 
 
 def share_out(pending: Sequence[OffsetRange], most: int) -> list[OffsetRange]:

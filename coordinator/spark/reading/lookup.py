@@ -8,20 +8,20 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from coordinator.client.calls.loop import shared_loop
-from coordinator.client.calls.methods import METADATA
-from coordinator.client.calls.transport import Transport
-from coordinator.client.consuming.log_calls import EARLIEST, LATEST, list_offsets
-from coordinator.client.errors import NoOffset, UnknownTopic, refusal
-from coordinator.client.types import OffsetAndMetadata, TopicPartition
-from coordinator.spark.errors import DataLoss, OptionError
-from coordinator.spark.kept import settle_in
-from coordinator.spark.reading.options import ReadOptions
-from coordinator.spark.starting import PartitionNumbers, Where
-from storage.rpc.v1 import broker_service_pb2 as pb
+from muster.coordinator.client.calls.loop import shared_loop
+from muster.coordinator.client.calls.methods import METADATA
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.consuming.log_calls import EARLIEST, LATEST, list_offsets
+from muster.coordinator.client.errors import NoOffset, UnknownTopic, refusal
+from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
+from muster.coordinator.spark.errors import DataLoss, OptionError
+from muster.coordinator.spark.kept import settle_in
+from muster.coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.spark.starting import PartitionNumbers, Where
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from coordinator.client.membership.group_calls import GroupCalls
+    from muster.coordinator.client.membership.group_calls import GroupCalls
 
 log = logging.getLogger("muster.spark")
 
@@ -60,7 +60,7 @@ class Lookup:
     def _group_calls(self, group_id: str | None) -> "GroupCalls | None":
         if group_id is None:
             return None
-        from coordinator.client.membership.group_calls import GroupCalls
+        from muster.coordinator.client.membership.group_calls import GroupCalls
 
         return GroupCalls(self.transport, group_id)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.planning import OffsetRange
 
 MARKER = "muster"
 VERSION = 1

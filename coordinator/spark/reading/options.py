@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from coordinator.spark.schema import chosen_columns
-from coordinator.spark.starting import LATEST, StartError, Where, parse_offsets, parse_times
+from muster.coordinator.spark.schema import chosen_columns
+from muster.coordinator.spark.starting import LATEST, StartError, Where, parse_offsets, parse_times
 
 if TYPE_CHECKING:
-    from coordinator.client.config import WorkerConfig
-    from coordinator.client.connection import Connection
+    from muster.coordinator.client.config import WorkerConfig
+    from muster.coordinator.client.connection import Connection
 
 MEMBER_DEFAULTS = {
     # Topics that grow should be shared out soon, not after five minutes.
@@ -122,6 +122,6 @@ class ReadOptions:
 
     def member_config(self) -> "WorkerConfig":
         """What the driver joins its group with."""
-        from coordinator.client.config import WorkerConfig, load
+        from muster.coordinator.client.config import WorkerConfig, load
 
         return load(WorkerConfig, {**MEMBER_DEFAULTS, **self.client}, {})

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import datasource as ds
 
-from coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.planning import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)

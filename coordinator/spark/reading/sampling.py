@@ -2,13 +2,13 @@
 
 from collections.abc import Collection
 
-from coordinator.client.calls.methods import MULTI_FETCH
-from coordinator.client.calls.transport import now_ms
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.lookup import TP, Lookup
-from coordinator.spark.reading.options import ReadOptions
-from storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
-from storage.rpc.v1 import broker_service_pb2 as pb
+from muster.coordinator.client.calls.methods import MULTI_FETCH
+from muster.coordinator.client.calls.transport import now_ms
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.lookup import TP, Lookup
+from muster.coordinator.spark.reading.options import ReadOptions
+from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 FRESH_MS = 10_000
 SAMPLE_BYTES = 1 << 10

@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from coordinator.client.connection import Connection
-from coordinator.spark.planning import OffsetRange, Plan, plan_tasks
-from coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.client.connection import Connection
+from muster.coordinator.spark.planning import OffsetRange, Plan, plan_tasks
+from muster.coordinator.spark.reading.options import ReadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,6 @@ def read_slot(partition: InputPartition) -> Iterator[Any]:
     if not isinstance(partition, Slot):
         assert partition.value is None, f"a task was given {partition!r}, which this source never planned"
         return iter(())
-    from coordinator.spark.reading.fetch import read_ranges
+    from muster.coordinator.spark.reading.fetch import read_ranges
 
     return read_ranges(partition.settings, partition.ranges)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.limits import must_wait, share_out, share_out_bytes
-from coordinator.spark.reading.offsets import total
-from coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.limits import must_wait, share_out, share_out_bytes
+from muster.coordinator.spark.reading.offsets import total
+from muster.coordinator.spark.reading.options import ReadOptions
 
 TP = tuple[str, int]
 RecordBytes = Callable[[Collection[OffsetRange]], Mapping[TP, float]]

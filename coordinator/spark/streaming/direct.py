@@ -4,12 +4,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coordinator.spark.errors import NOT_READ_REMEDY, DataLoss
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.lookup import TP, Lookup
-from coordinator.spark.reading.offsets import Progress, StreamOffset
-from coordinator.spark.reading.options import ReadOptions
-from coordinator.spark.streaming.watch import View, Watch
+from muster.coordinator.spark.errors import NOT_READ_REMEDY, DataLoss
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.lookup import TP, Lookup
+from muster.coordinator.spark.reading.offsets import Progress, StreamOffset
+from muster.coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.spark.streaming.watch import View, Watch
 
 
 class Direct:

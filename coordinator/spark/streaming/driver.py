@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from coordinator.client.calls.transport import now_ms
-from coordinator.spark.kafka_options import tell
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.lookup import TP, Lookup
-from coordinator.spark.reading.offsets import Progress, StreamOffset, parse, total
-from coordinator.spark.reading.options import ReadOptions
-from coordinator.spark.streaming.admission import Admission
-from coordinator.spark.streaming.direct import Direct
-from coordinator.spark.streaming.watch import View, Watch
+from muster.coordinator.client.calls.transport import now_ms
+from muster.coordinator.spark.kafka_options import tell
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.lookup import TP, Lookup
+from muster.coordinator.spark.reading.offsets import Progress, StreamOffset, parse, total
+from muster.coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.spark.streaming.admission import Admission
+from muster.coordinator.spark.streaming.direct import Direct
+from muster.coordinator.spark.streaming.watch import View, Watch
 
 if TYPE_CHECKING:
-    from coordinator.spark.reading.sampling import RecordSizes
+    from muster.coordinator.spark.reading.sampling import RecordSizes
 
 
 class Follower(Protocol):
@@ -58,10 +58,10 @@ class StreamDriver:
             return Direct(options, lookup, watch)
         # What only members need is loaded for members only: a query waits for its source's process to start.
         if options.joins_group:
-            from coordinator.spark.streaming.group import Grouped
+            from muster.coordinator.spark.streaming.group import Grouped
 
             return Grouped(options, lookup, watch)
-        from coordinator.spark.streaming.standalone import Standalone
+        from muster.coordinator.spark.streaming.standalone import Standalone
 
         return Standalone(options, lookup, watch)
 
@@ -116,7 +116,7 @@ class StreamDriver:
 
     def _record_bytes(self, ranges: Collection[OffsetRange]) -> Mapping[TP, float]:
         if self._sizes is None:
-            from coordinator.spark.reading.sampling import RecordSizes
+            from muster.coordinator.spark.reading.sampling import RecordSizes
 
             self._sizes = RecordSizes(self._lookup, self._options)
         return self._sizes.of(ranges)

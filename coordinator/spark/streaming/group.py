@@ -9,20 +9,20 @@ leaves its last batch to be read again by the next owner.
 import logging
 from collections.abc import Iterable, Mapping
 
-from coordinator.client.errors import CommitFailed
-from coordinator.client.membership.seam import Callback
-from coordinator.client.types import OffsetAndMetadata, TopicPartition
-from coordinator.client.working import Working
-from coordinator.spark.errors import DataLoss
-from coordinator.spark.groups.beginnings import begun_with, counts_of, note_of
-from coordinator.spark.groups.leaving import leave_on_sigterm
-from coordinator.spark.groups.share import SharePatience
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.lookup import TP, Bounds, Lookup
-from coordinator.spark.reading.offsets import Progress, StreamOffset, ahead
-from coordinator.spark.reading.options import ReadOptions
-from coordinator.spark.streaming.direct import made_again
-from coordinator.spark.streaming.watch import View, Watch
+from muster.coordinator.client.errors import CommitFailed
+from muster.coordinator.client.membership.seam import Callback
+from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
+from muster.coordinator.client.working import Working
+from muster.coordinator.spark.errors import DataLoss
+from muster.coordinator.spark.groups.beginnings import begun_with, counts_of, note_of
+from muster.coordinator.spark.groups.leaving import leave_on_sigterm
+from muster.coordinator.spark.groups.share import SharePatience
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.lookup import TP, Bounds, Lookup
+from muster.coordinator.spark.reading.offsets import Progress, StreamOffset, ahead
+from muster.coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.spark.streaming.direct import made_again
+from muster.coordinator.spark.streaming.watch import View, Watch
 
 log = logging.getLogger("muster.spark")
 

@@ -1,13 +1,13 @@
 """A stream of named partitions that commits to a group and is no member of it, as a consumer with `assign`."""
 
-from coordinator.client.errors import ConfigError, Refused
-from coordinator.client.types import OffsetAndMetadata, TopicPartition
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.lookup import TP, Lookup
-from coordinator.spark.reading.offsets import StreamOffset, ahead
-from coordinator.spark.reading.options import ReadOptions
-from coordinator.spark.streaming.direct import Direct
-from coordinator.spark.streaming.watch import View, Watch
+from muster.coordinator.client.errors import ConfigError, Refused
+from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.lookup import TP, Lookup
+from muster.coordinator.spark.reading.offsets import StreamOffset, ahead
+from muster.coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.spark.streaming.direct import Direct
+from muster.coordinator.spark.streaming.watch import View, Watch
 
 UNKNOWN_MEMBER = 25
 

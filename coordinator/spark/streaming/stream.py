@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from coordinator.spark.reading.options import ReadOptions
-from coordinator.spark.reading.slots import read_slot, slots_of
-from coordinator.spark.schema import wanted_columns
-from coordinator.spark.streaming.admission import default_limit
+from muster.coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.spark.reading.slots import read_slot, slots_of
+from muster.coordinator.spark.schema import wanted_columns
+from muster.coordinator.spark.streaming.admission import default_limit
 
 if TYPE_CHECKING:
-    from coordinator.spark.streaming.driver import StreamDriver
+    from muster.coordinator.spark.streaming.driver import StreamDriver
 
 
 class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -31,7 +31,7 @@ class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> "StreamDriver":
         if self._made is None:
-            from coordinator.spark.streaming.driver import StreamDriver
+            from muster.coordinator.spark.streaming.driver import StreamDriver
 
             self._made = StreamDriver(self._options)
         return self._made
@@ -56,7 +56,7 @@ class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The end alone says what to read, so that a batch that is repeated reads the same."""
-        from coordinator.spark.reading.offsets import parse
+        from muster.coordinator.spark.reading.offsets import parse
 
         return slots_of(parse(end).ranges(), self._options, self._columns, self._cores)
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from coordinator.client.calls.transport import now_ms
-from coordinator.client.errors import UnknownTopic
-from coordinator.spark.reading.lookup import TP, Bounds, Lookup, Topic
+from muster.coordinator.client.calls.transport import now_ms
+from muster.coordinator.client.errors import UnknownTopic
+from muster.coordinator.spark.reading.lookup import TP, Bounds, Lookup, Topic
 
 log = logging.getLogger("muster.spark")
 

@@ -7,18 +7,24 @@ from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from coordinator.client.calls.catalog import Catalog
-from coordinator.client.calls.loop import shared_loop
-from coordinator.client.calls.methods import ABORT_STAGED, COMMIT_STAGED, INIT_PRODUCER_ID, PRODUCE, STAGE_RECORDS
-from coordinator.client.calls.transport import Patience, Transport
-from coordinator.client.errors import ClientError, Refused, Unreachable, refusal
-from coordinator.client.types import TopicPartition
-from coordinator.spark.reading.fetch import transport_of
-from coordinator.spark.writing.options import WriteOptions
-from coordinator.spark.writing.rows import Encoded
-from storage.rpc.v1 import broker_service_pb2 as pb
-from storage.rpc.v1 import staging_service_pb2 as staging_pb
-from storage.staging.files import sealed
+from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.loop import shared_loop
+from muster.coordinator.client.calls.methods import (
+    ABORT_STAGED,
+    COMMIT_STAGED,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    STAGE_RECORDS,
+)
+from muster.coordinator.client.calls.transport import Patience, Transport
+from muster.coordinator.client.errors import ClientError, Refused, Unreachable, refusal
+from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.spark.reading.fetch import transport_of
+from muster.coordinator.spark.writing.options import WriteOptions
+from muster.coordinator.spark.writing.rows import Encoded
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
+from muster.storage.staging.files import sealed
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage.records.batch import seal
-from storage.records.compression import codec_number, compress
-from storage.records.headers import encode_headers
+from muster.storage.records.batch import seal
+from muster.storage.records.compression import codec_number, compress
+from muster.storage.records.headers import encode_headers
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from coordinator.client.producing.partitioner import MULTIPLIER, SEED, murmur2
+from muster.coordinator.client.producing.partitioner import MULTIPLIER, SEED, murmur2
 
 Hashes = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.int64]
@@ -15,7 +15,7 @@ _M = np.uint32(MULTIPLIER)
 
 
 def murmur2_of(data: npt.NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> Hashes:
-    """The hash of each key that lies in `data`; see `coordinator.client.producing.partitioner.murmur2`.
+    """The hash of each key that lies in `data`; see `muster.coordinator.client.producing.partitioner.murmur2`.
 
     >>> murmur2_of(np.frombuffer(b"21abc", np.uint8), np.array([0]), np.array([2])).astype(np.int32).tolist()
     [-973932308]

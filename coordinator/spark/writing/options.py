@@ -10,12 +10,12 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from coordinator.client.config import ClientConfig, load
-from coordinator.client.errors import ConfigError
-from coordinator.client.group_protocols import dotted
-from coordinator.spark.errors import OptionError
-from coordinator.spark.kafka_options import IGNORED_WRITING, KAFKA_PREFIX, NO_OPTIONS, Ignored
-from storage.wording import expected
+from muster.coordinator.client.config import ClientConfig, load
+from muster.coordinator.client.errors import ConfigError
+from muster.coordinator.client.group_protocols import dotted
+from muster.coordinator.spark.errors import OptionError
+from muster.coordinator.spark.kafka_options import IGNORED_WRITING, KAFKA_PREFIX, NO_OPTIONS, Ignored
+from muster.storage.wording import expected
 
 ALWAYS = "the sink decides it: see exactlyOnce, txnAppId and txnVersion"
 READS_NOTHING = "a write reads nothing; say where rows go by the option topic or a topic column"

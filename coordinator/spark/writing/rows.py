@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator.client.errors import ClientError, UnknownTopic
-from coordinator.client.types import TopicPartition
-from coordinator.spark.errors import OptionError
-from coordinator.spark.writing.encode import OVERHEAD, bounds, encode_columns
-from coordinator.spark.writing.hash import partitions_for
-from coordinator.spark.writing.options import WriteOptions
+from muster.coordinator.client.errors import ClientError, UnknownTopic
+from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.spark.errors import OptionError
+from muster.coordinator.spark.writing.encode import OVERHEAD, bounds, encode_columns
+from muster.coordinator.spark.writing.hash import partitions_for
+from muster.coordinator.spark.writing.options import WriteOptions
 
 Numbers = npt.NDArray[np.int64]
 

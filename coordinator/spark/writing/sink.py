@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from coordinator.client.errors import ClientError
-from coordinator.spark.errors import OptionError
-from coordinator.spark.kafka_options import tell
-from coordinator.spark.writing.options import WriteOptions, write_options
+from muster.coordinator.client.errors import ClientError
+from muster.coordinator.spark.errors import OptionError
+from muster.coordinator.spark.kafka_options import tell
+from muster.coordinator.spark.writing.options import WriteOptions, write_options
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -52,7 +52,7 @@ def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> Data
     tell(options.ignored)
     if overwrite:
         raise OptionError("topics are appended to and never overwritten; use mode('append')")
-    from coordinator.spark.writing.rows import check_columns
+    from muster.coordinator.spark.writing.rows import check_columns
 
     check_columns(schema, options)
     return MusterWriter(options)
@@ -62,7 +62,7 @@ def stream_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> Dat
     """`overwrite` is output mode complete, which writes the whole result with every batch, as Spark's Kafka sink."""
     options = write_options(given, streaming=True)
     tell(options.ignored)
-    from coordinator.spark.writing.rows import check_columns
+    from muster.coordinator.spark.writing.rows import check_columns
 
     check_columns(schema, options)
     return MusterStreamWriter(options)
@@ -122,8 +122,8 @@ def query_batch() -> Name:
 
 def written(batches: "Iterator[RecordBatch]", options: WriteOptions, name: Name | None) -> Written:
     """Bring a task's rows to the node. Raises Unreachable, naming the node and how long it was silent, and Refused."""
-    from coordinator.spark.writing.calls import Appended, Node, Requests, Staged
-    from coordinator.spark.writing.rows import Rows
+    from muster.coordinator.spark.writing.calls import Appended, Node, Requests, Staged
+    from muster.coordinator.spark.writing.rows import Rows
 
     context = TaskContext.get()
     turn = (context.partitionId() if context else 0) + (name.batch if name else 0)
@@ -154,7 +154,7 @@ def settle(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None
     told = [message for message in messages if isinstance(message, Written) and message.name is not None]
     if not any(message.attempt or message.settled for message in told):
         return
-    from coordinator.spark.writing.calls import Node, commit
+    from muster.coordinator.spark.writing.calls import Node, commit
 
     node = Node(options)
     name = told[0].name
@@ -168,7 +168,7 @@ def give_up(options: WriteOptions, messages: "Sequence[WriterCommitMessage | Non
     told = [message for message in messages if isinstance(message, Written) and message.name and message.attempt]
     if not told:
         return
-    from coordinator.spark.writing.calls import Node, abort
+    from muster.coordinator.spark.writing.calls import Node, abort
 
     node = Node(options)
     name = told[0].name

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from storage.rpc.v1 import broker_service_pb2 as storage_dot_rpc_dot_v1_dot_broker__service__pb2
+from muster.storage.rpc.v1 import broker_service_pb2 as muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in storage/rpc/v1/broker_service_pb2_grpc.py depends on'
+        + ' but the generated code in muster/storage/rpc/v1/broker_service_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -43,63 +43,63 @@ class BrokerStub(object):
         """
         self.Metadata = channel.unary_unary(
                 '/storage.rpc.v1.Broker/Metadata',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataResponse.FromString,
                 _registered_method=True)
         self.CreateTopics = channel.unary_unary(
                 '/storage.rpc.v1.Broker/CreateTopics',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsResponse.FromString,
                 _registered_method=True)
         self.DeleteTopics = channel.unary_unary(
                 '/storage.rpc.v1.Broker/DeleteTopics',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsResponse.FromString,
                 _registered_method=True)
         self.CreatePartitions = channel.unary_unary(
                 '/storage.rpc.v1.Broker/CreatePartitions',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsResponse.FromString,
                 _registered_method=True)
         self.DescribeConfigs = channel.unary_unary(
                 '/storage.rpc.v1.Broker/DescribeConfigs',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsResponse.FromString,
                 _registered_method=True)
         self.AlterConfigs = channel.unary_unary(
                 '/storage.rpc.v1.Broker/AlterConfigs',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsResponse.FromString,
                 _registered_method=True)
         self.Produce = channel.unary_unary(
                 '/storage.rpc.v1.Broker/Produce',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceResponse.FromString,
                 _registered_method=True)
         self.Fetch = channel.unary_unary(
                 '/storage.rpc.v1.Broker/Fetch',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchResponse.FromString,
                 _registered_method=True)
         self.MultiFetch = channel.unary_unary(
                 '/storage.rpc.v1.Broker/MultiFetch',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchResponse.FromString,
                 _registered_method=True)
         self.InitProducerId = channel.unary_unary(
                 '/storage.rpc.v1.Broker/InitProducerId',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.FromString,
                 _registered_method=True)
         self.ListOffsets = channel.unary_unary(
                 '/storage.rpc.v1.Broker/ListOffsets',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsResponse.FromString,
                 _registered_method=True)
         self.DeleteRecords = channel.unary_unary(
                 '/storage.rpc.v1.Broker/DeleteRecords',
-                request_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsResponse.FromString,
                 _registered_method=True)
 
 
@@ -194,63 +194,63 @@ def add_BrokerServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Metadata': grpc.unary_unary_rpc_method_handler(
                     servicer.Metadata,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataResponse.SerializeToString,
             ),
             'CreateTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopics,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsResponse.SerializeToString,
             ),
             'DeleteTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopics,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsResponse.SerializeToString,
             ),
             'CreatePartitions': grpc.unary_unary_rpc_method_handler(
                     servicer.CreatePartitions,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsResponse.SerializeToString,
             ),
             'DescribeConfigs': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeConfigs,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsResponse.SerializeToString,
             ),
             'AlterConfigs': grpc.unary_unary_rpc_method_handler(
                     servicer.AlterConfigs,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsResponse.SerializeToString,
             ),
             'Produce': grpc.unary_unary_rpc_method_handler(
                     servicer.Produce,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceResponse.SerializeToString,
             ),
             'Fetch': grpc.unary_unary_rpc_method_handler(
                     servicer.Fetch,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchResponse.SerializeToString,
             ),
             'MultiFetch': grpc.unary_unary_rpc_method_handler(
                     servicer.MultiFetch,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchResponse.SerializeToString,
             ),
             'InitProducerId': grpc.unary_unary_rpc_method_handler(
                     servicer.InitProducerId,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.SerializeToString,
             ),
             'ListOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.ListOffsets,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsResponse.SerializeToString,
             ),
             'DeleteRecords': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteRecords,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -285,8 +285,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/Metadata',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MetadataResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -312,8 +312,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/CreateTopics',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreateTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -339,8 +339,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/DeleteTopics',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -366,8 +366,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/CreatePartitions',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.CreatePartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -393,8 +393,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/DescribeConfigs',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DescribeConfigsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -420,8 +420,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/AlterConfigs',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.AlterConfigsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -447,8 +447,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/Produce',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ProduceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -474,8 +474,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/Fetch',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.FetchResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -501,8 +501,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/MultiFetch',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.MultiFetchResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -528,8 +528,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/InitProducerId',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.InitProducerIdResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -555,8 +555,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/ListOffsets',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.ListOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -582,8 +582,8 @@ class Broker(object):
             request,
             target,
             '/storage.rpc.v1.Broker/DeleteRecords',
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_broker__service__pb2.DeleteRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

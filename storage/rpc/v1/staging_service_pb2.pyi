@@ -1,4 +1,4 @@
-from storage.rpc.v1 import broker_service_pb2 as _broker_service_pb2
+from muster.storage.rpc.v1 import broker_service_pb2 as _broker_service_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

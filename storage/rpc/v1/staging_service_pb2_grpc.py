@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from storage.rpc.v1 import staging_service_pb2 as storage_dot_rpc_dot_v1_dot_staging__service__pb2
+from muster.storage.rpc.v1 import staging_service_pb2 as muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in storage/rpc/v1/staging_service_pb2_grpc.py depends on'
+        + ' but the generated code in muster/storage/rpc/v1/staging_service_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -39,18 +39,18 @@ class StagingStub(object):
         """
         self.StageRecords = channel.unary_unary(
                 '/storage.rpc.v1.Staging/StageRecords',
-                request_serializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsResponse.FromString,
                 _registered_method=True)
         self.CommitStaged = channel.unary_unary(
                 '/storage.rpc.v1.Staging/CommitStaged',
-                request_serializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedResponse.FromString,
                 _registered_method=True)
         self.AbortStaged = channel.unary_unary(
                 '/storage.rpc.v1.Staging/AbortStaged',
-                request_serializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedRequest.SerializeToString,
-                response_deserializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedResponse.FromString,
+                request_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedRequest.SerializeToString,
+                response_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedResponse.FromString,
                 _registered_method=True)
 
 
@@ -83,18 +83,18 @@ def add_StagingServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'StageRecords': grpc.unary_unary_rpc_method_handler(
                     servicer.StageRecords,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsResponse.SerializeToString,
             ),
             'CommitStaged': grpc.unary_unary_rpc_method_handler(
                     servicer.CommitStaged,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedResponse.SerializeToString,
             ),
             'AbortStaged': grpc.unary_unary_rpc_method_handler(
                     servicer.AbortStaged,
-                    request_deserializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedRequest.FromString,
-                    response_serializer=storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedResponse.SerializeToString,
+                    request_deserializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedRequest.FromString,
+                    response_serializer=muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -125,8 +125,8 @@ class Staging(object):
             request,
             target,
             '/storage.rpc.v1.Staging/StageRecords',
-            storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.StageRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -152,8 +152,8 @@ class Staging(object):
             request,
             target,
             '/storage.rpc.v1.Staging/CommitStaged',
-            storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.CommitStagedResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -179,8 +179,8 @@ class Staging(object):
             request,
             target,
             '/storage.rpc.v1.Staging/AbortStaged',
-            storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedRequest.SerializeToString,
-            storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedResponse.FromString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedRequest.SerializeToString,
+            muster_dot_storage_dot_rpc_dot_v1_dot_staging__service__pb2.AbortStagedResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -15,8 +15,8 @@ from unittest import mock
 
 import pytest
 
-from coordinator.cli.main import main
-from coordinator.client import Admin, Consumer
+from muster.coordinator.cli.main import main
+from muster.coordinator.client import Admin, Consumer
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client import Admin
+from muster.coordinator.client import Admin
 from tests.support.node import running_node
 
 pytestmark = pytest.mark.integration

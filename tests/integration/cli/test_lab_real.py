@@ -2,9 +2,9 @@
 
 import pytest
 
-from coordinator.lab import real
-from coordinator.lab.compare import Workload
-from coordinator.lab.generations import BY_NAME
+from muster.coordinator.lab import real
+from muster.coordinator.lab.compare import Workload
+from muster.coordinator.lab.generations import BY_NAME
 
 pytestmark = pytest.mark.integration
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client import Admin, Consumer, Producer, TopicPartition
-from coordinator.client.errors import CommitFailed, IllegalState, NoOffset, OffsetOutOfRange, UnknownTopic
-from coordinator.client.producing.partitioner import partition_for
-from coordinator.core.types import Cause
+from muster.coordinator.client import Admin, Consumer, Producer, TopicPartition
+from muster.coordinator.client.errors import CommitFailed, IllegalState, NoOffset, OffsetOutOfRange, UnknownTopic
+from muster.coordinator.client.producing.partitioner import partition_for
+from muster.coordinator.core.types import Cause
 from tests.support.client_stories import Told, member, poll_until, read
 from tests.support.node import NodeProcess, running_node
 

@@ -2,8 +2,15 @@
 
 import pytest
 
-from coordinator.client import Admin, Consumer, TopicPartition
-from coordinator.client.errors import GroupNotEmpty, GroupNotFound, InvalidTopic, Refused, TopicExists, UnknownTopic
+from muster.coordinator.client import Admin, Consumer, TopicPartition
+from muster.coordinator.client.errors import (
+    GroupNotEmpty,
+    GroupNotFound,
+    InvalidTopic,
+    Refused,
+    TopicExists,
+    UnknownTopic,
+)
 from tests.support.client_stories import fill, member, poll_until, read
 from tests.support.node import NodeProcess
 

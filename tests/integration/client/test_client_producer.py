@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client import Admin, Consumer, Producer
-from coordinator.client.errors import BufferFull, ClientError, DeliveryFailed, MessageTooLarge, UnknownTopic
-from coordinator.client.types import RecordMetadata
+from muster.coordinator.client import Admin, Consumer, Producer
+from muster.coordinator.client.errors import BufferFull, ClientError, DeliveryFailed, MessageTooLarge, UnknownTopic
+from muster.coordinator.client.types import RecordMetadata
 from tests.support.client_stories import read
 from tests.support.node import NodeProcess, running_node
 

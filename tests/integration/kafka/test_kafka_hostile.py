@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.kafka.apis import APIS
-from coordinator.kafka.schema import messages
-from coordinator.server.node.app import Node
+from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.schema import messages
+from muster.coordinator.server.node.app import Node
 from tests.support.grpc_node import settings as node_settings
 from tests.support.kafka.client import frame
 from tests.support.kafka.messages import random_message

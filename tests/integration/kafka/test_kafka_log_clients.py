@@ -30,7 +30,7 @@ from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType as PythonResourceType
 from kafka.admin import NewTopic as PythonTopic
 
-from coordinator import client
+from muster.coordinator import client
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.kafka.codec.codec import struct
-from storage.errors import UnknownTopicOrPartition
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.storage.errors import UnknownTopicOrPartition
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import beat, create_topic, kafka, kafka_node, lone_member
 from tests.unit.storage.logs import batch

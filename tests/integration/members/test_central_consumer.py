@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.client import Admin, Consumer, Producer, Worker, aio
-from coordinator.client.errors import ConfigError, Refused
-from coordinator.core.types import Cause
+from muster.coordinator.client import Admin, Consumer, Producer, Worker, aio
+from muster.coordinator.client.errors import ConfigError, Refused
+from muster.coordinator.core.types import Cause
 from tests.integration.conftest import Run
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.node import NodeProcess, running_node
@@ -173,7 +173,16 @@ def test_who_is_of_another_kind_ends_with_a_conflict(node: NodeProcess, topic: s
     with member(node, topic) as central:
         central.subscribe(topic)
         poll_until(lambda: shared(central), central, what="the central member owns everything")
-        command = [sys.executable, "-m", "coordinator.cli", "consume", "--bootstrap", node.address, "--topic", topic]
+        command = [
+            sys.executable,
+            "-m",
+            "muster.coordinator.cli",
+            "consume",
+            "--bootstrap",
+            node.address,
+            "--topic",
+            topic,
+        ]
         told = subprocess.run(
             [*command, "--group", topic, "--set", f"group.protocol={protocol}"], capture_output=True, timeout=60
         )

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client import Admin
-from coordinator.client.described import GroupDescription
-from coordinator.client.errors import ClientError
-from coordinator.core.types import Cause
+from muster.coordinator.client import Admin
+from muster.coordinator.client.described import GroupDescription
+from muster.coordinator.client.errors import ClientError
+from muster.coordinator.core.types import Cause
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration

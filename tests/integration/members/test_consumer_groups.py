@@ -8,10 +8,10 @@ from typing import Any
 import grpc
 import pytest
 
-from assignors.api import RebalanceProtocol, Snapshot
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from muster.assignors.api import RebalanceProtocol, Snapshot
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.grpc_node import connected, create_topic, serving
 
 pytestmark = pytest.mark.integration

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.common.errors import Exit
-from coordinator.cli.main import main
-from coordinator.client import Admin, Worker
-from coordinator.rpc.v1.ledger_pb2 import RebalanceCause
+from muster.coordinator.cli.common.errors import Exit
+from muster.coordinator.cli.main import main
+from muster.coordinator.client import Admin, Worker
+from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 from tests.support.client_stories import PATIENCE_S
 from tests.support.node import NodeProcess, running_node
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client import Admin, Consumer, Producer, Worker
-from coordinator.client.errors import IllegalState, Refused
-from coordinator.rpc.v1.ledger_pb2 import RebalanceCause, RebalanceOutcome
+from muster.coordinator.client import Admin, Consumer, Producer, Worker
+from muster.coordinator.client.errors import IllegalState, Refused
+from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause, RebalanceOutcome
 from tests.support.client_stories import poll_until
 from tests.support.node import NodeProcess, running_node
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from coordinator.client import Admin, Consumer, Producer, TopicPartition, aio
-from coordinator.client.errors import ClientError
-from coordinator.core.types import Cause
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from muster.coordinator.client import Admin, Consumer, Producer, TopicPartition, aio
+from muster.coordinator.client.errors import ClientError
+from muster.coordinator.core.types import Cause
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.node import NodeProcess, running_node
 

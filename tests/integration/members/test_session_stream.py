@@ -8,9 +8,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.integration.conftest import Run
 from tests.support.grpc_node import connected, create_topic, groups, lone_member, parked_join, state_of
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.server.node.app import Node
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.server.node.app import Node
 from tests.integration.conftest import Run
 from tests.support.grpc_node import serving
 from tests.support.takeover import takeover

@@ -16,14 +16,14 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from coordinator.errors import Overloaded
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1 import coordinator_service_pb2_grpc as pb_grpc
-from coordinator.server.dispatch import Call, Kind, Method
-from coordinator.server.grpc.adapter import Methods
-from coordinator.server.grpc.listener import AddressTaken, Listener, TransportLimits, probe
-from coordinator.server.grpc.status import DETAILS_KEY
-from coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.errors import Overloaded
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import coordinator_service_pb2_grpc as pb_grpc
+from muster.coordinator.server.dispatch import Call, Kind, Method
+from muster.coordinator.server.grpc.adapter import Methods
+from muster.coordinator.server.grpc.listener import AddressTaken, Listener, TransportLimits, probe
+from muster.coordinator.server.grpc.status import DETAILS_KEY
+from muster.coordinator.server.messages.shape import MalformedRequest
 
 pytestmark = pytest.mark.integration
 

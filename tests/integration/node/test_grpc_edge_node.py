@@ -11,16 +11,16 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1 import ledger_pb2
-from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from coordinator.runtime.router import partition_for
-from coordinator.server.grpc.listener import AddressTaken
-from coordinator.server.node.app import Node
-from storage.errors import DataDirectoryError
-from storage.rpc.v1 import broker_service_pb2 as storage_pb
-from storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import ledger_pb2
+from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.server.grpc.listener import AddressTaken
+from muster.coordinator.server.node.app import Node
+from muster.storage.errors import DataDirectoryError
+from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
+from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.support.grpc_node import (
     commit,
     connected,

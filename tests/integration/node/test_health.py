@@ -11,15 +11,15 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from structlog.testing import capture_logs
 
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from coordinator.runtime.conditions import GROUPS, LOG
-from coordinator.runtime.loader import GROUPS_TOPIC
-from coordinator.runtime.router import partition_for
-from coordinator.runtime.slot import ShardStatus
-from coordinator.server.node.app import Node
-from storage.errors import LogFenced
-from storage.records.batch import encode_batch
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from muster.coordinator.runtime.conditions import GROUPS, LOG
+from muster.coordinator.runtime.loader import GROUPS_TOPIC
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.server.node.app import Node
+from muster.storage.errors import LogFenced
+from muster.storage.records.batch import encode_batch
 from tests.support.grpc_node import connected, serving
 from tests.support.kafka.memory_node import until
 
@@ -36,7 +36,7 @@ async def status_of(channel: grpc.aio.Channel, service: str = "") -> int:
 async def asked(node: Node, *arguments: str, command: tuple[str, ...] = ("health",)) -> tuple[int, str, list[str]]:
     """The exit code of `muster health`, what it says, and the lines of its complaint."""
     words = [*command, "--bootstrap", f"127.0.0.1:{node.bound.port}", *arguments]
-    run = f"import sys; from coordinator.cli.main import main; sys.exit(main({words!r}))"
+    run = f"import sys; from muster.coordinator.cli.main import main; sys.exit(main({words!r}))"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", run, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )

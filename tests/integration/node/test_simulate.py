@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assignors.api import Snapshot
-from coordinator.client import Admin, Consumer, Producer
+from muster.assignors.api import Snapshot
+from muster.coordinator.client import Admin, Consumer, Producer
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration
@@ -83,8 +83,8 @@ def test_the_node_takes_installed_assignors_only(node: NodeProcess, group: Consu
     """The RPC is open to strangers: a path into a module would let them import code on the node."""
     import grpc
 
-    from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-    from coordinator.rpc.v1 import coordinator_service_pb2_grpc as rpc
+    from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+    from muster.coordinator.rpc.v1 import coordinator_service_pb2_grpc as rpc
 
     with grpc.insecure_channel(node.address) as channel:
         request = pb.SimulateAssignmentRequest(group_id="readers", assignors=["range", "tests.support.plugins:Raises"])

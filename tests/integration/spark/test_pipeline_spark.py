@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.main import main
-from coordinator.client import Admin, Consumer, Producer
-from coordinator.spark.pipelines.analysis import analyse
-from coordinator.spark.pipelines.analytics import rebalance_rows
-from coordinator.spark.pipelines.backtest import Backtest, rows_from, run_here, run_on_spark, same
-from coordinator.spark.pipelines.candidates import Candidate, candidates
-from coordinator.spark.pipelines.keeping import keep, kept
-from coordinator.spark.pipelines.synthetic import SCENARIOS, Plan
+from muster.coordinator.cli.main import main
+from muster.coordinator.client import Admin, Consumer, Producer
+from muster.coordinator.spark.pipelines.analysis import analyse
+from muster.coordinator.spark.pipelines.analytics import rebalance_rows
+from muster.coordinator.spark.pipelines.backtest import Backtest, rows_from, run_here, run_on_spark, same
+from muster.coordinator.spark.pipelines.candidates import Candidate, candidates
+from muster.coordinator.spark.pipelines.keeping import keep, kept
+from muster.coordinator.spark.pipelines.synthetic import SCENARIOS, Plan
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration

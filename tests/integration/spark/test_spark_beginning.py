@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.client import Admin, Consumer
-from coordinator.spark.options import read_options
-from coordinator.spark.reading.offsets import parse
-from coordinator.spark.streaming.admission import default_limit
-from coordinator.spark.streaming.driver import StreamDriver
+from muster.coordinator.client import Admin, Consumer
+from muster.coordinator.spark.options import read_options
+from muster.coordinator.spark.reading.offsets import parse
+from muster.coordinator.spark.streaming.admission import default_limit
+from muster.coordinator.spark.streaming.driver import StreamDriver
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import eventually, fill, make_topics
 

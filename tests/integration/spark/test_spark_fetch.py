@@ -6,14 +6,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from coordinator.client import Admin, Producer
-from coordinator.client.config import ClientConfig, load
-from coordinator.client.errors import Unreachable
-from coordinator.spark.errors import DataLoss
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.fetch import Fetching, read_ranges
-from coordinator.spark.reading.slots import FetchSettings
-from coordinator.spark.schema import COLUMNS
+from muster.coordinator.client import Admin, Producer
+from muster.coordinator.client.config import ClientConfig, load
+from muster.coordinator.client.errors import Unreachable
+from muster.coordinator.spark.errors import DataLoss
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.fetch import Fetching, read_ranges
+from muster.coordinator.spark.reading.slots import FetchSettings
+from muster.coordinator.spark.schema import COLUMNS
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import make_topics
 

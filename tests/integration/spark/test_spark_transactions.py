@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.producers.control import encode_marker
-from storage.records.batch import encode_batch
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.producers.control import encode_marker
+from muster.storage.records.batch import encode_batch
 from tests.support.node import NodeProcess
 from tests.support.spark.reading import Reading
 

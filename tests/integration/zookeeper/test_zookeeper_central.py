@@ -13,10 +13,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from coordinator.cli.main import main as cli
-from coordinator.client import Admin, Consumer, Producer
-from coordinator.client.errors import ClientError
-from coordinator.zookeeper import paths
+from muster.coordinator.cli.main import main as cli
+from muster.coordinator.client import Admin, Consumer, Producer
+from muster.coordinator.client.errors import ClientError
+from muster.coordinator.zookeeper import paths
 from tests.support.client_stories import poll_until, read
 from tests.support.node import NodeProcess, running_node
 from tests.support.zookeeper.servers import running

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.java import JavaNotFound, find_java
-from coordinator.zookeeper.ensemble import find, make
-from coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.java import JavaNotFound, find_java
+from muster.coordinator.zookeeper.ensemble import find, make
+from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 MUSTER = str(Path(sys.executable).with_name("muster"))
 

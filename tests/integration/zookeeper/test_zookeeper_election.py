@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.zookeeper.connect import Session, SessionState
-from coordinator.zookeeper.election import Election, Reign
-from coordinator.zookeeper.ensemble import Ensemble
-from coordinator.zookeeper.errors import BadVersion
+from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.zookeeper.election import Election, Reign
+from muster.coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.zookeeper.errors import BadVersion
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire, session
 

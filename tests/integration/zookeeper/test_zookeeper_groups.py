@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from coordinator.client.aio.admin import Admin
-from coordinator.client.errors import GroupNotEmpty, GroupNotFound, Refused
-from coordinator.client.types import TopicPartition
-from coordinator.kafka.codec.codec import struct
-from coordinator.rpc.v1.ledger_pb2 import Rebalance
-from coordinator.server.node.app import Node
-from coordinator.zookeeper.connect import SessionState
-from coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.client.aio.admin import Admin
+from muster.coordinator.client.errors import GroupNotEmpty, GroupNotFound, Refused
+from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.server.node.app import Node
+from muster.coordinator.zookeeper.connect import SessionState
+from muster.coordinator.zookeeper.ensemble import Ensemble
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_registry import is_there, node_at, plain, until
 from tests.integration.zookeeper.test_zookeeper_session import expire

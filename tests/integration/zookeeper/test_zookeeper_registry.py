@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from coordinator.kafka.codec.codec import struct
-from coordinator.server.node.app import Node
-from coordinator.zookeeper.ensemble import Ensemble
-from coordinator.zookeeper.errors import Unreachable
-from coordinator.zookeeper.registry import ClusterMismatch, IdTaken
-from storage.errors import DataDirectoryError
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.server.node.app import Node
+from muster.coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.zookeeper.errors import Unreachable
+from muster.coordinator.zookeeper.registry import ClusterMismatch, IdTaken
+from muster.storage.errors import DataDirectoryError
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire
 from tests.support.grpc_node import connected, create_topic, settings

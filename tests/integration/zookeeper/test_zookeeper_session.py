@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from kazoo.client import KazooClient
 
-from coordinator.zookeeper.connect import Fired, Session, SessionState
-from coordinator.zookeeper.ensemble import Ensemble
-from coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, Unreachable
+from muster.coordinator.zookeeper.connect import Fired, Session, SessionState
+from muster.coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, Unreachable
 from tests.integration.conftest import Run
 
 SESSION_MS = 2_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.common.errors import Exit
-from coordinator.cli.main import main
-from coordinator.client import Admin, Consumer
+from muster.coordinator.cli.common.errors import Exit
+from muster.coordinator.cli.main import main
+from muster.coordinator.client import Admin, Consumer
 from tests.support.client_stories import poll_until
 from tests.support.node import NodeProcess
 from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, plain

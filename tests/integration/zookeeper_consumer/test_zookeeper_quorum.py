@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client import Consumer
-from coordinator.client.errors import ZookeeperAway
-from coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.client import Consumer
+from muster.coordinator.client.errors import ZookeeperAway
+from muster.coordinator.zookeeper.ensemble import Ensemble
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, wait_for
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assignors import api, registry
-from assignors.api import Member, Snapshot
-from assignors.builtin.sticky import racks_that_count
-from assignors.compliance import settled
-from assignors.data.claims import owners
-from assignors.run import run
-from assignors.tools.moves import owner_of
-from assignors.wire.snapshot_binary import dump, load
+from muster.assignors import api, registry
+from muster.assignors.api import Member, Snapshot
+from muster.assignors.builtin.sticky import racks_that_count
+from muster.assignors.compliance import settled
+from muster.assignors.data.claims import owners
+from muster.assignors.run import run
+from muster.assignors.tools.moves import owner_of
+from muster.assignors.wire.snapshot_binary import dump, load
 
 BUILT_IN = list(registry.BUILT_IN)
 STICKY = ["sticky", "cooperative-sticky", "uniform"]
@@ -188,9 +188,9 @@ def test_the_hash_seed_does_not_matter():
 
 _DIGEST = """
 import json
-from assignors import registry
-from assignors.compliance import groups
-from assignors.run import run
+from muster.assignors import registry
+from muster.assignors.compliance import groups
+from muster.assignors.run import run
 answers = {
     word: [run(registry.resolve(word), group).to_dict() for group in groups().values()]
     for word in registry.BUILT_IN

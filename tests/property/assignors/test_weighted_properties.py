@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from assignors import registry
-from assignors.api import Member, Snapshot
-from assignors.compliance import settled
-from assignors.run import run
-from assignors.solving import fair_columns
-from assignors.tools.moves import owner_of
+from muster.assignors import registry
+from muster.assignors.api import Member, Snapshot
+from muster.assignors.compliance import settled
+from muster.assignors.run import run
+from muster.assignors.solving import fair_columns
+from muster.assignors.tools.moves import owner_of
 
 quick = settings(max_examples=50, deadline=None)
 WORDS = ["uniform", "lag-sticky"]
@@ -115,7 +115,7 @@ def test_it_hands_over_in_two_rounds(word, snapshot):
 @pytest.mark.parametrize("pick", ["five random", "half", "one differs"])
 @pytest.mark.parametrize("event", ["one leaves", "one joins"])
 def test_the_short_cut_for_large_groups_is_as_good_as_the_full_network(pick, event, monkeypatch):
-    from assignors.tools import bench
+    from muster.assignors.tools import bench
 
     sticky = registry.resolve("sticky")
     snapshot = bench.after(bench.group((24, 20, 30), pick), sticky, event)
@@ -132,5 +132,5 @@ def test_the_short_cut_for_large_groups_is_as_good_as_the_full_network(pick, eve
     full = cost()
     monkeypatch.setattr(fair_columns, "_SMALL", 0)
     assert cost() == full
-    monkeypatch.setattr("assignors.api.FAST_FROM", 10**9)
+    monkeypatch.setattr("muster.assignors.api.FAST_FROM", 10**9)
     assert cost() == full

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignors import registry
-from assignors.api import Assignment, Snapshot
-from assignors.data.user_data import (
+from muster.assignors import registry
+from muster.assignors.api import Assignment, Snapshot
+from muster.assignors.data.user_data import (
     Subscription,
     encode_assignment,
     encode_cooperative_user_data,
@@ -19,9 +19,9 @@ from assignors.data.user_data import (
     member_from_subscription,
     parse_assignment,
 )
-from assignors.run import run
-from assignors.wire import columns as wire_columns
-from assignors.wire.blobs import Cluster, Joined, assign_bytes, write_shares
+from muster.assignors.run import run
+from muster.assignors.wire import columns as wire_columns
+from muster.assignors.wire.blobs import Cluster, Joined, assign_bytes, write_shares
 
 TOPICS = {"a": 3, "bb": 2, "c": 0, "ccc": 9, "naïve": 1}
 WORDS = ["sticky", "cooperative-sticky", "uniform", "range"]

@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerGroupState, cells
-from coordinator.core.shard import Shard
-from coordinator.core.types import Outcome
-from coordinator.runtime.codec import decode_group, encode
-from coordinator.runtime.fields import Skipped
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerGroupState, cells
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Outcome
+from muster.coordinator.runtime.codec import decode_group, encode
+from muster.coordinator.runtime.fields import Skipped
+from muster.coordinator.runtime.ports import KeyValue
 from tests.support.stories.script import Stage, hard_state
 
 MEMBERS = st.sampled_from(["a", "b", "c"])

@@ -10,21 +10,21 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from coordinator.core import events
-from coordinator.core.central import events as central
-from coordinator.core.central.group import CentralGroup
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.consumer.group import ConsumerGroup
-from coordinator.core.effects import Effects
-from coordinator.core.events import Event
-from coordinator.core.groups.conversions import CONVERSIONS
-from coordinator.core.groups.kinds import KINDS
-from coordinator.core.observed.events import GroupObserved, GroupUnseen, ObservedMember
-from coordinator.core.observed.group import ObservedGroup
-from coordinator.core.refusals import REPLY_TYPES
-from coordinator.core.shard import Shard
-from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol
+from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.coordinator.core import events
+from muster.coordinator.core.central import events as central
+from muster.coordinator.core.central.group import CentralGroup
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.groups.conversions import CONVERSIONS
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen, ObservedMember
+from muster.coordinator.core.observed.group import ObservedGroup
+from muster.coordinator.core.refusals import REPLY_TYPES
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol
 
 TOPICS = events.TopicsChanged({"t": 4, "u": 1}, ids={"t": b"t" * 16, "u": b"u" * 16})
 GROWN = events.TopicsChanged({"t": 6, "u": 1}, ids={"t": b"t" * 16, "u": b"u" * 16})

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.core.ledger import MAX_ALSO, MAX_WAITED_FOR, RebalanceInProgress, Settling, Trigger, last_few
-from coordinator.core.moves import Before, Withheld, difference
-from coordinator.core.plan import Plan
-from coordinator.core.types import Cause
+from muster.coordinator.core.ledger import MAX_ALSO, MAX_WAITED_FOR, RebalanceInProgress, Settling, Trigger, last_few
+from muster.coordinator.core.moves import Before, Withheld, difference
+from muster.coordinator.core.plan import Plan
+from muster.coordinator.core.types import Cause
 
 MEMBERS = ["a", "b", "c"]
 PARTITIONS = [(topic, number) for topic in ("t", "u") for number in range(3)]

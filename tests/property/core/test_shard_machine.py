@@ -6,13 +6,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from coordinator.core import events
-from coordinator.core.effects import Effects, JoinReply, OffsetCommitReply, Reply
-from coordinator.core.records import Record
-from coordinator.core.shard import Shard
-from coordinator.core.types import CommittedOffset, GroupState, Limits, MemberIdentity, Protocol, TimerKey
-from coordinator.errors import ErrorCode
+from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.coordinator.core import events
+from muster.coordinator.core.effects import Effects, JoinReply, OffsetCommitReply, Reply
+from muster.coordinator.core.records import Record
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import CommittedOffset, GroupState, Limits, MemberIdentity, Protocol, TimerKey
+from muster.coordinator.errors import ErrorCode
 from tests.support.shard_checks import check_shard
 from tests.support.stories.script import hard_state
 

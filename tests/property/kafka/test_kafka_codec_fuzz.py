@@ -5,8 +5,8 @@ import random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode
-from coordinator.kafka.schema import messages
+from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode
+from muster.coordinator.kafka.schema import messages
 from tests.support.kafka.messages import random_message
 
 CASES = [(name, version) for name, message in messages().items() for version in message.versions]

@@ -12,9 +12,9 @@ from kio.index import load_entity_schema
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from coordinator.kafka.codec.codec import decode_frame, encode
-from coordinator.kafka.schema import messages
-from coordinator.server.dispatch import snake_case
+from muster.coordinator.kafka.codec.codec import decode_frame, encode
+from muster.coordinator.kafka.schema import messages
+from muster.coordinator.server.dispatch import snake_case
 from tests.support.kafka.messages import random_message
 
 ROUNDS = 25

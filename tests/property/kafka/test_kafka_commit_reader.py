@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.core.effects import OffsetCommitReply
-from coordinator.core.types import CommittedOffset
-from coordinator.errors import ErrorCode
-from coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
-from coordinator.kafka.groups import commits
-from coordinator.kafka.groups.commits import LONGEST_KEPT, CommitReader, Shape
-from coordinator.kafka.groups.offsets import commit_response
+from muster.coordinator.core.effects import OffsetCommitReply
+from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
+from muster.coordinator.kafka.groups import commits
+from muster.coordinator.kafka.groups.commits import LONGEST_KEPT, CommitReader, Shape
+from muster.coordinator.kafka.groups.offsets import commit_response
 
 VERSIONS = range(2, 10)
 INT32 = st.integers(-(2**31), 2**31 - 1)

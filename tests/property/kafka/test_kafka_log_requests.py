@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec.codec import decode_frame, encode
-from coordinator.kafka.dispatch import HangUp
-from coordinator.kafka.schema import messages
-from storage.records.batch import encode_batch
+from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.codec.codec import decode_frame, encode
+from muster.coordinator.kafka.dispatch import HangUp
+from muster.coordinator.kafka.schema import messages
+from muster.storage.records.batch import encode_batch
 from tests.support.kafka.door import Door, play
 from tests.support.kafka.messages import random_message
 from tests.unit.storage.logs import T0

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
-from coordinator.kafka.log.produces import SingleBatch, produce_reader
-from coordinator.kafka.log.records import produce_answer
-from storage.types import Appended
+from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
+from muster.coordinator.kafka.log.produces import SingleBatch, produce_reader
+from muster.coordinator.kafka.log.records import produce_answer
+from muster.storage.types import Appended
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator.core.central.records import CentralDeleted, CentralStored
-from coordinator.core.consumer import records as consumer
-from coordinator.core.records import (
+from muster.coordinator.core.central.records import CentralDeleted, CentralStored
+from muster.coordinator.core.consumer import records as consumer
+from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     GroupDeleted,
@@ -24,11 +24,11 @@ from coordinator.core.records import (
     StallForgotten,
     StallNoted,
 )
-from coordinator.core.types import Protocol, RebalanceEntry, Settlement, StoredOffset
-from coordinator.runtime.codec import decode_group, encode
-from coordinator.runtime.fields import MalformedRecord, Skipped
-from coordinator.runtime.ledger_codec import decode_ledger
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core.types import Protocol, RebalanceEntry, Settlement, StoredOffset
+from muster.coordinator.runtime.codec import decode_group, encode
+from muster.coordinator.runtime.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.ledger_codec import decode_ledger
+from muster.coordinator.runtime.ports import KeyValue
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.core.effects import OffsetCommitReply, OffsetFetchReply, Reply
-from coordinator.core.events import Forget, JoinGroup, Request
-from coordinator.core.refusals import REPLY_TYPES
-from coordinator.core.types import Limits
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import Engine, FlushJob
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.slot import CALM_MS, ShardStatus
+from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply, Reply
+from muster.coordinator.core.events import Forget, JoinGroup, Request
+from muster.coordinator.core.refusals import REPLY_TYPES
+from muster.coordinator.core.types import Limits
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine, FlushJob
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.slot import CALM_MS, ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, TinyShard, break_it, commit, fetch, heartbeat, join
 

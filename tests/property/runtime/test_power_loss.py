@@ -7,15 +7,15 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.core.effects import OffsetCommitReply, OffsetFetchReply, Reply
-from coordinator.core.events import Request
-from coordinator.core.types import Limits
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import Engine, FlushJob
-from coordinator.runtime.group_log import BrokerGroupLog
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.slot import CALM_MS
-from storage.broker.broker import Broker
+from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply, Reply
+from muster.coordinator.core.events import Request
+from muster.coordinator.core.types import Limits
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine, FlushJob
+from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.slot import CALM_MS
+from muster.storage.broker.broker import Broker
 from tests.fakes.memory_files import MemoryFiles
 from tests.fakes.tiny_shard import TinyShard, commit, fetch
 

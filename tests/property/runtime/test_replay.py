@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.core.effects import JoinReply
-from coordinator.core.events import (
+from muster.coordinator.core.effects import JoinReply
+from muster.coordinator.core.events import (
     DeleteGroup,
     JoinGroup,
     LeaveGroup,
@@ -15,10 +15,10 @@ from coordinator.core.events import (
     SyncGroup,
     TopicsChanged,
 )
-from coordinator.core.shard import Shard
-from coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol
-from coordinator.runtime.engine import Engine
-from coordinator.runtime.loader import replay
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.loader import replay
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 GROUPS = ("g", "h")

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.runtime.timers import SPARE_ENTRIES, Timers
+from muster.coordinator.runtime.timers import SPARE_ENTRIES, Timers
 
 KEYS = st.sampled_from(["a", "b", "c", "d", "e"])
 TIMES = st.integers(0, 60)

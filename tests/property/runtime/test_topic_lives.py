@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
-from coordinator.core.events import OffsetCommit, OffsetFetch, TopicsChanged, Unload
-from coordinator.core.types import CommittedOffset, Limits
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import Engine
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.slot import LONGEST_PAUSE_MS, ShardStatus
+from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.events import OffsetCommit, OffsetFetch, TopicsChanged, Unload
+from muster.coordinator.core.types import CommittedOffset, Limits
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.slot import LONGEST_PAUSE_MS, ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 NOTES = st.sampled_from(["", "note"])

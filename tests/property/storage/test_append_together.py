@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.broker.broker import Broker
-from storage.errors import StorageError
-from storage.types import Appended
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+from muster.storage.types import Appended
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 

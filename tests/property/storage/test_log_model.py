@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from storage.broker.broker import Broker
-from storage.errors import OffsetOutOfRange
-from storage.logs.retention import policies
-from storage.logs.upkeep import retain
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import OffsetOutOfRange
+from muster.storage.logs.retention import policies
+from muster.storage.logs.upkeep import retain
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.records.batch import encode_batch, encode_turn
+from muster.storage.records.batch import encode_batch, encode_turn
 
 Pairs = list[tuple[bytes, bytes | None]]
 SIZES = st.sampled_from((0, 1, 24, 63, 64, 200, 8_191, 8_192, 9_000))

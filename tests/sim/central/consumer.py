@@ -4,16 +4,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core.central import events as central
-from coordinator.core.central.orders import NOTHING_COMMITTED, StartFetcher
-from coordinator.core.types import CommittedOffset
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.central import events as ce
-from coordinator.member.central.machine import CentralMember
-from coordinator.member.consumer.report import Wish
-from coordinator.member.states import State
-from coordinator.member.types import MemberSettings
+from muster.coordinator.core.central import events as central
+from muster.coordinator.core.central.orders import NOTHING_COMMITTED, StartFetcher
+from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.central import events as ce
+from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.member.consumer.report import Wish
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import MemberSettings
 from tests.sim.central.node import LATENCY_MS, CentralNode, Connection, NodeEnd
 from tests.sim.clock import Clock
 from tests.sim.world import World

@@ -4,13 +4,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.core.central import events as central
-from coordinator.core.effects import CentralReply, Reply
-from coordinator.core.events import Forget, TopicsChanged
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import Engine
+from muster.coordinator.core.central import events as central
+from muster.coordinator.core.effects import CentralReply, Reply
+from muster.coordinator.core.events import Forget, TopicsChanged
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.node.ears import Ears
@@ -198,7 +198,7 @@ class CentralNode:
 
 
 class NodeEnd:
-    """The node's end of one stream, as `coordinator.server.service.central_session` keeps it."""
+    """The node's end of one stream, as `muster.coordinator.server.service.central_session` keeps it."""
 
     def __init__(self, node: CentralNode, line: Connection) -> None:
         self.node = node

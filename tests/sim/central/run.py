@@ -8,12 +8,12 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
-from coordinator.core.central.group import CentralState
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits
-from coordinator.member.central.machine import CentralMember
-from coordinator.member.types import MemberSettings
-from coordinator.runtime.engine import Engine
+from muster.coordinator.core.central.group import CentralState
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits
+from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.member.types import MemberSettings
+from muster.coordinator.runtime.engine import Engine
 from tests.sim.central.consumer import CentralConsumer, Machine
 from tests.sim.central.node import KEEPALIVE_MS, CentralNode
 from tests.sim.clock import draw

@@ -1,8 +1,8 @@
 """6. Each request is answered once, or its connection failed."""
 
-from coordinator.core.effects import Effects, Reply
-from coordinator.core.events import Event, Request
-from coordinator.core.shard import Shard
+from muster.coordinator.core.effects import Effects, Reply
+from muster.coordinator.core.events import Event, Request
+from muster.coordinator.core.shard import Shard
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

@@ -5,13 +5,13 @@ Every commit carries a tag of its own as metadata, so that what is stored can be
 
 from collections.abc import Callable
 
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.consumer.group import ConsumerGroup
-from coordinator.core.effects import Effects, OffsetCommitReply, Reply
-from coordinator.core.events import Event, OffsetCommit, Request, TimerFired
-from coordinator.core.records import OffsetDeleted, OffsetsStored
-from coordinator.core.shard import Shard
-from coordinator.core.types import GroupState
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.effects import Effects, OffsetCommitReply, Reply
+from muster.coordinator.core.events import Event, OffsetCommit, Request, TimerFired
+from muster.coordinator.core.records import OffsetDeleted, OffsetsStored
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import GroupState
 from tests.sim.watch import Checker
 from tests.sim.world import World
 from tests.support.stories.consumer_stage import topic_id

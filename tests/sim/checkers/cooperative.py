@@ -5,9 +5,9 @@ member that changes its subscription gives up topics under its old epoch, and ma
 such members do not count.
 """
 
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.types import TopicPartition
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import TopicPartition
 from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World

@@ -4,16 +4,16 @@ A completed generation is appended together with a ledger entry of the same gene
 moves lead from the plan before to the plan after. The plan of a delayed group follows from its snapshot alone.
 """
 
-from assignors.api import Assignment, Assignor, Snapshot
-from assignors.run import run
-from coordinator.core.effects import Effects
-from coordinator.core.events import Event
-from coordinator.core.plan import Plan, PlanRequest, assignment_of, planned
-from coordinator.core.records import GroupStored, RebalanceDecided
-from coordinator.core.shard import Shard
-from coordinator.core.types import Cause, Move, Outcome, RebalanceEntry
-from coordinator.member import events as ev
-from coordinator.member.connect.member import decide_again
+from muster.assignors.api import Assignment, Assignor, Snapshot
+from muster.assignors.run import run
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.plan import Plan, PlanRequest, assignment_of, planned
+from muster.coordinator.core.records import GroupStored, RebalanceDecided
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Cause, Move, Outcome, RebalanceEntry
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.connect.member import decide_again
 from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World

@@ -5,11 +5,11 @@ Counted apart from the engine, and against what is really on the disk: a log tha
 
 from collections.abc import Sequence
 
-from coordinator.core.effects import Effects, Reply
-from coordinator.core.events import Event, Request
-from coordinator.core.shard import Shard
-from coordinator.errors import ErrorCode
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core.effects import Effects, Reply
+from muster.coordinator.core.events import Event, Request
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.ports import KeyValue
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

@@ -6,8 +6,8 @@ is appended together with the entry of its epoch, whose moves lead from the targ
 
 from dataclasses import dataclass, field
 
-from coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, cells
-from coordinator.core.consumer.records import (
+from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, cells
+from muster.coordinator.core.consumer.records import (
     ConsumerMemberDeleted,
     ConsumerMemberStored,
     GroupEpochDeleted,
@@ -17,11 +17,11 @@ from coordinator.core.consumer.records import (
     TargetEpochStored,
     TargetStored,
 )
-from coordinator.core.effects import Effects
-from coordinator.core.events import Event
-from coordinator.core.records import RebalanceDecided, Record
-from coordinator.core.shard import Shard
-from coordinator.core.types import Outcome, RebalanceEntry
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.records import RebalanceDecided, Record
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Outcome, RebalanceEntry
 from tests.sim.checkers.decisions import Owners, moved
 from tests.sim.watch import Checker
 from tests.sim.world import World

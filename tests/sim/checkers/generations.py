@@ -8,13 +8,13 @@ its kind counts on. The epoch that a KIP-848 member believes in never falls, whe
 
 from collections.abc import Iterator
 
-from coordinator.core.consumer.records import GroupEpochDeleted
-from coordinator.core.effects import Effects
-from coordinator.core.events import Event
-from coordinator.core.records import GroupDeleted
-from coordinator.core.shard import Shard
-from coordinator.errors import ErrorCode
-from coordinator.member import events as ev
+from muster.coordinator.core.consumer.records import GroupEpochDeleted
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.records import GroupDeleted
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import events as ev
 from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World

@@ -1,8 +1,8 @@
 """11. Who sent in time is not expired: nobody is taken out while something he said waits to be heard."""
 
-from coordinator.core.effects import Effects, Reply
-from coordinator.core.events import Event, Request, TimerFired
-from coordinator.core.shard import Shard
+from muster.coordinator.core.effects import Effects, Reply
+from muster.coordinator.core.events import Event, Request, TimerFired
+from muster.coordinator.core.shard import Shard
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

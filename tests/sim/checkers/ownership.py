@@ -17,16 +17,16 @@ A KIP-848 group itself never keeps a partition for two members, a revocation tha
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from coordinator.core.classic.group import ClassicGroup
-from coordinator.core.consumer.group import AWAY, ConsumerGroup, cells
-from coordinator.core.consumer.records import CurrentStored, GroupEpochDeleted
-from coordinator.core.effects import ConsumerHeartbeatReply, Effects, JoinReply, PushReply, Reply, SyncReply
-from coordinator.core.events import ConsumerHeartbeat, Event, Listen, Request, SessionHeartbeat, SyncGroup
-from coordinator.core.plan import assignment_of
-from coordinator.core.records import GroupDeleted
-from coordinator.core.shard import Shard
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, cells
+from muster.coordinator.core.consumer.records import CurrentStored, GroupEpochDeleted
+from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, JoinReply, PushReply, Reply, SyncReply
+from muster.coordinator.core.events import ConsumerHeartbeat, Event, Listen, Request, SessionHeartbeat, SyncGroup
+from muster.coordinator.core.plan import assignment_of
+from muster.coordinator.core.records import GroupDeleted
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
 from tests.sim.census import group_of
 from tests.sim.members.client import Process
 from tests.sim.watch import Checker

@@ -6,13 +6,13 @@ takes, whatever its kind and state. Groups without members are asked most, for t
 
 from collections.abc import Iterator
 
-from coordinator.core import events
-from coordinator.core.central.events import RegisterConsumer
-from coordinator.core.effects import Effects
-from coordinator.core.events import Event, Request
-from coordinator.core.shard import Shard
-from coordinator.core.types import CommittedOffset, Protocol
-from coordinator.errors import ErrorCode
+from muster.coordinator.core import events
+from muster.coordinator.core.central.events import RegisterConsumer
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.events import Event, Request
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import CommittedOffset, Protocol
+from muster.coordinator.errors import ErrorCode
 from tests.sim.checkers.commits import group_of
 from tests.sim.watch import Checker
 from tests.sim.world import World

@@ -6,15 +6,15 @@ the mirror anew from the whole log.
 
 from collections.abc import Iterator, Sequence
 
-from coordinator.core.effects import Effects
-from coordinator.core.events import Event
-from coordinator.core.records import NumbersPassed, OwnRecord, Record, StallForgotten, StallNoted
-from coordinator.core.shard import Shard
-from coordinator.core.types import GroupState
-from coordinator.runtime.codec import decode_group
-from coordinator.runtime.fields import MalformedRecord, Skipped
-from coordinator.runtime.ledger_codec import decode_ledger
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.records import NumbersPassed, OwnRecord, Record, StallForgotten, StallNoted
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import GroupState
+from muster.coordinator.runtime.codec import decode_group
+from muster.coordinator.runtime.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.ledger_codec import decode_ledger
+from muster.coordinator.runtime.ports import KeyValue
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

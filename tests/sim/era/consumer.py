@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Callable
 
-from coordinator.lab.ensemble import Ensemble, Session
-from coordinator.lab.era_registry import IDS, EraRegistry, owner_path
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.zookeeper import events as zk
-from coordinator.member.zookeeper.machine import ZookeeperMember
-from coordinator.member.zookeeper.types import Link, Registration, ZookeeperSettings
+from muster.coordinator.lab.ensemble import Ensemble, Session
+from muster.coordinator.lab.era_registry import IDS, EraRegistry, owner_path
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.zookeeper import events as zk
+from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.types import Link, Registration, ZookeeperSettings
 from tests.sim.world import World
 
 OFFSETS = "/offsets"

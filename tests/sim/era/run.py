@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coordinator.lab.ensemble import Ensemble
-from coordinator.lab.era_registry import BROKERS, IDS, TOPICS, owner_path
-from coordinator.member.zookeeper.machine import ZookeeperMember
-from coordinator.member.zookeeper.states import ZookeeperState
-from coordinator.member.zookeeper.types import Registration, ZookeeperSettings
+from muster.coordinator.lab.ensemble import Ensemble
+from muster.coordinator.lab.era_registry import BROKERS, IDS, TOPICS, owner_path
+from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.states import ZookeeperState
+from muster.coordinator.member.zookeeper.types import Registration, ZookeeperSettings
 from tests.sim.era.consumer import EraConsumer
 from tests.sim.world import START_MS, Violated, World
 

@@ -3,12 +3,12 @@
 from collections import deque
 from typing import TYPE_CHECKING
 
-from coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
-from coordinator.core.events import OffsetCommit, OffsetFetch
-from coordinator.core.types import CommittedOffset
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.types import NO_GENERATION, TopicPartition
+from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.events import OffsetCommit, OffsetFetch
+from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import NO_GENERATION, TopicPartition
 from tests.sim.faults import CALM
 from tests.sim.network import Answer
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from coordinator.core import effects, events
-from coordinator.core.types import MemberIdentity, Protocol
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.machine import ClassicMember
-from coordinator.member.classic.subscription import Subscriber
-from coordinator.member.connect.member import DelayedLeader
-from coordinator.member.types import GroupMember, MemberSettings
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.types import MemberIdentity, Protocol
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.connect.member import DelayedLeader
+from muster.coordinator.member.types import GroupMember, MemberSettings
 from tests.sim.faults import JOIN_GRACE_MS, REQUEST_TIMEOUT_MS
 from tests.sim.members.part import Question
 from tests.sim.members.planner import Planner

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.core import events
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.machine import State
-from coordinator.member.types import Leaving, MemberSettings
+from muster.coordinator.core import events
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.machine import State
+from muster.coordinator.member.types import Leaving, MemberSettings
 from tests.sim.clock import Clock
 from tests.sim.faults import REQUEST_TIMEOUT_MS
 from tests.sim.members.application import Application

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from coordinator.core import effects, events
-from coordinator.core.consumer.records import Shares, TopicId
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.subscription import by_topic
-from coordinator.member.consumer.machine import ConsumerMember, Wish
-from coordinator.member.types import MemberSettings, Partitions
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.consumer.records import Shares, TopicId
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.subscription import by_topic
+from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
+from muster.coordinator.member.types import MemberSettings, Partitions
 from tests.sim.faults import REQUEST_TIMEOUT_MS
 from tests.sim.members.classic_part import partitions_of
 from tests.sim.members.part import Question

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from coordinator.core import effects, events
-from coordinator.member import actions as act
-from coordinator.member.states import State
+from muster.coordinator.core import effects, events
+from muster.coordinator.member import actions as act
+from muster.coordinator.member.states import State
 
 
 @dataclass(frozen=True, slots=True)

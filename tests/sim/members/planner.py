@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from assignors.api import Snapshot
-from assignors.data.user_data import encode_assignment, member_from_subscription
-from assignors.registry import resolve
-from assignors.run import run
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.connect.member import DELAYED, DelayedLeader
+from muster.assignors.api import Snapshot
+from muster.assignors.data.user_data import encode_assignment, member_from_subscription
+from muster.assignors.registry import resolve
+from muster.assignors.run import run
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.connect.member import DELAYED, DelayedLeader
 
 if TYPE_CHECKING:
     from tests.sim.members.client import Process

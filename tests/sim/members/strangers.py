@@ -2,9 +2,9 @@
 
 from typing import Protocol as Shape
 
-from assignors.data.user_data import Subscription, encode_subscription
-from coordinator.core.events import ConsumerHeartbeat, JoinGroup
-from coordinator.core.types import Protocol
+from muster.assignors.data.user_data import Subscription, encode_subscription
+from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup
+from muster.coordinator.core.types import Protocol
 from tests.sim.network import Answer, Network
 from tests.sim.node.crashing_log import GROUP_BYTES
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from assignors.api import Assignor
-from assignors.registry import resolve
-from coordinator.core.events import (
+from muster.assignors.api import Assignor
+from muster.assignors.registry import resolve
+from muster.coordinator.core.events import (
     DeleteGroup,
     DescribeConsumerGroup,
     DescribeGroup,
@@ -14,12 +14,12 @@ from coordinator.core.events import (
     OffsetCommit,
     OffsetFetch,
 )
-from coordinator.core.types import CommittedOffset, MemberIdentity
-from coordinator.member.classic.machine import ClassicMember
-from coordinator.member.classic.subscription import Subscriber
-from coordinator.member.connect.member import DelayedLeader, DelayedSubscriber
-from coordinator.member.consumer.machine import ConsumerMember, Wish
-from coordinator.member.types import Leaving, MemberSettings
+from muster.coordinator.core.types import CommittedOffset, MemberIdentity
+from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.connect.member import DelayedLeader, DelayedSubscriber
+from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
+from muster.coordinator.member.types import Leaving, MemberSettings
 from tests.sim.clock import draw as draw_clock
 from tests.sim.faults import DEAF_MS, Faults
 from tests.sim.members.classic_part import ClassicPart, MakeClassic

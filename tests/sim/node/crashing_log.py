@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from tests.sim.faults import CALM, Faults
 from tests.sim.watch import Watch
 from tests.sim.world import World

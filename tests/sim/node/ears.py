@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from coordinator.runtime.engine import moved_by
+from muster.coordinator.runtime.engine import moved_by
 from tests.sim.world import World
 
 PACE_MS = 50
 STALL_MS = 250
-"""As `coordinator.server.driver.pulse` has them: a stall is known to within the one, and is none below the other."""
+"""As `muster.coordinator.server.driver.pulse` has them: a stall is known to within the one, and is none below the other."""
 
 Action = Callable[[], None]
 

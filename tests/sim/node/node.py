@@ -4,23 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from coordinator.core.effects import Effects, GroupChanged, HeartbeatReply, Reply
-from coordinator.core.events import (
-    Event,
-    Forget,
-    Heartbeat,
-    JoinGroup,
-    Loaded,
-    TopicsChanged,
-    Unload,
-)
-from coordinator.core.records import Record
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits, RequestId, TimerKey
-from coordinator.runtime.engine import Engine, FlushJob, Released
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.router import partition_for
-from coordinator.runtime.slot import Core, ShardStatus
+from muster.coordinator.core.effects import Effects, GroupChanged, HeartbeatReply, Reply
+from muster.coordinator.core.events import Event, Forget, Heartbeat, JoinGroup, Loaded, TopicsChanged, Unload
+from muster.coordinator.core.records import Record
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits, RequestId, TimerKey
+from muster.coordinator.runtime.engine import Engine, FlushJob, Released
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.slot import Core, ShardStatus
 from tests.sim.network import Call, Network
 from tests.sim.node.crashing_log import CrashingLog
 from tests.sim.node.described import describe

@@ -1,14 +1,14 @@
-"""The node's end of session streams, as `coordinator.server.service.session` keeps them: one for each member at most."""
+"""The node's end of session streams, as `muster.coordinator.server.service.session` keeps them: one for each member at most."""
 
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from coordinator.core import effects
-from coordinator.core.effects import Reply
-from coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
-from coordinator.errors import ErrorCode
-from coordinator.member.types import MemberSettings
+from muster.coordinator.core import effects
+from muster.coordinator.core.effects import Reply
+from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member.types import MemberSettings
 from tests.sim.members.session import Down, Drain, Up
 from tests.sim.members.stream import Stream
 

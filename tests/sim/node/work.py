@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, assert_never
 
-from assignors.api import AssignorError
-from coordinator.core.consumer.regex import matching
-from coordinator.core.effects import ResolveRegex
-from coordinator.core.events import Planned, RegexResolved
-from coordinator.core.plan import Plan, PlanRequest, plan_at_once, planned
-from coordinator.runtime.engine import Work
+from muster.assignors.api import AssignorError
+from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.effects import ResolveRegex
+from muster.coordinator.core.events import Planned, RegexResolved
+from muster.coordinator.core.plan import Plan, PlanRequest, plan_at_once, planned
+from muster.coordinator.runtime.engine import Work
 
 if TYPE_CHECKING:
     from tests.sim.node.node import Node

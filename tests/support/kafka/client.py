@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, Self
 
-from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
+from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
 
 KEYS = {api.name: api.key for api in APIS}
 PATIENCE_S = 30.0

@@ -41,7 +41,7 @@ def by_aiokafka(node: NodeProcess, group: str, topic: str, partitions: int) -> l
 
 
 def by_grpc(node: NodeProcess, group: str, topic: str, partitions: int) -> list[int]:
-    from coordinator.client import Consumer
+    from muster.coordinator.client import Consumer
 
     places = [(topic, number) for number in range(partitions)]
     with Consumer(bootstrap_servers=node.address, group_id=group) as consumer:

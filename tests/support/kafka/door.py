@@ -6,20 +6,20 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from coordinator.core import events
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits
-from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec.codec import decode_frame, decoder_of, encode, struct
-from coordinator.kafka.dispatch import KafkaCall, Peer, Promised, Written, answering, snake_case
-from coordinator.kafka.groups.asking import Asked, Groups
-from coordinator.kafka.groups.config_handlers import ConfigHandlers
-from coordinator.kafka.groups.configs import GroupConfigs
-from coordinator.kafka.log.handlers import LogHandlers
-from coordinator.kafka.log.metadata import Endpoint
-from storage.broker.broker import Broker
-from storage.broker.requests import LogRequests
-from storage.config import LogSettings
+from muster.coordinator.core import events
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits
+from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.codec.codec import decode_frame, decoder_of, encode, struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Peer, Promised, Written, answering, snake_case
+from muster.coordinator.kafka.groups.asking import Asked, Groups
+from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
+from muster.coordinator.kafka.groups.configs import GroupConfigs
+from muster.coordinator.kafka.log.handlers import LogHandlers
+from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
+from muster.storage.config import LogSettings
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0
 

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.connections.connection import ConnectionLimits
-from coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
-from coordinator.kafka.dispatch import Dispatch, KafkaCall, snake_case
+from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.connections.connection import ConnectionLimits
+from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
+from muster.coordinator.kafka.dispatch import Dispatch, KafkaCall, snake_case
 from tests.support.kafka.client import KafkaClient
 
 CONNECTION = ConnectionLimits(

@@ -4,24 +4,24 @@ import asyncio
 from collections.abc import Callable
 from typing import Self
 
-from coordinator.config import Settings, load_settings
-from coordinator.core.events import TopicsChanged
-from coordinator.core.shard import Shard
-from coordinator.kafka.dispatch import Dispatch
-from coordinator.kafka.groups.asking import Groups
-from coordinator.kafka.groups.config_handlers import ConfigHandlers
-from coordinator.kafka.groups.configs import GroupConfigs
-from coordinator.kafka.groups.handlers import GroupHandlers
-from coordinator.kafka.log.handlers import LogHandlers
-from coordinator.kafka.log.metadata import Endpoint
-from coordinator.runtime.engine import Engine
-from coordinator.runtime.group_log import BrokerGroupLog
-from coordinator.runtime.limits import limits_of
-from coordinator.server.driver.clock import Clock
-from coordinator.server.driver.drive import Driver
-from coordinator.server.node.app import partition_counts, topic_ids
-from storage.broker.broker import Broker
-from storage.broker.requests import LogRequests
+from muster.coordinator.config import Settings, load_settings
+from muster.coordinator.core.events import TopicsChanged
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.kafka.dispatch import Dispatch
+from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
+from muster.coordinator.kafka.groups.configs import GroupConfigs
+from muster.coordinator.kafka.groups.handlers import GroupHandlers
+from muster.coordinator.kafka.log.handlers import LogHandlers
+from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.runtime.limits import limits_of
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.node.app import partition_counts, topic_ids
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
 from tests.fakes.memory_files import MemoryFiles
 
 SHARDS = 2

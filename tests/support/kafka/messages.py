@@ -3,8 +3,8 @@
 import random
 from typing import Any
 
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.schema.notation import STRUCT, Field, Message
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.schema.notation import STRUCT, Field, Message
 
 WORDS = ["", "a", "group-1", "ünïcödé ☃", "x" * 130, "y" * 20_000]
 INTS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from coordinator.errors import ErrorCode
-from coordinator.kafka.codec.codec import struct
-from coordinator.server.node.app import Node
+from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.server.node.app import Node
 from tests.support.grpc_node import serving
 from tests.support.kafka.client import KafkaClient
 

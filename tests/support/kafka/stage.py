@@ -15,7 +15,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from coordinator.client import Admin
+from muster.coordinator.client import Admin
 from tests.support.kafka.commits import COMMITTED
 from tests.support.node import NodeProcess
 

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from coordinator.kafka.connections import connection
-from coordinator.server.node.app import Node
+from muster.coordinator.kafka.connections import connection
+from muster.coordinator.server.node.app import Node
 from tests.support.grpc_node import settings
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import beat, join, kafka, lone_member, send_join

@@ -7,7 +7,7 @@ import sys
 
 from pyspark.errors import StreamingQueryException
 
-from coordinator.spark.session import session
+from muster.coordinator.spark.session import session
 from tests.support.spark.reading import LATE
 
 

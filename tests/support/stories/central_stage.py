@@ -8,11 +8,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.core.central import events as central
-from coordinator.core.central.orders import NOTHING_COMMITTED, Order, Ping, RebalanceFailed, StartFetcher, StopFetcher
-from coordinator.core.effects import CentralReply
-from coordinator.core.types import CommittedOffset
-from coordinator.errors import ErrorCode
+from muster.coordinator.core.central import events as central
+from muster.coordinator.core.central.orders import (
+    NOTHING_COMMITTED,
+    Order,
+    Ping,
+    RebalanceFailed,
+    StartFetcher,
+    StopFetcher,
+)
+from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.errors import ErrorCode
 from tests.support.stories.story import milliseconds, pairs, topic_partition
 
 

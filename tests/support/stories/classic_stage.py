@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from assignors.data.user_data import encode_assignment
-from coordinator.core import events
-from coordinator.core.types import MemberIdentity
+from muster.assignors.data.user_data import encode_assignment
+from muster.coordinator.core import events
+from muster.coordinator.core.types import MemberIdentity
 from tests.support.stories.story import milliseconds, pairs, protocols_from, repeated, topic_map
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.core import events
-from coordinator.core.consumer.group import MemberState
-from coordinator.core.consumer.records import (
+from muster.coordinator.core import events
+from muster.coordinator.core.consumer.group import MemberState
+from muster.coordinator.core.consumer.records import (
     ConsumerMemberStored,
     CurrentStored,
     GroupEpochStored,
@@ -17,10 +17,10 @@ from coordinator.core.consumer.records import (
     TargetEpochStored,
     TargetStored,
 )
-from coordinator.core.consumer.regex import matching
-from coordinator.core.effects import ConsumerHeartbeatReply, Effects, ResolveRegex
-from coordinator.core.plan import Plan, PlanRequest, plan_at_once
-from coordinator.core.records import Record
+from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, ResolveRegex
+from muster.coordinator.core.plan import Plan, PlanRequest, plan_at_once
+from muster.coordinator.core.records import Record
 from tests.support.stories.story import pairs, topic_map
 
 NOTHING_SAID = "none"

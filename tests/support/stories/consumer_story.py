@@ -1,11 +1,11 @@
 """One KIP-848 member, driven by hand on a virtual clock."""
 
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.consumer.machine import ConsumerMember, Wish
-from coordinator.member.states import State
-from coordinator.member.types import MemberSettings, Partitions
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import MemberSettings, Partitions
 from tests.support.stories.member_story import MemberStory, t
 
 FIVE_SECONDS = 5_000

@@ -2,9 +2,9 @@
 
 from typing import Any, TypeVar
 
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.types import Partitions
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import Partitions
 
 A = TypeVar("A")
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from coordinator.core import events
-from coordinator.core.types import CommittedOffset
+from muster.coordinator.core import events
+from muster.coordinator.core.types import CommittedOffset
 from tests.support.stories.classic_stage import instance_from
 from tests.support.stories.story import milliseconds, pairs, repeated, topic_partition
 

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from coordinator.core import events
-from coordinator.core.effects import CentralReply, ConsumerHeartbeatReply, Effects, PushReply
-from coordinator.core.plan import Plan, PlanRequest, planned
-from coordinator.core.records import Record
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits, TimerKey
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import moved_by
+from muster.coordinator.core import events
+from muster.coordinator.core.effects import CentralReply, ConsumerHeartbeatReply, Effects, PushReply
+from muster.coordinator.core.plan import Plan, PlanRequest, planned
+from muster.coordinator.core.records import Record
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits, TimerKey
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import moved_by
 from tests.support.stories.central_stage import CentralStage
 from tests.support.stories.classic_stage import ClassicStage, Client
 from tests.support.stories.consumer_stage import ConsumerStage

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Iterable, Iterator
 
-from coordinator.core import effects, records
-from coordinator.core.central import records as central
-from coordinator.core.consumer import records as consumer
-from coordinator.core.consumer.group import MemberState
-from coordinator.core.plan import assignment_of
-from coordinator.core.types import Cause, RebalanceEntry, Stall, StoredOffset
-from coordinator.errors import ErrorCode
+from muster.coordinator.core import effects, records
+from muster.coordinator.core.central import records as central
+from muster.coordinator.core.consumer import records as consumer
+from muster.coordinator.core.consumer.group import MemberState
+from muster.coordinator.core.plan import assignment_of
+from muster.coordinator.core.types import Cause, RebalanceEntry, Stall, StoredOffset
+from muster.coordinator.errors import ErrorCode
 
 
 def describe_records(decided: Iterable[records.Record]) -> Iterator[str]:

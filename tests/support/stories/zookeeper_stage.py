@@ -15,12 +15,19 @@ A trace lists what is asked for, in order, and where the consumer stands if that
 import shlex
 from collections.abc import Iterator
 
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.zookeeper import events as zk
-from coordinator.member.zookeeper.machine import ZookeeperMember
-from coordinator.member.zookeeper.types import BLACK_LIST, WHITE_LIST, GroupView, Link, Registration, ZookeeperSettings
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.zookeeper import events as zk
+from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.types import (
+    BLACK_LIST,
+    WHITE_LIST,
+    GroupView,
+    Link,
+    Registration,
+    ZookeeperSettings,
+)
 from tests.support.stories.story import milliseconds, pairs, topic_partition
 
 LINKS = {"connected": Link.CONNECTED, "suspended": Link.SUSPENDED, "lost": Link.LOST}

@@ -13,7 +13,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from coordinator.client import Admin, Consumer, Producer
+from muster.coordinator.client import Admin, Consumer, Producer
 from tests.support.node import NodeProcess, running_node
 
 SESSION_MS = 3_000

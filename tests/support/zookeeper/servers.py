@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.java import JavaNotFound, find_java
-from coordinator.zookeeper.ensemble import Ensemble, make
-from coordinator.zookeeper.server import Tuning
+from muster.coordinator.java import JavaNotFound, find_java
+from muster.coordinator.zookeeper.ensemble import Ensemble, make
+from muster.coordinator.zookeeper.server import Tuning
 
 TICK_MS = 200
 """Sessions may be as short as two of these."""

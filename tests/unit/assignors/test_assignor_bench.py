@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from assignors.tools import bench, bench_grid, bench_isolation
+from muster.assignors.tools import bench, bench_grid, bench_isolation
 
 
 def ticking():
@@ -34,7 +34,7 @@ def test_rows_have_the_fields_of_the_command_line(peers, expected, monkeypatch):
 
 
 def test_events_are_what_they_are_called():
-    from assignors.registry import resolve
+    from muster.assignors.registry import resolve
 
     shape = (10, 10, 50)
     for pick in ("equal", "one differs", "half", "five random"):
@@ -50,7 +50,7 @@ def test_events_are_what_they_are_called():
 def test_every_cell_of_the_grid_is_a_group():
     from itertools import product
 
-    from assignors.registry import resolve
+    from muster.assignors.registry import resolve
 
     for topology, subscriptions, racks in product(bench_grid.TOPOLOGIES, bench_grid.SUBSCRIPTIONS, bench_grid.RACKS):
         snapshot = bench_grid.group(topology, subscriptions, racks)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from assignors import compliance, registry
-from assignors.api import RebalanceProtocol
-from assignors.builtin.range import RangeAssignor
-from assignors.compliance import AssignorCompliance, examine
-from assignors.tools.scaffold import scaffold
+from muster.assignors import compliance, registry
+from muster.assignors.api import RebalanceProtocol
+from muster.assignors.builtin.range import RangeAssignor
+from muster.assignors.compliance import AssignorCompliance, examine
+from muster.assignors.tools.scaffold import scaffold
 from tests.support import plugins
 
 
@@ -17,7 +17,7 @@ def built_in(request):
 
 @pytest.mark.parametrize("large_from", [1, 400])
 def test_every_built_in_passes(built_in, large_from, monkeypatch):
-    monkeypatch.setattr("assignors.api.FAST_FROM", large_from)
+    monkeypatch.setattr("muster.assignors.api.FAST_FROM", large_from)
     report = examine(built_in)
     assert report.passed, str(report)
     assert len(report.findings) == len(compliance.CHECKS) * len(compliance.groups())

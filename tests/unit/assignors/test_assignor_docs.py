@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assignors import registry
+from muster.assignors import registry
 
 PAGES = Path(__file__).parents[3] / "docs" / "assignors"
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from assignors.api import AssignorError, Member, Snapshot
-from assignors.tools.problem import snapshot_of, solve
-from assignors.wire.snapshot_binary import dump, load
+from muster.assignors.api import AssignorError, Member, Snapshot
+from muster.assignors.tools.problem import snapshot_of, solve
+from muster.assignors.wire.snapshot_binary import dump, load
 
 GROUP = Snapshot(
     {"t": 3, "u": 0},

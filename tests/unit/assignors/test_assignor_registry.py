@@ -2,10 +2,10 @@
 
 import pytest
 
-from assignors import registry
-from assignors.api import AssignorError, RebalanceProtocol
-from assignors.registry import UnknownAssignor, known, resolve, resolve_all
-from assignors.tools import catalog
+from muster.assignors import registry
+from muster.assignors.api import AssignorError, RebalanceProtocol
+from muster.assignors.registry import UnknownAssignor, known, resolve, resolve_all
+from muster.assignors.tools import catalog
 
 
 class Mine:

@@ -1,7 +1,7 @@
 """The fairest loads, and flows at least cost, on networks small enough to check by hand."""
 
-from assignors.solving.flow import UNLIMITED, Network
-from assignors.solving.levels import Carrying, Level, fairest
+from muster.assignors.solving.flow import UNLIMITED, Network
+from muster.assignors.solving.levels import Carrying, Level, fairest
 
 
 def levels(supplies, takers, sizes):

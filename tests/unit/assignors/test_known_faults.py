@@ -2,10 +2,10 @@
 
 import pytest
 
-from assignors import registry
-from assignors.api import Member, Snapshot
-from assignors.compliance import settled
-from assignors.run import run
+from muster.assignors import registry
+from muster.assignors.api import Member, Snapshot
+from muster.assignors.compliance import settled
+from muster.assignors.run import run
 
 STICKY = ["sticky", "cooperative-sticky", "uniform"]
 
@@ -16,7 +16,7 @@ def decided(word, snapshot, withhold=True):
 
 @pytest.fixture(params=[1, 400], autouse=True)
 def both_paths(request, monkeypatch):
-    monkeypatch.setattr("assignors.api.FAST_FROM", request.param)
+    monkeypatch.setattr("muster.assignors.api.FAST_FROM", request.param)
 
 
 @pytest.mark.parametrize("word", STICKY)

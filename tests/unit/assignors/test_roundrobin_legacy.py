@@ -2,8 +2,8 @@
 
 import pytest
 
-from assignors.api import Member, Snapshot
-from assignors.builtin.roundrobin_legacy import RoundRobinLegacyAssignor, partition_hash
+from muster.assignors.api import Member, Snapshot
+from muster.assignors.builtin.roundrobin_legacy import RoundRobinLegacyAssignor, partition_hash
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from assignors.api import Assignment, AssignorError, Member, RebalanceProtocol, Snapshot
-from assignors.data.user_data import (
+from muster.assignors.api import Assignment, AssignorError, Member, RebalanceProtocol, Snapshot
+from muster.assignors.data.user_data import (
     Subscription,
     encode_sticky_user_data,
     encode_subscription,
     member_from_subscription,
 )
-from assignors.registry import resolve
-from assignors.run import overran, run, withheld
+from muster.assignors.registry import resolve
+from muster.assignors.run import overran, run, withheld
 
 GROUP = Snapshot({"t": 3, "u": 1}, [Member("a", ("t",)), Member("b", ("t", "u"))])
 

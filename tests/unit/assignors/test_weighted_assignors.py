@@ -2,10 +2,10 @@
 
 import pytest
 
-from assignors import registry
-from assignors.api import AssignorError, Member, Snapshot
-from assignors.options import options_of
-from assignors.run import run
+from muster.assignors import registry
+from muster.assignors.api import AssignorError, Member, Snapshot
+from muster.assignors.options import options_of
+from muster.assignors.run import run
 
 
 def decided(word, topics, members, lags=None, **options):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from assignors.api import AssignorError, Member, Snapshot
-from assignors.tools.moves import moves
-from assignors.tools.what_if import Bounds, Change, compare, table, what_if
+from muster.assignors.api import AssignorError, Member, Snapshot
+from muster.assignors.tools.moves import moves
+from muster.assignors.tools.what_if import Bounds, Change, compare, table, what_if
 
 GROUP = Snapshot(
     {"t": 4},

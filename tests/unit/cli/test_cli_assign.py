@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.common.errors import Exit
-from coordinator.cli.main import main
+from muster.coordinator.cli.common.errors import Exit
+from muster.coordinator.cli.main import main
 
 GOOD = '{"assignor":"range","topics":{"t":3},"members":[{"id":"a","topics":["t"]},{"id":"b","topics":["t"]}]}'
 PLAN = {"a": {"t": [0, 1]}, "b": {"t": [2]}}
 
 PLUGINS = """
 import time
-from assignors.api import RebalanceProtocol
+from muster.assignors.api import RebalanceProtocol
 
 class Base:
     name = "mine"

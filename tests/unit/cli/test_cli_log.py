@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from coordinator.cli.main import cli
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.records.batch import encode_batch
+from muster.coordinator.cli.main import cli
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.records.batch import encode_batch
 
 NOW_MS = 1_700_000_000_000
 

@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from coordinator.cli.common.output import Column, console, show
-from coordinator.cli.common.words import Names, spans
+from muster.coordinator.cli.common.output import Column, console, show
+from muster.coordinator.cli.common.words import Names, spans
 
 ROWS = [
     {"group": "blue", "lag": 3, "owners": ["a", "b"], "host": None},

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from assignors.api import Member, Snapshot
-from assignors.registry import resolve
-from assignors.run import run
-from coordinator.cli.common.errors import Exit
-from coordinator.cli.main import main
-from coordinator.member.actions import Plan
-from coordinator.member.connect.member import DELAYED, DelayedLeader
+from muster.assignors.api import Member, Snapshot
+from muster.assignors.registry import resolve
+from muster.assignors.run import run
+from muster.coordinator.cli.common.errors import Exit
+from muster.coordinator.cli.main import main
+from muster.coordinator.member.actions import Plan
+from muster.coordinator.member.connect.member import DELAYED, DelayedLeader
 from tests.support.stories.delayed import shares, worker
 
 

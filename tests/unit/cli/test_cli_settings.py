@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.common.errors import Exit
-from coordinator.cli.main import main
-from coordinator.config import known_settings, load_settings
+from muster.coordinator.cli.common.errors import Exit
+from muster.coordinator.cli.main import main
+from muster.coordinator.config import known_settings, load_settings
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.cli.common.signals import ENDINGS, interrupt_on_sigterm, stop_on_signal
+from muster.coordinator.cli.common.signals import ENDINGS, interrupt_on_sigterm, stop_on_signal
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.common.errors import CommandError
-from coordinator.cli.demo.children import Children
+from muster.coordinator.cli.common.errors import CommandError
+from muster.coordinator.cli.demo.children import Children
 
 
 def test_a_node_that_cannot_start_is_reported_with_its_own_words(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from coordinator.cli.common.errors import CommandError
-from coordinator.cli.demo.filling import routed
-from coordinator.cli.demo.lines import MAX_LINE_BYTES, Line, Source, choose_source, standard_library
-from coordinator.cli.demo.proof import REPORT, REPORT_STRUCT, Produced, Proof, checksum
-from coordinator.cli.demo.report import show_ownership, show_proof
-from coordinator.client.producing.partitioner import partition_for
-from coordinator.rpc.v1 import ledger_pb2 as pb
+from muster.coordinator.cli.common.errors import CommandError
+from muster.coordinator.cli.demo.filling import routed
+from muster.coordinator.cli.demo.lines import MAX_LINE_BYTES, Line, Source, choose_source, standard_library
+from muster.coordinator.cli.demo.proof import REPORT, REPORT_STRUCT, Produced, Proof, checksum
+from muster.coordinator.cli.demo.report import show_ownership, show_proof
+from muster.coordinator.client.producing.partitioner import partition_for
+from muster.coordinator.rpc.v1 import ledger_pb2 as pb
 
 
 def reported(file: Path, *lines: tuple[int, int, bytes]) -> None:

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from pyspark.status import SparkJobInfo, SparkStageInfo
 
-from coordinator.cli.demo.lines import Line
-from coordinator.cli.demo.spark import Proof, told_of, verdict, words_in
-from coordinator.cli.demo.spark_driver import Tasks
+from muster.coordinator.cli.demo.lines import Line
+from muster.coordinator.cli.demo.spark import Proof, told_of, verdict, words_in
+from muster.coordinator.cli.demo.spark_driver import Tasks
 
 EXPECTED = Counter({b"the": 4, b"end": 1})
 

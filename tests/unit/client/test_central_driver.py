@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.membership.central.driver import CentralDriver
-from coordinator.client.membership.central.store import CentralStore
-from coordinator.client.membership.driver import member_settings
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.member import events as ev
-from coordinator.member.consumer.report import Wish
-from coordinator.member.states import State
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ConsumerConfig, load
+from muster.coordinator.client.membership.central.driver import CentralDriver
+from muster.coordinator.client.membership.central.store import CentralStore
+from muster.coordinator.client.membership.driver import member_settings
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.consumer.report import Wish
+from muster.coordinator.member.states import State
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 PATIENCE_S = 10
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from coordinator.client.config import ProducerConfig, load
-from coordinator.client.errors import BufferFull
-from coordinator.client.producing.accumulator import Accumulator
-from coordinator.client.producing.sender import in_requests
-from coordinator.client.producing.shared import as_bytes, size_of
-from coordinator.client.types import TopicPartition
+from muster.coordinator.client.config import ProducerConfig, load
+from muster.coordinator.client.errors import BufferFull
+from muster.coordinator.client.producing.accumulator import Accumulator
+from muster.coordinator.client.producing.sender import in_requests
+from muster.coordinator.client.producing.shared import as_bytes, size_of
+from muster.coordinator.client.types import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 

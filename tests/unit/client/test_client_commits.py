@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.consuming.commits import STALE_MEMBER_EPOCH, Commits
-from coordinator.client.consuming.fetcher import Fetcher
-from coordinator.client.errors import CommitFailed, Refused, refusal
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ConsumerConfig, load
+from muster.coordinator.client.consuming.commits import STALE_MEMBER_EPOCH, Commits
+from muster.coordinator.client.consuming.fetcher import Fetcher
+from muster.coordinator.client.errors import CommitFailed, Refused, refusal
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 OFFSETS = {TopicPartition("t", 0): OffsetAndMetadata(7)}
 CONFIG = load(ConsumerConfig, {"group.id": "g"}, {})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.client.config import (
+from muster.coordinator.client.config import (
     ClientConfig,
     ConsumerConfig,
     GroupConfig,
@@ -10,7 +10,7 @@ from coordinator.client.config import (
     WorkerConfig,
     load,
 )
-from coordinator.client.errors import ConfigError
+from muster.coordinator.client.errors import ConfigError
 
 
 def consumer(properties: dict[str, object] | None = None, **keywords: object) -> ConsumerConfig:

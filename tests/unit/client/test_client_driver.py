@@ -4,12 +4,12 @@ import asyncio
 import gc
 import warnings
 
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ConsumerConfig, load
-from coordinator.client.membership.driver import ConsumerPart, MemberDriver
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.member import events as ev
-from coordinator.member.consumer.machine import Wish
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ConsumerConfig, load
+from muster.coordinator.client.membership.driver import ConsumerPart, MemberDriver
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.consumer.machine import Wish
 
 
 def test_a_call_that_is_given_up_before_it_began_leaves_nothing_behind() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.client.producing.partitioner import murmur2, partition_for
+from muster.coordinator.client.producing.partitioner import murmur2, partition_for
 
 SIGNED = [
     (b"21", -973932308),

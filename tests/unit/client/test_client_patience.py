@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 import grpc
 import pytest
 
-from coordinator.client.calls import transport as transports
-from coordinator.client.calls.methods import METADATA
-from coordinator.client.calls.transport import Patience, Transport, happened
-from coordinator.client.config import ClientConfig
-from coordinator.client.errors import ConfigError, Unreachable, WrongPort
-from coordinator.client.membership.group_calls import MAX_GROUP_ID_CHARS, GroupCalls
-from storage.rpc.v1 import broker_service_pb2 as pb
+from muster.coordinator.client.calls import transport as transports
+from muster.coordinator.client.calls.methods import METADATA
+from muster.coordinator.client.calls.transport import Patience, Transport, happened
+from muster.coordinator.client.config import ClientConfig
+from muster.coordinator.client.errors import ConfigError, Unreachable, WrongPort
+from muster.coordinator.client.membership.group_calls import MAX_GROUP_ID_CHARS, GroupCalls
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 ADDRESS = "10.0.0.1:9290"
 

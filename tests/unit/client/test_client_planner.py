@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
 
-from assignors.api import Assignor, Plan, RebalanceProtocol, Snapshot
-from assignors.data.user_data import Subscription, encode_subscription, parse_assignment
-from assignors.registry import resolve
-from coordinator.client.membership.planner import Planner, isolation_of
-from coordinator.client.types import TopicPartition
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.types import GroupMember
+from muster.assignors.api import Assignor, Plan, RebalanceProtocol, Snapshot
+from muster.assignors.data.user_data import Subscription, encode_subscription, parse_assignment
+from muster.assignors.registry import resolve
+from muster.coordinator.client.membership.planner import Planner, isolation_of
+from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import GroupMember
 from tests.support import plugins
 
 

@@ -11,33 +11,32 @@ from types import ModuleType
 
 import pytest
 
-import coordinator.client
-from coordinator.client import aio
-from coordinator.client.calls.loop import shared_loop
-from coordinator.client.calls.transport import channel_options
-from coordinator.client.config import ClientConfig
-from coordinator.client.consuming.listener import Listener
-from coordinator.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
-from coordinator.client.membership.classic_calls import cause_of, code_of
-from coordinator.client.membership.seam import Callback, leaving
-from coordinator.client.types import RebalanceEvent, TopicPartition
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member.types import Leaving
+from muster.coordinator.client import aio
+from muster.coordinator.client.calls.loop import shared_loop
+from muster.coordinator.client.calls.transport import channel_options
+from muster.coordinator.client.config import ClientConfig
+from muster.coordinator.client.consuming.listener import Listener
+from muster.coordinator.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
+from muster.coordinator.client.membership.classic_calls import cause_of, code_of
+from muster.coordinator.client.membership.seam import Callback, leaving
+from muster.coordinator.client.types import RebalanceEvent, TopicPartition
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member.types import Leaving
 
 DOCUMENTED = [
-    "coordinator.client",
-    "coordinator.client.calls.catalog",
-    "coordinator.client.consumer",
-    "coordinator.client.errors",
-    "coordinator.client.consuming.listener",
-    "coordinator.client.producing.partitioner",
-    "coordinator.client.producing.shared",
-    "coordinator.client.types",
-    "coordinator.member.backoff",
-    "coordinator.member.classic.cooperative",
-    "coordinator.member.classic.eager",
-    "coordinator.member.classic.subscription",
+    "muster.coordinator.client",
+    "muster.coordinator.client.calls.catalog",
+    "muster.coordinator.client.consumer",
+    "muster.coordinator.client.errors",
+    "muster.coordinator.client.consuming.listener",
+    "muster.coordinator.client.producing.partitioner",
+    "muster.coordinator.client.producing.shared",
+    "muster.coordinator.client.types",
+    "muster.coordinator.member.backoff",
+    "muster.coordinator.member.classic.cooperative",
+    "muster.coordinator.member.classic.eager",
+    "muster.coordinator.member.classic.subscription",
 ]
 
 
@@ -57,7 +56,7 @@ def test_every_public_name_can_be_had(package: ModuleType) -> None:
 
 
 def test_importing_the_package_loads_no_grpc() -> None:
-    script = "import sys, coordinator.client; sys.exit('grpc' in sys.modules or 'pydantic' in sys.modules)"
+    script = "import sys, muster.coordinator.client; sys.exit('grpc' in sys.modules or 'pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
 
 

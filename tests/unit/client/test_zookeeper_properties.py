@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from coordinator.client import Consumer
-from coordinator.client.config import ConsumerConfig, WorkerConfig, load
-from coordinator.client.consuming.subscribed import Subscribed
-from coordinator.client.errors import ConfigError, IllegalState
-from coordinator.client.membership.zookeeper.joining import settings_of
-from coordinator.member.zookeeper.types import ZookeeperSettings, registration_of, warning
+from muster.coordinator.client import Consumer
+from muster.coordinator.client.config import ConsumerConfig, WorkerConfig, load
+from muster.coordinator.client.consuming.subscribed import Subscribed
+from muster.coordinator.client.errors import ConfigError, IllegalState
+from muster.coordinator.client.membership.zookeeper.joining import settings_of
+from muster.coordinator.member.zookeeper.types import ZookeeperSettings, registration_of, warning
 
 ERA = {"group.protocol": "zookeeper", "group.id": "g", "zookeeper.connect": "zk1:2181,zk2/kafka"}
 
@@ -108,8 +108,8 @@ def test_a_black_list_is_for_that_era_alone() -> None:
 
 def test_the_other_generations_do_not_load_kazoo() -> None:
     program = (
-        "import sys; from coordinator.client import Consumer; c = Consumer({'group.id': 'g'}); c.close(); "
-        "print([name for name in sys.modules if 'kazoo' in name or name.startswith('coordinator.zookeeper')])"
+        "import sys; from muster.coordinator.client import Consumer; c = Consumer({'group.id': 'g'}); c.close(); "
+        "print([name for name in sys.modules if 'kazoo' in name or name.startswith('muster.coordinator.zookeeper')])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

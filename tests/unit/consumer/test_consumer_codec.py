@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.core.consumer.records import (
+from muster.coordinator.core.consumer.records import (
     ClassicSide,
     ConsumerMemberDeleted,
     ConsumerMemberStored,
@@ -18,10 +18,10 @@ from coordinator.core.consumer.records import (
     TargetEpochStored,
     TargetStored,
 )
-from coordinator.core.types import Protocol
-from coordinator.runtime.codec import decode_group, encode
-from coordinator.runtime.fields import MalformedRecord
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core.types import Protocol
+from muster.coordinator.runtime.codec import decode_group, encode
+from muster.coordinator.runtime.fields import MalformedRecord
+from muster.coordinator.runtime.ports import KeyValue
 
 G, M = "0001 67", "0002 6d31"
 TOPIC = bytes(range(16))

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from coordinator.config import known_settings
-from coordinator.core.consumer.group import ConsumerGroupState
-from coordinator.errors import ErrorCode
+from muster.coordinator.config import known_settings
+from muster.coordinator.core.consumer.group import ConsumerGroupState
+from muster.coordinator.errors import ErrorCode
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "protocol" / "consumer.md").read_text(encoding="utf-8")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from assignors.api import Member, RebalanceProtocol, Snapshot
-from assignors.isolation.pool import Isolation, IsolationLimits
-from coordinator.core.effects import ResolveRegex
-from coordinator.core.events import Planned, RegexResolved
-from coordinator.core.plan import PlanRequest
-from coordinator.server.driver.workers import Workers
+from muster.assignors.api import Member, RebalanceProtocol, Snapshot
+from muster.assignors.isolation.pool import Isolation, IsolationLimits
+from muster.coordinator.core.effects import ResolveRegex
+from muster.coordinator.core.events import Planned, RegexResolved
+from muster.coordinator.core.plan import PlanRequest
+from muster.coordinator.server.driver.workers import Workers
 
 SNAPSHOT = Snapshot({"t": 2}, [Member("a", ("t",))])
 HANGING = threading.Event()

@@ -1,22 +1,13 @@
 """No step makes a record that the log cannot take: requests are refused, plans fail, explanations are cut."""
 
-from assignors.data.user_data import Subscription, encode_subscription
-from coordinator.core import effects, events, records
-from coordinator.core.bounds import LAST_GENERATION, cut_entry, cut_settlement, entry_bytes
-from coordinator.core.records import GroupStored, MemberRecord
-from coordinator.core.shard import Shard
-from coordinator.core.types import (
-    Cause,
-    Limits,
-    MemberPlan,
-    Move,
-    Outcome,
-    Protocol,
-    RebalanceEntry,
-    Settlement,
-)
-from coordinator.errors import ErrorCode
-from coordinator.runtime.codec import encode
+from muster.assignors.data.user_data import Subscription, encode_subscription
+from muster.coordinator.core import effects, events, records
+from muster.coordinator.core.bounds import LAST_GENERATION, cut_entry, cut_settlement, entry_bytes
+from muster.coordinator.core.records import GroupStored, MemberRecord
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Cause, Limits, MemberPlan, Move, Outcome, Protocol, RebalanceEntry, Settlement
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.codec import encode
 
 LIMIT = 20_000
 LIMITS = Limits(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, max_group_bytes=LIMIT)

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from coordinator.core.classic.group import MOVES
-from coordinator.core.types import GroupState
+from muster.coordinator.core.classic.group import MOVES
+from muster.coordinator.core.types import GroupState
 
 PAGE = Path(__file__).parents[3] / "docs" / "protocol" / "classic.md"
-BEGIN, END = "<!-- moves: from coordinator.core.classic.group.MOVES -->\n", "<!-- end of moves -->"
+BEGIN, END = "<!-- moves: from muster.coordinator.core.classic.group.MOVES -->\n", "<!-- end of moves -->"
 
 
 def moves_table() -> str:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from coordinator.core import events
-from coordinator.core.observed.events import GroupObserved, GroupUnseen, ObservedMember
-from coordinator.core.records import RebalanceDecided
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits, MemberIdentity, Protocol
-from coordinator.errors import ErrorCode
+from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.coordinator.core import events
+from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen, ObservedMember
+from muster.coordinator.core.records import RebalanceDecided
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits, MemberIdentity, Protocol
+from muster.coordinator.errors import ErrorCode
 
 RANGE = (Protocol("range", encode_subscription(Subscription(version=1, topics=("t",)))),)
 LIMITS = Limits(initial_rebalance_delay_ms=3_000)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.client.config import WorkerConfig
-from coordinator.config import known_settings
-from coordinator.core.types import Cause
-from coordinator.member.connect.member import DELAYED
+from muster.coordinator.client.config import WorkerConfig
+from muster.coordinator.config import known_settings
+from muster.coordinator.core.types import Cause
+from muster.coordinator.member.connect.member import DELAYED
 
 ROOT = Path(__file__).parents[3]
 PAGES = ["delayed", "remote"]

@@ -1,6 +1,6 @@
 """What the ledger keeps when an assignor on the coordinator failed and the last plan stayed."""
 
-from assignors.api import Snapshot
+from muster.assignors.api import Snapshot
 from tests.support.stories.script import Stage
 
 

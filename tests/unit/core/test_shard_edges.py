@@ -2,12 +2,12 @@
 
 import pytest
 
-from assignors.data.user_data import Subscription, encode_subscription
-from coordinator.core import push
-from coordinator.core.effects import DescribeReply, HeartbeatReply
-from coordinator.core.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
-from coordinator.core.plan import assignment_of
-from coordinator.core.records import (
+from muster.assignors.data.user_data import Subscription, encode_subscription
+from muster.coordinator.core import push
+from muster.coordinator.core.effects import DescribeReply, HeartbeatReply
+from muster.coordinator.core.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
+from muster.coordinator.core.plan import assignment_of
+from muster.coordinator.core.records import (
     GroupDeleted,
     GroupStored,
     MemberRecord,
@@ -17,9 +17,9 @@ from coordinator.core.records import (
     RebalanceForgotten,
     Record,
 )
-from coordinator.core.shard import Shard
-from coordinator.core.types import GroupState, Limits, Protocol, StoredOffset
-from coordinator.errors import ErrorCode
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import GroupState, Limits, Protocol, StoredOffset
+from muster.coordinator.errors import ErrorCode
 
 SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))
 

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from coordinator.config import known_settings
-from coordinator.kafka.apis import APIS
+from muster.coordinator.config import known_settings
+from muster.coordinator.kafka.apis import APIS
 
 PAGE = Path(__file__).parents[3] / "docs" / "kafka-clients.md"
 TABLE = re.compile(r"<!-- apis -->\n(.*?)<!-- end of apis -->", re.DOTALL)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from coordinator.core import effects, events
-from coordinator.errors import Draining, ErrorCode, Overloaded
-from coordinator.kafka.codec.codec import struct
-from coordinator.kafka.dispatch import KafkaCall, Later, Peer
-from coordinator.kafka.groups.asking import GROUPS_AT_ONCE, Asked, Groups
-from coordinator.kafka.groups.commits import commit_of
-from coordinator.kafka.groups.handlers import GroupHandlers
-from coordinator.kafka.log.metadata import Endpoint
-from storage.errors import UnknownTopicOrPartition
+from muster.coordinator.core import effects, events
+from muster.coordinator.errors import Draining, ErrorCode, Overloaded
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall, Later, Peer
+from muster.coordinator.kafka.groups.asking import GROUPS_AT_ONCE, Asked, Groups
+from muster.coordinator.kafka.groups.commits import commit_of
+from muster.coordinator.kafka.groups.handlers import GroupHandlers
+from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.storage.errors import UnknownTopicOrPartition
 
 
 class FullDriver:

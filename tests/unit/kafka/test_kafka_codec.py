@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator.kafka.codec.codec import MalformedFrame, Unencodable, decode, decode_frame, encode, struct
-from coordinator.kafka.codec.decoding import MAX_ELEMENTS, MAX_TAGS
-from coordinator.kafka.codec.encoding import uvarint
-from coordinator.kafka.schema import messages
-from coordinator.kafka.schema.notation import read
+from muster.coordinator.kafka.codec.codec import MalformedFrame, Unencodable, decode, decode_frame, encode, struct
+from muster.coordinator.kafka.codec.decoding import MAX_ELEMENTS, MAX_TAGS
+from muster.coordinator.kafka.codec.encoding import uvarint
+from muster.coordinator.kafka.schema import messages
+from muster.coordinator.kafka.schema.notation import read
 
 BEAT = struct("HeartbeatRequest")(group_id="group", generation_id=7, member_id="member", group_instance_id="i")
 

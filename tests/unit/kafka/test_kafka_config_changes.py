@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.core import group_settings
-from coordinator.kafka.groups.configs import KNOWN
-from storage.broker.in_turns import TURN
+from muster.coordinator.core import group_settings
+from muster.coordinator.kafka.groups.configs import KNOWN
+from muster.storage.broker.in_turns import TURN
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import NODE_ID, Door, made, play
 from tests.support.turns import turns_of_others

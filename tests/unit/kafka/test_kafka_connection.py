@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from coordinator.kafka.apis import APIS
-from coordinator.kafka.codec.codec import decode_frame, struct
-from coordinator.kafka.codec.encoding import uvarint
-from coordinator.kafka.connections import listener as listener_module
-from coordinator.kafka.connections.connection import KEEPALIVE
-from coordinator.kafka.dispatch import KafkaCall, snake_case
+from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.codec.codec import decode_frame, struct
+from muster.coordinator.kafka.codec.encoding import uvarint
+from muster.coordinator.kafka.connections import listener as listener_module
+from muster.coordinator.kafka.connections.connection import KEEPALIVE
+from muster.coordinator.kafka.dispatch import KafkaCall, snake_case
 from tests.support.kafka.client import KafkaClient, frame
 from tests.support.kafka.listener import CONNECTION, LIMITS, HeldHandlers, client, listening
 from tests.support.kafka.memory_node import until

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.kafka.codec.emitting import MalformedFrame
-from coordinator.kafka.connections.frames import Frames
+from muster.coordinator.kafka.codec.emitting import MalformedFrame
+from muster.coordinator.kafka.connections.frames import Frames
 
 FRAMES = [b"12345678", b"x" * 300, b"y" * 70_000, b"12345678"]
 STREAM = b"".join(len(frame).to_bytes(4, "big") + frame for frame in FRAMES)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.kafka.dispatch import HangUp
-from storage.errors import RequestTimedOut
-from storage.producers.control import encode_marker
-from storage.records.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, read_batches, seal
+from muster.coordinator.kafka.dispatch import HangUp
+from muster.storage.errors import RequestTimedOut
+from muster.storage.producers.control import encode_marker
+from muster.storage.records.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, read_batches, seal
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import Door, made, play
 from tests.unit.storage.logs import T0, batch

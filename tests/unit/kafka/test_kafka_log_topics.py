@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from storage.broker.in_turns import TURN
-from storage.topics.catalog import format_id
+from muster.storage.broker.in_turns import TURN
+from muster.storage.topics.catalog import format_id
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import NODE_ID, Door, made, play
 from tests.support.turns import turns_of_others

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.common.output import plain_table
-from coordinator.cli.lab import COLUMNS, rows
-from coordinator.lab.account import Account
-from coordinator.lab.chart import NoPlotting, draw
-from coordinator.lab.compare import Result, Workload, compare
-from coordinator.lab.generations import BY_NAME, GENERATIONS
+from muster.coordinator.cli.common.output import plain_table
+from muster.coordinator.cli.lab import COLUMNS, rows
+from muster.coordinator.lab.account import Account
+from muster.coordinator.lab.chart import NoPlotting, draw
+from muster.coordinator.lab.compare import Result, Workload, compare
+from muster.coordinator.lab.generations import BY_NAME, GENERATIONS
 
 SMALL = Workload(members=3, partitions=9, joining=1)
 PAGE = Path(__file__).parents[3] / "docs" / "protocol" / "compare.md"

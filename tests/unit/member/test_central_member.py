@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordinator.core.central.orders import Ping, RebalanceFailed, StartFetcher, StopFetcher
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.central import events as ce
-from coordinator.member.central.machine import CentralMember
-from coordinator.member.central.states import MEANINGS, MOVES
-from coordinator.member.consumer.report import Wish
-from coordinator.member.states import State
-from coordinator.member.types import Leaving, MemberSettings
+from muster.coordinator.core.central.orders import Ping, RebalanceFailed, StartFetcher, StopFetcher
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.central import events as ce
+from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.member.central.states import MEANINGS, MOVES
+from muster.coordinator.member.consumer.report import Wish
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import Leaving, MemberSettings
 
 T0, T1 = ("t", 0), ("t", 1)
 SESSION_MS = 6_000

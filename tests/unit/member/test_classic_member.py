@@ -2,15 +2,15 @@
 
 import pytest
 
-from assignors.api import RebalanceProtocol
-from assignors.data.user_data import encode_assignment, parse_subscription
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.subscription import Subscriber
-from coordinator.member.states import State
-from coordinator.member.types import GroupMember
+from muster.assignors.api import RebalanceProtocol
+from muster.assignors.data.user_data import encode_assignment, parse_subscription
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import GroupMember
 from tests.support.stories.classic_story import COOPERATIVE, RANGE, STICKY, Story, claims
 from tests.support.stories.member_story import t
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from coordinator.core.types import Cause
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.states import MOVES, State
-from coordinator.member.types import Leaving
+from muster.coordinator.core.types import Cause
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.states import MOVES, State
+from muster.coordinator.member.types import Leaving
 from tests.support.stories.classic_story import COOPERATIVE, RANGE, Story, claims
 from tests.support.stories.member_story import t
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from assignors.api import RebalanceProtocol, Snapshot
-from assignors.data.user_data import parse_subscription
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.machine import ClassicMember
-from coordinator.member.connect.leader import LeaderState
-from coordinator.member.connect.member import (
+from muster.assignors.api import RebalanceProtocol, Snapshot
+from muster.assignors.data.user_data import parse_subscription
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.connect.leader import LeaderState
+from muster.coordinator.member.connect.member import (
     DELAYED,
     DelayedLeader,
     DelayedSubscriber,
@@ -20,8 +20,8 @@ from coordinator.member.connect.member import (
     share_blob,
     write_state,
 )
-from coordinator.member.states import State
-from coordinator.member.types import GroupMember, MemberSettings
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import GroupMember, MemberSettings
 from tests.support.stories.delayed import RESOURCES, shares, worker
 
 DELAY_MS = 300_000

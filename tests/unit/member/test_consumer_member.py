@@ -2,13 +2,13 @@
 
 import pytest
 
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.consumer.machine import Wish
-from coordinator.member.consumer.states import MOVES
-from coordinator.member.states import State
-from coordinator.member.types import Leaving
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.consumer.machine import Wish
+from muster.coordinator.member.consumer.states import MOVES
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import Leaving
 from tests.support.stories.consumer_story import FIVE_SECONDS, Story, answer
 from tests.support.stories.member_story import t
 

@@ -3,12 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.consumer.machine import ConsumerMember, Wish
-from coordinator.member.states import State
-from coordinator.member.types import Leaving, MemberSettings
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import Leaving, MemberSettings
 
 CODES = [
     ErrorCode.NONE,

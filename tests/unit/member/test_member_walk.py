@@ -3,15 +3,15 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignors.api import RebalanceProtocol
-from assignors.data.user_data import Subscription, encode_assignment, encode_subscription, parse_subscription
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.classic.machine import ClassicMember
-from coordinator.member.classic.subscription import Subscriber
-from coordinator.member.states import State
-from coordinator.member.types import GroupMember, Leaving, MemberSettings
+from muster.assignors.api import RebalanceProtocol
+from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription, parse_subscription
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.subscription import Subscriber
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import GroupMember, Leaving, MemberSettings
 
 CODES = [
     ErrorCode.NONE,

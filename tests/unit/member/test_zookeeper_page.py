@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.lab import chosen, join_row
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.group_protocols import ZOOKEEPER_ONLY, dotted
-from coordinator.lab.joins import measure_joins
-from coordinator.member.zookeeper.states import MOVES, ZookeeperState
+from muster.coordinator.cli.lab import chosen, join_row
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.group_protocols import ZOOKEEPER_ONLY, dotted
+from muster.coordinator.lab.joins import measure_joins
+from muster.coordinator.member.zookeeper.states import MOVES, ZookeeperState
 
 PAGES = Path(__file__).parents[3] / "docs" / "protocol"
 PAGE = (PAGES / "zookeeper.md").read_text(encoding="utf-8")
-BEGIN, END = "<!-- moves: from coordinator.member.zookeeper.states.MOVES -->\n", "<!-- end of moves -->"
+BEGIN, END = "<!-- moves: from muster.coordinator.member.zookeeper.states.MOVES -->\n", "<!-- end of moves -->"
 
 
 def moves_table() -> str:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.errors import ErrorCode
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.zookeeper import events as zk
-from coordinator.member.zookeeper.machine import ZookeeperMember
-from coordinator.member.zookeeper.states import MOVES, ZookeeperState
-from coordinator.member.zookeeper.types import GroupView, Link, Registration, ZookeeperSettings
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.zookeeper import events as zk
+from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.states import MOVES, ZookeeperState
+from muster.coordinator.member.zookeeper.types import GroupView, Link, Registration, ZookeeperSettings
 
 ONE = Registration({"t": 1})
 OTHERS: Sequence[dict[str, Registration]] = (

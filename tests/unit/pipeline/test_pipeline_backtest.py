@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assignors.api import Assignor, AssignorError, Plan, RebalanceProtocol, Snapshot
-from coordinator.spark.foreign import run_in_time
-from coordinator.spark.pipelines.backtest import Backtest, Row, run_here, same
-from coordinator.spark.pipelines.candidates import Candidate, candidates
-from coordinator.spark.pipelines.ranking import ranked
-from coordinator.spark.pipelines.replaying import HandOver, replay, worked_off
-from coordinator.spark.pipelines.scoring import Score
-from coordinator.spark.pipelines.synthetic import LOADS, SCENARIOS
-from coordinator.spark.pipelines.synthetic import Plan as Made
-from coordinator.spark.pipelines.trace import Step, Trace, TraceMember, lines_of
+from muster.assignors.api import Assignor, AssignorError, Plan, RebalanceProtocol, Snapshot
+from muster.coordinator.spark.foreign import run_in_time
+from muster.coordinator.spark.pipelines.backtest import Backtest, Row, run_here, same
+from muster.coordinator.spark.pipelines.candidates import Candidate, candidates
+from muster.coordinator.spark.pipelines.ranking import ranked
+from muster.coordinator.spark.pipelines.replaying import HandOver, replay, worked_off
+from muster.coordinator.spark.pipelines.scoring import Score
+from muster.coordinator.spark.pipelines.synthetic import LOADS, SCENARIOS
+from muster.coordinator.spark.pipelines.synthetic import Plan as Made
+from muster.coordinator.spark.pipelines.trace import Step, Trace, TraceMember, lines_of
 
 MODEL = HandOver(round_ms=1_000)
 
@@ -177,7 +177,7 @@ def test_an_assignor_that_hangs_is_given_up_once_and_the_others_go_on(monkeypatc
         asked.append(assignor.name)
         return run_in_time(assignor, *given)
 
-    monkeypatch.setattr("coordinator.spark.pipelines.replaying.run_in_time", counted)
+    monkeypatch.setattr("muster.coordinator.spark.pipelines.replaying.run_in_time", counted)
     hanging = Candidate("hanging", "tests.support.plugins:Hangs")
     plan = Made(scenario="steady", load="even", members=2, topics=1, partitions=2, minutes=20)
     test = Backtest((plan,), (hanging, *candidates("range")), tuple(range(5)), deadline_ms=20)
@@ -212,10 +212,10 @@ def test_every_scenario_makes_histories_that_every_kind_of_assignor_can_replay(s
 
 PROGRAM = """
 import json
-from coordinator.spark.foreign import run_in_time
-from coordinator.spark.pipelines.backtest import Backtest, digits, run_here
-from coordinator.spark.pipelines.candidates import candidates
-from coordinator.spark.pipelines.synthetic import SCENARIOS, Plan
+from muster.coordinator.spark.foreign import run_in_time
+from muster.coordinator.spark.pipelines.backtest import Backtest, digits, run_here
+from muster.coordinator.spark.pipelines.candidates import candidates
+from muster.coordinator.spark.pipelines.synthetic import SCENARIOS, Plan
 plans = tuple(Plan(scenario=name, load="bursty", members=3, partitions=6, minutes=30) for name in SCENARIOS)
 test = Backtest(plans, tuple(candidates("range,roundrobin,cooperative-sticky,lag,lag-sticky")), (0, 1))
 print(json.dumps([digits(row) for row in run_here(test)]))

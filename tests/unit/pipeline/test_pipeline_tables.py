@@ -6,9 +6,9 @@ import sys
 import pyarrow as pa
 import pytest
 
-from assignors.api import Member, Snapshot
-from coordinator.client.types import OffsetAndTimestamp, TopicPartition
-from coordinator.core.records import (
+from muster.assignors.api import Member, Snapshot
+from muster.coordinator.client.types import OffsetAndTimestamp, TopicPartition
+from muster.coordinator.core.records import (
     GroupStored,
     OffsetDeleted,
     OffsetStored,
@@ -17,13 +17,22 @@ from coordinator.core.records import (
     RebalanceSettled,
     Record,
 )
-from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement, StoredOffset
-from coordinator.runtime.codec import encode
-from coordinator.spark.pipelines.decoding import ledger_columns, offsets_columns
-from coordinator.spark.pipelines.log_ends import LATER, NOW, RETAINED, End, log_ends, moments, table_of
-from coordinator.spark.pipelines.page import Page
-from coordinator.spark.pipelines.positions import note
-from coordinator.spark.pipelines.recorded import Entry, Lags, Position, entries_of, moments_of, trace_of
+from muster.coordinator.core.types import (
+    Cause,
+    MemberPlan,
+    Move,
+    Outcome,
+    Phase,
+    RebalanceEntry,
+    Settlement,
+    StoredOffset,
+)
+from muster.coordinator.runtime.codec import encode
+from muster.coordinator.spark.pipelines.decoding import ledger_columns, offsets_columns
+from muster.coordinator.spark.pipelines.log_ends import LATER, NOW, RETAINED, End, log_ends, moments, table_of
+from muster.coordinator.spark.pipelines.page import Page
+from muster.coordinator.spark.pipelines.positions import note
+from muster.coordinator.spark.pipelines.recorded import Entry, Lags, Position, entries_of, moments_of, trace_of
 
 ENTRY = RebalanceEntry(
     number=3,
@@ -235,7 +244,7 @@ def test_charts_of_the_same_figures_have_the_same_bytes() -> None:
 
 def test_help_of_the_pipelines_needs_neither_spark_nor_numpy() -> None:
     program = (
-        "import sys\nfrom coordinator.cli.main import main\n"
+        "import sys\nfrom muster.coordinator.cli.main import main\n"
         "for words in (['pipeline', '--help'], *(['pipeline', c, '--help'] for c in "
         "('backtest', 'analytics', 'export-trace'))):\n    assert main(words) == 0\n"
         "sys.exit(', '.join({'pyspark', 'pyarrow', 'numpy', 'matplotlib', 'grpc'} & sys.modules.keys()) or 0)"

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.spark.pipelines.synthetic import Plan
-from coordinator.spark.pipelines.trace import Trace, lines_of, read, trace_from, write
+from muster.coordinator.spark.pipelines.synthetic import Plan
+from muster.coordinator.spark.pipelines.trace import Trace, lines_of, read, trace_from, write
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
 """What concerns many positions goes a slice in a turn, over all shards: others are answered in between."""
 
-from coordinator.core.events import DeleteGroup, OffsetCommit, OffsetFetch, TopicsChanged, Unload
-from coordinator.core.shard import Shard
-from coordinator.core.types import CommittedOffset, Limits
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import Engine
+from muster.coordinator.core.events import DeleteGroup, OffsetCommit, OffsetFetch, TopicsChanged, Unload
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import CommittedOffset, Limits
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 SLICE, POSITIONS, SHARDS = 10, 95, 3

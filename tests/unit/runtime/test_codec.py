@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.records import (
+from muster.coordinator.core.records import (
     GroupDeleted,
     GroupStored,
     MemberRecord,
@@ -14,10 +14,10 @@ from coordinator.core.records import (
     SettingsStored,
     SettingsUnset,
 )
-from coordinator.core.types import StoredOffset
-from coordinator.runtime.codec import decode_group, encode
-from coordinator.runtime.fields import MAX_STRING_BYTES, MalformedRecord, Skipped
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.runtime.codec import decode_group, encode
+from muster.coordinator.runtime.fields import MAX_STRING_BYTES, MalformedRecord, Skipped
+from muster.coordinator.runtime.ports import KeyValue
 
 OFFSET_KEY = "0001 0001 67 0001 74 00000003"
 GROUP_KEY = "0002 0001 67"

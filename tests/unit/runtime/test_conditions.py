@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.runtime.conditions import GROUPS, MAX_CONDITIONS, MORE, Condition, Conditions
+from muster.coordinator.runtime.conditions import GROUPS, MAX_CONDITIONS, MORE, Condition, Conditions
 
 
 class Told:

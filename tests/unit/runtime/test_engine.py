@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from coordinator.core import events
-from coordinator.core.effects import HeartbeatReply, JoinReply, OffsetCommitReply
-from coordinator.core.events import Forget, Heartbeat, StoodStill, TimerFired
-from coordinator.core.refusals import REPLY_TYPES
-from coordinator.core.types import Cause, CommittedOffset
-from coordinator.runtime import engine as engine_module
-from coordinator.runtime.engine import SLOW_FLUSH_MS
-from coordinator.runtime.slot import not_served
+from muster.coordinator.core import events
+from muster.coordinator.core.effects import HeartbeatReply, JoinReply, OffsetCommitReply
+from muster.coordinator.core.events import Forget, Heartbeat, StoodStill, TimerFired
+from muster.coordinator.core.refusals import REPLY_TYPES
+from muster.coordinator.core.types import Cause, CommittedOffset
+from muster.coordinator.runtime import engine as engine_module
+from muster.coordinator.runtime.engine import SLOW_FLUSH_MS
+from muster.coordinator.runtime.slot import not_served
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, SESSION_MS, break_it, commit, fetch, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes
 

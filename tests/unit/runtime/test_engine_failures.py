@@ -4,12 +4,12 @@ from typing import get_args
 
 import pytest
 
-from coordinator.core import effects, events
-from coordinator.core.central.events import CentralRequest
-from coordinator.core.refusals import REPLY_TYPES
-from coordinator.runtime import engine as engine_module
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.slot import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.central.events import CentralRequest
+from muster.coordinator.core.refusals import REPLY_TYPES
+from muster.coordinator.runtime import engine as engine_module
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.slot import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, TinyShard, break_it, commit, fetch, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes, example
 

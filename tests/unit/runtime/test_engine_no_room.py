@@ -1,12 +1,12 @@
 """On a full disk what needs no write goes on; what does is refused; nobody is expired; all comes back with the room."""
 
-from coordinator.core import effects, events
-from coordinator.core.types import CommittedOffset, Limits, Protocol
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import Engine
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.slot import ShardStatus
-from coordinator.runtime.starved import PROBE_MS
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.starved import PROBE_MS
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import commit, fetch, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes

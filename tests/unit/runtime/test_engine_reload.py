@@ -2,16 +2,16 @@
 
 import pytest
 
-from coordinator.core import events
-from coordinator.core.events import Heartbeat, Loaded, TopicsChanged, Unload
-from coordinator.core.records import OffsetsStored
-from coordinator.core.refusals import REPLY_TYPES
-from coordinator.core.types import Limits, StoredOffset
-from coordinator.errors import ErrorCode
-from coordinator.runtime.codec import encode
-from coordinator.runtime.engine import Engine
-from coordinator.runtime.ports import LogFailed
-from coordinator.runtime.slot import ShardStatus
+from muster.coordinator.core import events
+from muster.coordinator.core.events import Heartbeat, Loaded, TopicsChanged, Unload
+from muster.coordinator.core.records import OffsetsStored
+from muster.coordinator.core.refusals import REPLY_TYPES
+from muster.coordinator.core.types import Limits, StoredOffset
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.slot import ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, break_it, commit, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes, example

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.core.types import Limits
-from coordinator.runtime import group_log
-from coordinator.runtime.engine import Engine
-from coordinator.runtime.group_log import BrokerGroupLog, PartitionCountConflict
-from coordinator.runtime.ports import Damage, KeyValue, LogFailed
-from coordinator.runtime.slot import ShardStatus
-from storage.broker.broker import Broker
-from storage.errors import StorageError
+from muster.coordinator.core.types import Limits
+from muster.coordinator.runtime import group_log
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.group_log import BrokerGroupLog, PartitionCountConflict
+from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
 from tests.fakes.tiny_shard import TinyShard, commit
 
 SEGMENT = 1 << 20

@@ -4,13 +4,19 @@ import json
 
 import pytest
 
-from coordinator.core.central.records import CentralDeleted, CentralOwner, CentralStored
-from coordinator.core.records import DelayForgotten, DelayStored, RebalanceDecided, RebalanceForgotten, RebalanceSettled
-from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
-from coordinator.runtime.codec import decode_group, encode
-from coordinator.runtime.fields import MalformedRecord, Skipped
-from coordinator.runtime.ledger_codec import decode_ledger
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core.central.records import CentralDeleted, CentralOwner, CentralStored
+from muster.coordinator.core.records import (
+    DelayForgotten,
+    DelayStored,
+    RebalanceDecided,
+    RebalanceForgotten,
+    RebalanceSettled,
+)
+from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
+from muster.coordinator.runtime.codec import decode_group, encode
+from muster.coordinator.runtime.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.ledger_codec import decode_ledger
+from muster.coordinator.runtime.ports import KeyValue
 
 ENTRY = RebalanceEntry(
     number=7,

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from coordinator.core.central.records import CentralStored
-from coordinator.core.events import AlterSettings
-from coordinator.core.records import (
+from muster.coordinator.core.central.records import CentralStored
+from muster.coordinator.core.events import AlterSettings
+from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     GroupDeleted,
@@ -16,13 +16,13 @@ from coordinator.core.records import (
     RebalanceForgotten,
     Record,
 )
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits, StoredOffset
-from coordinator.runtime.codec import decode_group, encode
-from coordinator.runtime.engine import Engine
-from coordinator.runtime.ledger_codec import decode_ledger, ledger_key
-from coordinator.runtime.loader import MAX_COMPLAINTS, replay
-from coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits, StoredOffset
+from muster.coordinator.runtime.codec import decode_group, encode
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.ledger_codec import decode_ledger, ledger_key
+from muster.coordinator.runtime.loader import MAX_COMPLAINTS, replay
+from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, entry
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from coordinator.core.events import Loaded, TopicsChanged, Unload
-from coordinator.core.types import Limits
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import Engine, LoadJob
-from coordinator.runtime.loader import SLICE
-from coordinator.runtime.ports import KeyValue, LogFailed
-from coordinator.runtime.slot import ShardStatus
+from muster.coordinator.core.events import Loaded, TopicsChanged, Unload
+from muster.coordinator.core.types import Limits
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine, LoadJob
+from muster.coordinator.runtime.loader import SLICE
+from muster.coordinator.runtime.ports import KeyValue, LogFailed
+from muster.coordinator.runtime.slot import ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, commit, join
 

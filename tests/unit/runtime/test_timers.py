@@ -1,6 +1,6 @@
 """Deadlines fire once, in order, and cost nothing to push back."""
 
-from coordinator.runtime.timers import SPARE_ENTRIES, Timers
+from muster.coordinator.runtime.timers import SPARE_ENTRIES, Timers
 
 
 def due(timers: Timers[str], now_ms: int) -> list[tuple[str, int]]:

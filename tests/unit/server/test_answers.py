@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core import effects
-from coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, StoredOffset
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import errors_pb2, ledger_pb2
-from coordinator.server.messages import answers
+from muster.coordinator.core import effects
+from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, StoredOffset
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import errors_pb2, ledger_pb2
+from muster.coordinator.server.messages import answers
 
 ENTRY = RebalanceEntry(
     number=4,

@@ -8,14 +8,14 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.core import effects, events
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits, RequestId
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.runtime.engine import Engine
-from coordinator.server.messages import answers, answers_consumer, translate, translate_consumer
-from coordinator.server.messages.shape import MAX_NAME_CHARS, MalformedRequest
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits, RequestId
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.server.messages import answers, answers_consumer, translate, translate_consumer
+from muster.coordinator.server.messages.shape import MAX_NAME_CHARS, MalformedRequest
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 Translate = Callable[[Any, RequestId], events.Request]

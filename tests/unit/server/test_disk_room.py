@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.server.health.disk_room import DiskRoom
+from muster.coordinator.server.health.disk_room import DiskRoom
 
 DATA = Path("/data")
 GIB = 1 << 30

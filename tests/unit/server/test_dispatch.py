@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.dispatch import Kind, methods_of, snake_case
-from coordinator.server.service.groups import GroupCoordinator
-from storage.rpc.v1 import broker_service_pb2 as storage_pb
-from storage.service.broker import BrokerService
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.dispatch import Kind, methods_of, snake_case
+from muster.coordinator.server.service.groups import GroupCoordinator
+from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
+from muster.storage.service.broker import BrokerService
 
 GROUPS = pb.DESCRIPTOR.services_by_name["GroupCoordinator"]
 BROKER = storage_pb.DESCRIPTOR.services_by_name["Broker"]

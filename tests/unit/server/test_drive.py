@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from coordinator.core import effects, events
-from coordinator.core.shard import Shard
-from coordinator.core.types import CommittedOffset, Limits, Protocol
-from coordinator.errors import Draining, ErrorCode, Overloaded
-from coordinator.runtime.engine import Engine
-from coordinator.runtime.ports import KeyValue, LogFailed
-from coordinator.server.driver.clock import Clock
-from coordinator.server.driver.drive import Driver
-from coordinator.server.driver.pulse import STALL_MS
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
+from muster.coordinator.errors import Draining, ErrorCode, Overloaded
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.ports import KeyValue, LogFailed
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.driver.pulse import STALL_MS
 
 PATIENCE_S = 20
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from coordinator.core import effects, events
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import Engine, Work
-from coordinator.runtime.ports import LogFailed
-from coordinator.server.driver import workers
-from coordinator.server.driver.clock import Clock
-from coordinator.server.driver.drive import Driver
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine, Work
+from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.server.driver import workers
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.drive import Driver
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 PATIENCE_S = 20

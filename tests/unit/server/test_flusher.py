@@ -4,9 +4,9 @@ import asyncio
 import threading
 from collections.abc import Iterator
 
-from coordinator.runtime.engine import FlushJob
-from coordinator.runtime.ports import KeyValue, LogFailed
-from coordinator.server.driver.flusher import JobThread
+from muster.coordinator.runtime.engine import FlushJob
+from muster.coordinator.runtime.ports import KeyValue, LogFailed
+from muster.coordinator.server.driver.flusher import JobThread
 
 
 class SickLog:

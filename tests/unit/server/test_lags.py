@@ -1,7 +1,7 @@
 """The lags that an assignor on the coordinator is given."""
 
-from assignors.api import Snapshot
-from coordinator.server.node.lags import lags_of
+from muster.assignors.api import Snapshot
+from muster.coordinator.server.node.lags import lags_of
 
 
 def test_lag_counts_from_the_commit_and_without_one_from_the_start() -> None:

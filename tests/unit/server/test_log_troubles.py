@@ -2,10 +2,10 @@
 
 import errno
 
-from coordinator.runtime.conditions import LOG, Conditions
-from coordinator.server.health.log_troubles import PASSING_MS, LogTroubles
-from storage.errors import LogFenced, StorageError
-from storage.troubles import Troubles
+from muster.coordinator.runtime.conditions import LOG, Conditions
+from muster.coordinator.server.health.log_troubles import PASSING_MS, LogTroubles
+from muster.storage.errors import LogFenced, StorageError
+from muster.storage.troubles import Troubles
 
 
 def test_troubles_become_conditions_last_or_pass_and_go_with_their_topic() -> None:

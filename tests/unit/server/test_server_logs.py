@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from coordinator.server.node.logs import configure_logs
+from muster.coordinator.server.node.logs import configure_logs
 
 
 @pytest.fixture(autouse=True)

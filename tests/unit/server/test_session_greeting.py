@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.errors import Overloaded
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.messages.shape import MalformedRequest
-from coordinator.server.service.session import Sessions
+from muster.coordinator.errors import Overloaded
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.service.session import Sessions
 
 
 class Caller:

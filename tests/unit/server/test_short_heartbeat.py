@@ -5,12 +5,12 @@ from copy import deepcopy
 
 import pytest
 
-from coordinator.core import effects, events
-from coordinator.core.shard import Shard
-from coordinator.core.types import Limits, Protocol
-from coordinator.errors import ErrorCode
-from coordinator.runtime.engine import Engine
-from coordinator.runtime.ports import KeyValue
+from muster.coordinator.core import effects, events
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import Limits, Protocol
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.ports import KeyValue
 
 SESSION_MS = 10_000
 BEAT_MS = 2_000

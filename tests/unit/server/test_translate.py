@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.core import events
-from coordinator.core.types import CommittedOffset, MemberIdentity, Protocol
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.messages import shape, translate
-from coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.core import events
+from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.messages import shape, translate
+from muster.coordinator.server.messages.shape import MalformedRequest
 
 
 def join(**fields: Any) -> events.JoinGroup:

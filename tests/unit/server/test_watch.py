@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.effects import GroupChanged
-from coordinator.core.types import Cause, Outcome, RebalanceEntry
-from coordinator.errors import Draining
-from coordinator.server.service.watch import Watcher, Watchers
+from muster.coordinator.core.effects import GroupChanged
+from muster.coordinator.core.types import Cause, Outcome, RebalanceEntry
+from muster.coordinator.errors import Draining
+from muster.coordinator.server.service.watch import Watcher, Watchers
 
 ENTRY = RebalanceEntry(0, 0, 0, "consumer", "range", Cause.MEMBER_JOINED, "", "", "", "", "", Outcome.COMPLETED, 0, 0)
 

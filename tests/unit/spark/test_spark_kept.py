@@ -7,11 +7,11 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from coordinator.spark.kept import DAEMON, settle_in
-from coordinator.spark.options import read_options
-from coordinator.spark.reading.fetch import transport_of
-from coordinator.spark.reading.lookup import Lookup
-from coordinator.spark.source import MusterDataSource
+from muster.coordinator.spark.kept import DAEMON, settle_in
+from muster.coordinator.spark.options import read_options
+from muster.coordinator.spark.reading.fetch import transport_of
+from muster.coordinator.spark.reading.lookup import Lookup
+from muster.coordinator.spark.source import MusterDataSource
 
 
 @pytest.fixture(autouse=True)

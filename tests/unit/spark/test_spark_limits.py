@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.limits import must_wait, share_out, share_out_bytes
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.limits import must_wait, share_out, share_out_bytes
 
 BACKLOG = st.lists(st.tuples(st.integers(0, 2**50), st.integers(0, 10_000)), max_size=20).map(
     lambda rows: [OffsetRange("t", number, start, start + size) for number, (start, size) in enumerate(rows)]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.offsets import OffsetError, Progress, StreamOffset, ahead, end_positions, parse
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.offsets import OffsetError, Progress, StreamOffset, ahead, end_positions, parse
 
 NUMBERS = st.integers(0, 2**62)
 PARTITIONS = st.dictionaries(

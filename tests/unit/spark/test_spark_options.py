@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.spark.errors import OptionError
-from coordinator.spark.groups.commit import commit_batch, pin_batch
-from coordinator.spark.kafka_options import IGNORED_READING, IGNORED_WRITING, STREAM_ONLY, tell
-from coordinator.spark.kafka_options import REFUSED_READING as REFUSED
-from coordinator.spark.options import KNOWN, GivenOptions, possible_kinds, read_options
-from coordinator.spark.reading.options import ReadOptions
-from coordinator.spark.writing.options import write_options
+from muster.coordinator.spark.errors import OptionError
+from muster.coordinator.spark.groups.commit import commit_batch, pin_batch
+from muster.coordinator.spark.kafka_options import IGNORED_READING, IGNORED_WRITING, STREAM_ONLY, tell
+from muster.coordinator.spark.kafka_options import REFUSED_READING as REFUSED
+from muster.coordinator.spark.options import KNOWN, GivenOptions, possible_kinds, read_options
+from muster.coordinator.spark.reading.options import ReadOptions
+from muster.coordinator.spark.writing.options import write_options
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9290"}
 LEAST = SERVERS | {"subscribe": "orders"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.spark.kafka_options import REFUSED_READING as REFUSED
-from coordinator.spark.options import KNOWN, read_options
+from muster.coordinator.spark.kafka_options import REFUSED_READING as REFUSED
+from muster.coordinator.spark.options import KNOWN, read_options
 
 PAGE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignors.registry import BUILT_IN
-from coordinator.spark.planning import (
+from muster.assignors.registry import BUILT_IN
+from muster.coordinator.spark.planning import (
     ONE_TO_ONE,
     SPLIT,
     WAYS,
@@ -135,7 +135,7 @@ def test_partitions_that_a_limit_leaves_over_are_read_all_the_same() -> None:
 
 def test_a_plugin_plans_too_and_is_not_trusted() -> None:
     backlog = [OffsetRange("t", number, 0, 10) for number in range(4)]
-    assert plan_tasks(backlog, Plan("assignors.builtin.range:RangeAssignor", 2)) == [backlog[:2], backlog[2:]]
+    assert plan_tasks(backlog, Plan("muster.assignors.builtin.range:RangeAssignor", 2)) == [backlog[:2], backlog[2:]]
     with pytest.raises(NotPlanned, match=r"assignor 'forgets': forgot t-1.*; mend it, or .*assignor=split"):
         plan_tasks(backlog, Plan("tests.support.plugins:Forgets", 2))
     with pytest.raises(NotPlanned, match=r"assignor 'raises': raised ZeroDivisionError: out of cheese; mend it, or"):

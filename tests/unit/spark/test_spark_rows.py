@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as ds
 
-from coordinator.spark.planning import OffsetRange
-from coordinator.spark.reading.aborted import without_aborted
-from coordinator.spark.reading.arrow import Gathered, arrow_schema, decoded, from_records, header_array
-from coordinator.spark.reading.pushdown import Pushed, narrowed, understood
-from coordinator.spark.schema import SQL_TYPES
-from storage.producers.control import encode_marker
-from storage.records.batch import decode_records, encode_batch, read_batches
+from muster.coordinator.spark.planning import OffsetRange
+from muster.coordinator.spark.reading.aborted import without_aborted
+from muster.coordinator.spark.reading.arrow import Gathered, arrow_schema, decoded, from_records, header_array
+from muster.coordinator.spark.reading.pushdown import Pushed, narrowed, understood
+from muster.coordinator.spark.schema import SQL_TYPES
+from muster.storage.producers.control import encode_marker
+from muster.storage.records.batch import decode_records, encode_batch, read_batches
 
 ALL = tuple(SQL_TYPES)
 RECORDS = [(1_700_000_000_000 + i, b"k%d" % i if i % 3 else None, b"v" * i if i % 4 else None, ()) for i in range(40)]

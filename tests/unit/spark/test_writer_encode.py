@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coordinator.client.producing.partitioner import murmur2, partition_for
-from coordinator.spark.writing.encode import bounds, encode_columns, varints
-from coordinator.spark.writing.hash import murmur2_of, partitions_for
-from storage.records.batch import encode_batch
-from storage.records.varint import read_unsigned
+from muster.coordinator.client.producing.partitioner import murmur2, partition_for
+from muster.coordinator.spark.writing.encode import bounds, encode_columns, varints
+from muster.coordinator.spark.writing.hash import murmur2_of, partitions_for
+from muster.storage.records.batch import encode_batch
+from muster.storage.records.varint import read_unsigned
 
 STAMP_MS = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from coordinator.client.errors import ClientError, UnknownTopic
-from coordinator.client.producing.partitioner import partition_for
-from coordinator.spark.errors import OptionError
-from coordinator.spark.writing.options import WriteOptions, write_options
-from coordinator.spark.writing.rows import Rows, check_columns, pieces
-from storage.records.batch import decode_records
+from muster.coordinator.client.errors import ClientError, UnknownTopic
+from muster.coordinator.client.producing.partitioner import partition_for
+from muster.coordinator.spark.errors import OptionError
+from muster.coordinator.spark.writing.options import WriteOptions, write_options
+from muster.coordinator.spark.writing.rows import Rows, check_columns, pieces
+from muster.storage.records.batch import decode_records
 
 NODE = {"bootstrap.servers": "127.0.0.1:9290"}
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.logs.log import Log
-from storage.records.batch import decode_records, encode_batch, read_batches
-from storage.types import Record
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.logs.log import Log
+from muster.storage.records.batch import decode_records, encode_batch, read_batches
+from muster.storage.types import Record
 from tests.fakes.memory_files import MemoryFiles
 
 T0 = 1_700_000_000_000

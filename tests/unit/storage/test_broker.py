@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from storage import errors
-from storage.broker.broker import Broker
-from storage.config import LogSettings
+from muster.storage import errors
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from storage.broker.broker import Broker
-from storage.broker.group_commit import GroupCommit
-from storage.broker.in_turns import TURN
-from storage.broker.requests import LogRequests
-from storage.records.batch import decode_records
-from storage.rpc.v1 import broker_service_pb2 as pb
-from storage.service.broker import BrokerService
-from storage.service.shape import MalformedRequest
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.group_commit import GroupCommit
+from muster.storage.broker.in_turns import TURN
+from muster.storage.broker.requests import LogRequests
+from muster.storage.records.batch import decode_records
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.service.broker import BrokerService
+from muster.storage.service.shape import MalformedRequest
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0, batch, open_broker

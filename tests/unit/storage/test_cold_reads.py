@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 
-from storage.broker.broker import Broker
-from storage.errors import LogDamaged
-from storage.logs.nearness import NEAR_BYTES
-from storage.records.batch import read_batches
-from storage.rpc.v1 import broker_service_pb2 as pb
-from storage.service.broker import BrokerService
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import LogDamaged
+from muster.storage.logs.nearness import NEAR_BYTES
+from muster.storage.records.batch import read_batches
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.service.broker import BrokerService
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 from tests.unit.storage.test_broker_service import fetch, play, results

@@ -2,11 +2,11 @@
 
 import pytest
 
-from storage.errors import CorruptMessage, StorageError
-from storage.records.batch import BatchView, read_batches
-from storage.records.columns import Columns, to_arrow
-from storage.records.runs import decode_runs
-from storage.types import Record
+from muster.storage.errors import CorruptMessage, StorageError
+from muster.storage.records.batch import BatchView, read_batches
+from muster.storage.records.columns import Columns, to_arrow
+from muster.storage.records.runs import decode_runs
+from muster.storage.types import Record
 from tests.vectors.log.golden import files, names
 
 MODERN = [name for name in names() if not name.startswith(("legacy", "mixed"))]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import CorruptMessage, StorageError
-from storage.records.batch import HEADER_SIZE, encode_batch, read_batches
-from storage.records.runs import decode_runs
-from storage.types import Record
+from muster.storage.errors import CorruptMessage, StorageError
+from muster.storage.records.batch import HEADER_SIZE, encode_batch, read_batches
+from muster.storage.records.runs import decode_runs
+from muster.storage.types import Record
 from tests.unit.storage.test_columns import MODERN, records_of
 from tests.vectors.log.golden import files
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from storage.errors import StorageError
+from muster.storage.errors import StorageError
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.unit.storage.workload import SMALL, Killed, Promise, check, live, survive

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.disk.files import RealFiles, read_file, replace_file
-from storage.errors import DataDirectoryError
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.disk.files import RealFiles, read_file, replace_file
+from muster.storage.errors import DataDirectoryError
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch
 

@@ -5,8 +5,8 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.rpc.v1 import broker_service_pb2 as pb
-from storage.service.fetch_frames import MultiFetchFrames, Part, fetch_response, multi_fetch_response
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.service.fetch_frames import MultiFetchFrames, Part, fetch_response, multi_fetch_response
 
 results = st.builds(
     pb.FetchPartitionResult,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from storage import errors
-from storage.records.batch import encode_batch, read_batches
+from muster.storage import errors
+from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.vectors.log.golden import files as golden

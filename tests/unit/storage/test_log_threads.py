@@ -8,14 +8,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.errors import OffsetOutOfRange
-from storage.logs.log import Log
-from storage.logs.retention import policies
-from storage.logs.upkeep import retain
-from storage.records.batch import decode_records, encode_batch
-from storage.segments.segment import Segment
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.errors import OffsetOutOfRange
+from muster.storage.logs.log import Log
+from muster.storage.logs.retention import policies
+from muster.storage.logs.upkeep import retain
+from muster.storage.records.batch import decode_records, encode_batch
+from muster.storage.segments.segment import Segment
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

@@ -3,8 +3,8 @@
 import gc
 from pathlib import Path
 
-from storage.broker.broker import Broker
-from storage.config import LogSettings
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
 
 
 def test_a_log_that_goes_needs_no_collector(tmp_path: Path) -> None:

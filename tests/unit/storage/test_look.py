@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from storage.broker import group_commit
-from storage.broker.broker import Broker
-from storage.broker.group_commit import GroupCommit
-from storage.broker.requests import LogRequests
-from storage.config import TopicSettings
-from storage.errors import InvalidRecord, InvalidTimestamp, StorageError
-from storage.logs.log import Log
-from storage.records.batch import HEADER, HEADER_SIZE, NewRecord, encode_batch, seal, view_at
-from storage.records.compression import codec_number, compress
-from storage.records.framing import Framings
-from storage.records.look import AT_ONCE_BYTES, see_each, see_together, takes_time
-from storage.types import Appended
+from muster.storage.broker import group_commit
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.group_commit import GroupCommit
+from muster.storage.broker.requests import LogRequests
+from muster.storage.config import TopicSettings
+from muster.storage.errors import InvalidRecord, InvalidTimestamp, StorageError
+from muster.storage.logs.log import Log
+from muster.storage.records.batch import HEADER, HEADER_SIZE, NewRecord, encode_batch, seal, view_at
+from muster.storage.records.compression import codec_number, compress
+from muster.storage.records.framing import Framings
+from muster.storage.records.look import AT_ONCE_BYTES, see_each, see_together, takes_time
+from muster.storage.types import Appended
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.broker.broker import Broker
-from storage.errors import StorageError
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.unit.storage.test_crashes import dice

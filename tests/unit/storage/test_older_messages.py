@@ -2,12 +2,12 @@
 
 import pytest
 
-from storage.errors import CorruptMessage
-from storage.records.batch import LOG_APPEND_TIME_BIT, encode_batch
-from storage.records.compression import CODECS
-from storage.records.legacy import legacy_records, read_message
-from storage.records.older_messages import as_older, message
-from storage.types import Record
+from muster.storage.errors import CorruptMessage
+from muster.storage.records.batch import LOG_APPEND_TIME_BIT, encode_batch
+from muster.storage.records.compression import CODECS
+from muster.storage.records.legacy import legacy_records, read_message
+from muster.storage.records.older_messages import as_older, message
+from muster.storage.types import Record
 from tests.unit.storage.logs import T0
 
 RECORDS = [

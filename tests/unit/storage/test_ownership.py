@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from storage.broker.broker import Broker
-from storage.config import LogSettings
-from storage.disk.checkpoint import read_checkpoint, write_offsets
-from storage.disk.files import read_file
-from storage.errors import StorageError
-from storage.topics import periodic
-from storage.topics.data_dir import CLEANER_POINTS, LOG_STARTS, RECOVERY_POINTS
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
+from muster.storage.disk.checkpoint import read_checkpoint, write_offsets
+from muster.storage.disk.files import read_file
+from muster.storage.errors import StorageError
+from muster.storage.topics import periodic
+from muster.storage.topics.data_dir import CLEANER_POINTS, LOG_STARTS, RECOVERY_POINTS
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, read_all, values
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from storage import errors
-from storage.broker.broker import Broker
-from storage.producers.control import encode_marker
-from storage.types import AbortedTransaction
+from muster.storage import errors
+from muster.storage.broker.broker import Broker
+from muster.storage.producers.control import encode_marker
+from muster.storage.types import AbortedTransaction
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

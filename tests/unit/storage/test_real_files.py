@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk import reserve
-from storage.disk.files import LockHeld, RealFiles, read_file, remove_tree, replace_file
+from muster.storage.disk import reserve
+from muster.storage.disk.files import LockHeld, RealFiles, read_file, remove_tree, replace_file
 
 
 def test_a_short_write_goes_on_until_all_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage.errors import LogDamaged, StorageError
-from storage.logs.log import Log
-from storage.records.batch import encode_batch, read_batches
+from muster.storage.errors import LogDamaged, StorageError
+from muster.storage.logs.log import Log
+from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.vectors.log.golden import files as golden

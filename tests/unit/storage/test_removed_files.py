@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.broker.broker import Broker
+from muster.storage.broker.broker import Broker
 from tests.unit.storage.logs import T0, batch
 
 

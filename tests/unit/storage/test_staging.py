@@ -8,14 +8,14 @@ from contextlib import suppress
 
 import pytest
 
-from storage.broker.broker import Broker
-from storage.broker.group_commit import GroupCommit
-from storage.config import LogSettings
-from storage.errors import StorageError
-from storage.records.batch import decode_records, encode_batch
-from storage.rpc.v1 import staging_service_pb2 as pb
-from storage.service.staging import StagingService
-from storage.staging.staging import Staging
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.group_commit import GroupCommit
+from muster.storage.config import LogSettings
+from muster.storage.errors import StorageError
+from muster.storage.records.batch import decode_records, encode_batch
+from muster.storage.rpc.v1 import staging_service_pb2 as pb
+from muster.storage.service.staging import StagingService
+from muster.storage.staging.staging import Staging
 from tests.fakes.memory_files import MemoryFiles
 
 NOW_MS = 1_700_000_000_000

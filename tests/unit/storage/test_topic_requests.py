@@ -4,11 +4,11 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
-from storage.broker.broker import Broker
-from storage.broker.requests import LogRequests
-from storage.broker.topic_requests import NewTopic, TopicRequests
-from storage.errors import StorageError, TopicAlreadyExists, UnknownTopicOrPartition
-from storage.types import Topic
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.topic_requests import NewTopic, TopicRequests
+from muster.storage.errors import StorageError, TopicAlreadyExists, UnknownTopicOrPartition
+from muster.storage.types import Topic
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

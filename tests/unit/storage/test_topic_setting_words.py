@@ -2,8 +2,8 @@
 
 import pytest
 
-from storage.config import LogSettings
-from storage.errors import InvalidConfig
+from muster.storage.config import LogSettings
+from muster.storage.errors import InvalidConfig
 
 
 @pytest.mark.parametrize(

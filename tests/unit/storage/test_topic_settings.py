@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from storage import errors
-from storage.broker.broker import Broker
-from storage.broker.requests import LogRequests
+from muster.storage import errors
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from storage.broker.broker import Broker
-from storage.errors import StorageError
-from storage.producers.control import encode_marker
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+from muster.storage.producers.control import encode_marker
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.central_owners import CentralGroupState, CentralOwners
-from coordinator.zookeeper.connect import Session, SessionState
-from coordinator.zookeeper.errors import NodeExists
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.central_owners import CentralGroupState, CentralOwners
+from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.zookeeper.errors import NodeExists
 
 PATIENCE_S = 10
 PLACE = paths.owner("g", "t", 0)

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from coordinator.core.central import events
-from coordinator.core.central.orders import Order, Ping
-from coordinator.core.effects import CentralReply
-from coordinator.errors import ErrorCode
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from coordinator.server.service.session import Sessions
-from coordinator.zookeeper.connect import SessionState
-from coordinator.zookeeper.election import Election
+from muster.coordinator.core.central import events
+from muster.coordinator.core.central.orders import Order, Ping
+from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.service.session import Sessions
+from muster.coordinator.zookeeper.connect import SessionState
+from muster.coordinator.zookeeper.election import Election
 from tests.fakes.one_page_zookeeper import COUNTER, PLACE, SESSION_S, Line, Server, on_virtual_time
 
 END = None

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.member.zookeeper.types import STATIC, Registration
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.consumer import ConsumerRegistry, IdInUse
+from muster.coordinator.member.zookeeper.types import STATIC, Registration
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.consumer import ConsumerRegistry, IdInUse
 from tests.fakes.one_page_zookeeper import SESSION_S, Line, Server, on_virtual_time
 
 READS_T = Registration({"t": 1}, STATIC)

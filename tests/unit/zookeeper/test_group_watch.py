@@ -7,11 +7,11 @@ from typing import Literal
 
 import pytest
 
-from coordinator.core.observed.events import GroupObserved
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Fired, Znode
-from coordinator.zookeeper.errors import ConnectionLost
-from coordinator.zookeeper.group_watch import Around, GroupWatch
+from muster.coordinator.core.observed.events import GroupObserved
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Fired, Znode
+from muster.coordinator.zookeeper.errors import ConnectionLost
+from muster.coordinator.zookeeper.group_watch import Around, GroupWatch
 
 GROUP = "g"
 AROUND = Around((1,), {"t": 2})

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.core.observed.events import GroupObserved
-from coordinator.zookeeper import observer as observer_module
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import SessionState
-from coordinator.zookeeper.group_watch import Around
-from coordinator.zookeeper.observer import Observer
+from muster.coordinator.core.observed.events import GroupObserved
+from muster.coordinator.zookeeper import observer as observer_module
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import SessionState
+from muster.coordinator.zookeeper.group_watch import Around
+from muster.coordinator.zookeeper.observer import Observer
 
 RESTLESS = "a"
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.zookeeper.controller import OFFLINE, next_state
-from coordinator.zookeeper.paths import PartitionState
+from muster.coordinator.zookeeper.controller import OFFLINE, next_state
+from muster.coordinator.zookeeper.paths import PartitionState
 
 brokers = st.integers(1, 5)
 

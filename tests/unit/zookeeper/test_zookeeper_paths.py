@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.errors import MalformedZnode
-from coordinator.zookeeper.group_watch import host_of
-from coordinator.zookeeper.paths import BrokerRegistration, ConsumerRegistration, PartitionState
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.errors import MalformedZnode
+from muster.coordinator.zookeeper.group_watch import host_of
+from muster.coordinator.zookeeper.paths import BrokerRegistration, ConsumerRegistration, PartitionState
 
 ids = st.integers(min_value=-1, max_value=2**31 - 1)
 names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)

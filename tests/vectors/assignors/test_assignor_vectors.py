@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from verdict import bare, faults, hand_over, metrics_worth, vectors, worth
 
-from assignors.tools.problem import solve
+from muster.assignors.tools.problem import solve
 
 
 def without_empty(plan):

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from storage.errors import CorruptMessage, StorageError
-from storage.producers.control import ABORT, COMMIT, marker_of
-from storage.records.batch import BatchView, decode_records, encode_batch, read_batches
+from muster.storage.errors import CorruptMessage, StorageError
+from muster.storage.producers.control import ABORT, COMMIT, marker_of
+from muster.storage.records.batch import BatchView, decode_records, encode_batch, read_batches
 from tests.vectors.log.golden import files, names, sidecar, spec
 
 MODERN = [name for name in names() if not name.startswith(("legacy", "mixed"))]

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from storage.broker.broker import Broker
-from storage.compaction.rules import Verdict, filter_batch
-from storage.config import LogSettings
-from storage.logs.replica import append_as_follower
-from storage.records.batch import BatchView, read_batches
-from storage.types import Record
+from muster.storage.broker.broker import Broker
+from muster.storage.compaction.rules import Verdict, filter_batch
+from muster.storage.config import LogSettings
+from muster.storage.logs.replica import append_as_follower
+from muster.storage.records.batch import BatchView, read_batches
+from muster.storage.types import Record
 from tests.fakes.memory_files import MemoryFiles
 from tests.vectors.log.golden import files, names, sidecar
 

@@ -3,8 +3,8 @@
 import contextlib
 from typing import Any
 
-from storage.records.batch import read_batches
-from storage.records.scan import BatchFault, Order, walk_checked
+from muster.storage.records.batch import read_batches
+from muster.storage.records.scan import BatchFault, Order, walk_checked
 from tests.fakes.memory_files import MemoryFiles
 from tests.vectors.log.golden import files, sidecar
 

@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 from uuid import uuid4
 
-from coordinator.client.calls.transport import Transport, now_ms
-from coordinator.client.errors import Refused, TransportRefused, Unreachable, refusal
-from coordinator.client.membership.central.store import CentralStore
-from coordinator.client.membership.central.stream import CentralStream, Offsets
-from coordinator.client.membership.group_calls import LEAVE_PATIENCE_MS, GroupCalls
-from coordinator.client.membership.performing import Performing
-from coordinator.client.membership.seam import Callback, Wake
-from coordinator.client.membership.telling import callback_of
-from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from coordinator.core.central.orders import StartFetcher
-from coordinator.core.types import Cause
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.central import events as ce
-from coordinator.member.central.machine import CentralMember
-from coordinator.member.consumer.report import Wish
-from coordinator.member.states import State
-from coordinator.member.types import MemberSettings
+from muster.coordinator.client.calls.transport import Transport, now_ms
+from muster.coordinator.client.errors import Refused, TransportRefused, Unreachable, refusal
+from muster.coordinator.client.membership.central.store import CentralStore
+from muster.coordinator.client.membership.central.stream import CentralStream, Offsets
+from muster.coordinator.client.membership.group_calls import LEAVE_PATIENCE_MS, GroupCalls
+from muster.coordinator.client.membership.performing import Performing
+from muster.coordinator.client.membership.seam import Callback, Wake
+from muster.coordinator.client.membership.telling import callback_of
+from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from muster.coordinator.core.central.orders import StartFetcher
+from muster.coordinator.core.types import Cause
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.central import events as ce
+from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.member.consumer.report import Wish
+from muster.coordinator.member.states import State
+from muster.coordinator.member.types import MemberSettings
 
 log = logging.getLogger("muster.client")
 

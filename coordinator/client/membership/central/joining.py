@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.membership.central.driver import CentralDriver, Positions
-from coordinator.client.membership.central.store import CentralStore
-from coordinator.client.membership.driver import member_settings
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.membership.seam import Interest, Wake
-from coordinator.member.consumer.report import Wish
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.membership.central.driver import CentralDriver, Positions
+from muster.coordinator.client.membership.central.store import CentralStore
+from muster.coordinator.client.membership.driver import member_settings
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.membership.seam import Interest, Wake
+from muster.coordinator.member.consumer.report import Wish
 
 
 class CentralJoining:

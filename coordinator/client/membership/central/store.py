@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from coordinator.core.central.orders import NOTHING_COMMITTED, StartFetcher
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from muster.coordinator.core.central.orders import NOTHING_COMMITTED, StartFetcher
 
 
 class CentralStore:

@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 import grpc
 
-from coordinator.client.calls.methods import SESSION
-from coordinator.client.calls.transport import Transport
-from coordinator.client.errors import TransportRefused, Unreachable
-from coordinator.client.membership.classic_calls import cause_of, code_of
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.types import OffsetAndMetadata, TopicPartition
-from coordinator.core.central.orders import (
+from muster.coordinator.client.calls.methods import SESSION
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.errors import TransportRefused, Unreachable
+from muster.coordinator.client.membership.classic_calls import cause_of, code_of
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
+from muster.coordinator.core.central.orders import (
     NOTHING_COMMITTED,
     Order,
     Ping,
@@ -22,11 +22,11 @@ from coordinator.core.central.orders import (
     StartFetcher,
     StopFetcher,
 )
-from coordinator.errors import ErrorCode
-from coordinator.member.central import events as ce
-from coordinator.member.classic.subscription import by_topic
-from coordinator.member.types import MemberSettings
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.member.central import events as ce
+from muster.coordinator.member.classic.subscription import by_topic
+from muster.coordinator.member.types import MemberSettings
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 log = logging.getLogger("muster.client")
 

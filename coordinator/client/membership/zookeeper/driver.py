@@ -5,22 +5,22 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from coordinator.client.calls.transport import now_ms
-from coordinator.client.errors import ConsumerRebalanceFailed, ZookeeperRefused
-from coordinator.client.membership.performing import Performing
-from coordinator.client.membership.seam import Callback, Wake
-from coordinator.client.membership.telling import callback_of
-from coordinator.client.types import GroupMetadata
-from coordinator.member import actions as act
-from coordinator.member import events as ev
-from coordinator.member.zookeeper import events as zk
-from coordinator.member.zookeeper.assign import topics_of
-from coordinator.member.zookeeper.machine import ZookeeperMember
-from coordinator.member.zookeeper.states import ZookeeperState
-from coordinator.member.zookeeper.types import GroupView, Link, Registration, ZookeeperSettings
-from coordinator.zookeeper.connect import Session, SessionState
-from coordinator.zookeeper.consumer import ConsumerRegistry
-from coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, SessionExpired, ZooKeeperError
+from muster.coordinator.client.calls.transport import now_ms
+from muster.coordinator.client.errors import ConsumerRebalanceFailed, ZookeeperRefused
+from muster.coordinator.client.membership.performing import Performing
+from muster.coordinator.client.membership.seam import Callback, Wake
+from muster.coordinator.client.membership.telling import callback_of
+from muster.coordinator.client.types import GroupMetadata
+from muster.coordinator.member import actions as act
+from muster.coordinator.member import events as ev
+from muster.coordinator.member.zookeeper import events as zk
+from muster.coordinator.member.zookeeper.assign import topics_of
+from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.states import ZookeeperState
+from muster.coordinator.member.zookeeper.types import GroupView, Link, Registration, ZookeeperSettings
+from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.zookeeper.consumer import ConsumerRegistry
+from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, SessionExpired, ZooKeeperError
 
 log = logging.getLogger("muster.client")
 

@@ -3,19 +3,19 @@
 import asyncio
 import logging
 
-from coordinator.client.calls.transport import Transport
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.errors import IllegalState, ZookeeperAway, ZookeeperRefused
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.membership.seam import Interest, Wake
-from coordinator.client.membership.zookeeper.driver import ZookeeperDriver
-from coordinator.client.membership.zookeeper.leaders import Leaders
-from coordinator.client.membership.zookeeper.store import Holding, ZookeeperStore
-from coordinator.member.zookeeper.types import ZookeeperSettings, registration_of, warning
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Session
-from coordinator.zookeeper.consumer import ConsumerRegistry
-from coordinator.zookeeper.errors import MalformedZnode, Unreachable, ZooKeeperError
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.errors import IllegalState, ZookeeperAway, ZookeeperRefused
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.membership.seam import Interest, Wake
+from muster.coordinator.client.membership.zookeeper.driver import ZookeeperDriver
+from muster.coordinator.client.membership.zookeeper.leaders import Leaders
+from muster.coordinator.client.membership.zookeeper.store import Holding, ZookeeperStore
+from muster.coordinator.member.zookeeper.types import ZookeeperSettings, registration_of, warning
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.consumer import ConsumerRegistry
+from muster.coordinator.zookeeper.errors import MalformedZnode, Unreachable, ZooKeeperError
 
 log = logging.getLogger("muster.client")
 

@@ -6,11 +6,11 @@ Every node is a log of its own, so the wrong one knows nothing of a topic, and w
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from coordinator.member.zookeeper.types import STATIC, GroupView, Registration
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Session
-from coordinator.zookeeper.consumer import at_most
-from coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.member.zookeeper.types import STATIC, GroupView, Registration
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 log = logging.getLogger("muster.client")
 

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from coordinator.client.described import GroupDescription
-from coordinator.client.errors import GroupNotFound, ZookeeperAway, ZookeeperRefused, refusal
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.types import OffsetAndMetadata, TopicPartition
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Session
-from coordinator.zookeeper.errors import MalformedZnode, Unreachable, ZooKeeperError
-from coordinator.zookeeper.offsets import OffsetNodes
+from muster.coordinator.client.described import GroupDescription
+from muster.coordinator.client.errors import GroupNotFound, ZookeeperAway, ZookeeperRefused, refusal
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.errors import MalformedZnode, Unreachable, ZooKeeperError
+from muster.coordinator.zookeeper.offsets import OffsetNodes
 
 log = logging.getLogger("muster.client")
 

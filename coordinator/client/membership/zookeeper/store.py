@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from coordinator.client.config import ConsumerConfig
-from coordinator.client.errors import ClientError, IllegalState, ZookeeperAway, ZookeeperRefused, refusal
-from coordinator.client.membership.group_calls import GroupCalls
-from coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from coordinator.member.backoff import Backoff
-from coordinator.zookeeper import paths
-from coordinator.zookeeper.connect import Session
-from coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, SessionExpired, ZooKeeperError
-from coordinator.zookeeper.offsets import NotRegistered, OffsetNodes
+from muster.coordinator.client.config import ConsumerConfig
+from muster.coordinator.client.errors import ClientError, IllegalState, ZookeeperAway, ZookeeperRefused, refusal
+from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from muster.coordinator.member.backoff import Backoff
+from muster.coordinator.zookeeper import paths
+from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, SessionExpired, ZooKeeperError
+from muster.coordinator.zookeeper.offsets import NotRegistered, OffsetNodes
 
 log = logging.getLogger("muster.client")
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
-from assignors.isolation.pool import Isolation, IsolationLimits
-from assignors.isolation.process import Overran
-from assignors.registry import resolve
-from assignors.run import run
+from muster.assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
+from muster.assignors.isolation.pool import Isolation, IsolationLimits
+from muster.assignors.isolation.process import Overran
+from muster.assignors.registry import resolve
+from muster.assignors.run import run
 from tests.support import plugins
 
 GROUP = Snapshot(
@@ -153,8 +153,8 @@ def test_nothing_outlives_its_caller(kind: str) -> None:
     """The caller is killed, as nobody can prepare for, while its plugin is in the middle of a plan."""
     program = (
         "import threading\n"
-        "from assignors.api import Member, Snapshot\n"
-        "from assignors.isolation.pool import Isolation\n"
+        "from muster.assignors.api import Member, Snapshot\n"
+        "from muster.assignors.isolation.pool import Isolation\n"
         "from tests.support import plugins\n"
         "isolation, group = Isolation(), Snapshot({'t': 1}, [Member('a', ('t',))])\n"
         "pid = isolation.run(plugins.Remembers(), group, 60000).note\n"
@@ -205,9 +205,9 @@ def gone(pid: int) -> bool:
 def test_a_list_of_members_stands_for_its_table_as_long_as_nobody_changes_it() -> None:
     from dataclasses import replace
 
-    from assignors.api import Member, Snapshot
-    from assignors.data.columns import table_of
-    from assignors.data.member_table import MemberList
+    from muster.assignors.api import Member, Snapshot
+    from muster.assignors.data.columns import table_of
+    from muster.assignors.data.member_table import MemberList
 
     plain = Snapshot({"t": 4, "u": 2}, [Member("b", ("t",), {"t": [0, 1]}, 3), Member("a", ("t", "u"))])
     listed = MemberList(table_of(plain))

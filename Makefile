@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := assignors storage coordinator
-PROTOS := $(wildcard proto/*/rpc/v1/*.proto)
-SERVICES := $(wildcard proto/*/rpc/v1/*_service.proto)
+PACKAGES := assignors storage coordinator muster pyspark_muster
+PROTOS := $(wildcard proto/muster/*/rpc/v1/*.proto)
+SERVICES := $(wildcard proto/muster/*/rpc/v1/*_service.proto)
 SEEDS ?= 500
 ROUNDS ?= 1000
 PROCESSES ?= 2

@@ -10,7 +10,7 @@ from muster.assignors.api import Assignor, Member, Snapshot
 
 def is_ours(assignor: Assignor) -> bool:
     """Whether an assignor is part of this package, and may be shown the original."""
-    return type(assignor).__module__.startswith("assignors.")
+    return type(assignor).__module__.startswith(f"{__package__}.")
 
 
 def shielded(snapshot: Snapshot) -> Snapshot:

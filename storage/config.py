@@ -1,6 +1,6 @@
 """The log's settings under Kafka's dotted names, one sentence each.
 
-`LogSettings` is the node's; a topic may override what `muster.storage.topic_config.TopicSettings` names. The properties file
+`LogSettings` is the node's; a topic may override what `storage.topic_config.TopicSettings` names. The properties file
 and the reference page are generated from these fields.
 """
 

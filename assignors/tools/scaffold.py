@@ -45,7 +45,7 @@ name = "muster-assignor-{name}"
 version = "0.1.0"
 description = "The {name} partition assignor for Muster"
 requires-python = ">=3.11"
-dependencies = ["muster"]
+dependencies = ["muster-groups"]
 
 [project.optional-dependencies]
 test = ["pytest"]

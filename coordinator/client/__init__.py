@@ -1,4 +1,4 @@
-"""The gRPC client: `Consumer`, `Producer`, `Admin` and `Worker`; their asyncio twins are in `muster.coordinator.client.aio`.
+"""The gRPC client: `Consumer`, `Producer`, `Admin` and `Worker`; their asyncio twins are in `muster.aio`.
 
 >>> from muster.coordinator.client import Producer
 >>> Producer.__name__

@@ -40,7 +40,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise NoPlotting("charts need matplotlib; install it with: pip install 'muster[lab]'") from error
+        raise NoPlotting("charts need matplotlib; install it with: pip install 'muster-groups[lab]'") from error
     # The same results give the same bytes.
     with matplotlib.rc_context({"svg.hashsalt": "muster", "svg.fonttype": "none"}):
         figure = Figure(figsize=(14, 3.3 + 0.5 * len(results)), layout="constrained")

@@ -5,8 +5,8 @@ settings of a group), then the group id. Kafka's own key types are small numbers
 those they do not know. Value: JSON, {"version": 1, "central": {...}}, {"version": 1, "leader_state": "...",
 "until_ms": ..., "delay_ms": ...} or {"version": 1, "changes": how often they were changed, "settings": {...}}.
 
-The first two used to lie in `__rebalances`, where `muster.coordinator.runtime.ledger_codec` still reads them: a diary that is
-damaged must cost explanations, never ownership.
+The first two used to lie in `__rebalances`, where `muster.coordinator.runtime.ledger_codec` still reads them: a diary
+that is damaged must cost explanations, never ownership.
 """
 
 from typing import Any, Literal

@@ -31,5 +31,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(HOMES[name]), name)
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.partition(".")[0] in ("pyspark", "pyarrow"):
-            raise ImportError(f"{error.name} is not installed; install it with: pip install 'muster[spark]'") from None
+            raise ImportError(
+                f"{error.name} is not installed; install it with: pip install 'muster-groups[spark]'"
+            ) from None
         raise

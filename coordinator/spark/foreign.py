@@ -12,8 +12,9 @@ MAX_DEADLINE_MS = 3_600_000
 def run_in_time(
     assignor: Assignor, snapshot: Snapshot, deadline_ms: int, remedy: str, *, withhold: bool = True
 ) -> Assignment:
-    """As `muster.assignors.run.run`; Overran, which ends with `remedy`, when a plugin takes too long. Ours are not timed.
+    """As `muster.assignors.run.run`; Overran, which ends with `remedy`, when a plugin takes too long.
 
-    A plugin runs in a process of its own, which this one keeps for its next plan and does not leave behind.
+    Ours are not timed. A plugin runs in a process of its own, which this one keeps for its next plan and does not
+    leave behind.
     """
     return shared().run(assignor, snapshot, deadline_ms, withhold=withhold, remedy=remedy)

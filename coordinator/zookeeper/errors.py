@@ -1,6 +1,6 @@
 """What can go wrong with ZooKeeper: weather, named in our own words so that nobody above needs kazoo to catch it."""
 
-INSTALL = "install it with: pip install 'muster[zookeeper]'"
+INSTALL = "install it with: pip install 'muster-groups[zookeeper]'"
 
 
 class ZooKeeperError(Exception):

@@ -24,6 +24,6 @@ def the_jar(folder: Path, prefix: str) -> Path:
     if not found:
         raise ZooKeeperError(
             f"{folder} has no {prefix}*.jar; expected the jars of pyspark 4.2 or later; "
-            "install it with: pip install 'muster[zookeeper]'"
+            "install it with: pip install 'muster-groups[zookeeper]'"
         )
     return found[-1]

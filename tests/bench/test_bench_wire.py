@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("confluent_kafka", reason="the peer is librdkafka's mock cluster: pip install 'muster[bench]'")
+pytest.importorskip(
+    "confluent_kafka", reason="the peer is librdkafka's mock cluster: pip install 'muster-groups[bench]'"
+)
 
 from muster.coordinator.bench.wire import costs, rebalances, records, suite, yardstick
 from muster.coordinator.cli.main import main

@@ -101,7 +101,7 @@ def test_every_setting_is_read_by_something(name: str, code: str) -> None:
 
 @pytest.fixture(scope="module")
 def code() -> str:
-    root = Path(coordinator.__file__).parents[1]
+    root = Path(__file__).parents[2]
     return "\n".join(file.read_text() for name in ("coordinator", "storage") for file in root.glob(f"{name}/**/*.py"))
 
 

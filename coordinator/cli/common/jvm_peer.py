@@ -22,7 +22,7 @@ def jvm_assignors(classpath: str) -> Iterator[Ask]:
         raise CommandError(
             "there is no java on PATH", "--jar needs Java 17 or later", "install one, or leave --jar out"
         )
-    source = importlib.resources.files("assignors") / "AssignorBench.java"
+    source = importlib.resources.files("muster.assignors.tools") / "AssignorBench.java"
     with importlib.resources.as_file(source) as path:
         command = [java, HEAP, "-cp", classpath, str(path)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)

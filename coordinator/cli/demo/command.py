@@ -77,7 +77,7 @@ def on_spark(file: Path | None, key_regex: str | None, partitions: int, keep: bo
     try:
         import pyspark  # noqa: F401
     except ImportError:
-        raise CommandError("pyspark is not installed", "pip install 'muster[spark]'") from None
+        raise CommandError("pyspark is not installed", "pip install 'muster-groups[spark]'") from None
     from muster.coordinator.cli.common.signals import interrupt_on_sigterm
     from muster.coordinator.cli.demo.lines import choose_source
     from muster.coordinator.cli.demo.spark import SparkDirector

@@ -9,7 +9,7 @@ import click
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.output import notice
 
-NO_ARROW = "Parquet files need pyarrow; install it with: pip install 'muster[spark]'"
+NO_ARROW = "Parquet files need pyarrow; install it with: pip install 'muster-groups[spark]'"
 
 
 def folder_for(out: Path | None) -> Path | None:

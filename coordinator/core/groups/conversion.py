@@ -1,4 +1,4 @@
-"""What it takes to turn a group of one kind into one of another. The table is `muster.coordinator.core.groups.conversions`."""
+"""What it takes to turn a group of one kind into one of another. The table is `core.groups.conversions`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

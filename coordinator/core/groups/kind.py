@@ -1,8 +1,8 @@
 """The one protocol of groups: what a shard asks of a group, and every kind answers in its own way.
 
-A kind is a folder with a group (data, `muster.coordinator.core.groups.group`), the facts it is made of, and one class that fulfils
-`Kind`; one line in `muster.coordinator.core.groups.kinds` makes the shard know it. Kinds have no state: the group is passed in. What
-happens when there is no group of an id is a kind, too (`absent`), so whoever asks never asks which kind it is.
+A kind is a folder with a group (data, `core.groups.group`), the facts it is made of, and one class that fulfils `Kind`;
+one line in `core.groups.kinds` makes the shard know it. Kinds have no state: the group is passed in. What happens when
+there is no group of an id is a kind, too (`absent`), so whoever asks never asks which kind it is.
 
 Each call either does its work on `step`, or refuses by raising CoordinatorError before it has changed anything. How a
 group of one kind becomes one of another is in `muster.coordinator.core.groups.conversions`.

@@ -1,4 +1,4 @@
-"""How long a name that is kept may be. How much a request lists, its decoder has checked (see `muster.coordinator.edge`)."""
+"""How long a name that is kept may be. How much a request lists, its decoder has checked (see `coordinator.edge`)."""
 
 from muster.coordinator.edge.limits import MAX_NAME_CHARS, too_long
 from muster.coordinator.errors import CoordinatorError, ErrorCode

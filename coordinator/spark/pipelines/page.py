@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-MISSING = "charts need matplotlib; install it with: pip install 'muster[lab]'"
+MISSING = "charts need matplotlib; install it with: pip install 'muster-groups[lab]'"
 COLOURS = (
     "#3b6ea5",
     "#d1605e",

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.integration
-MUSTER = str(Path(sys.executable).with_name("muster"))
 PATIENCE_S = 100
 LINES = 3_000
 
@@ -31,8 +30,11 @@ def own_temp(tmp_path: Path) -> Path:
 
 
 def start(temp: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Beside a folder `storage/`, which is none of Muster's business."""
+    (temp.parent / "storage").mkdir()
     return subprocess.Popen(
-        [MUSTER, "demo", "--seconds", "2", *arguments],
+        [sys.executable, "-m", "muster", "demo", "--seconds", "2", *arguments],
+        cwd=temp.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""The node's end of session streams, as `muster.coordinator.server.service.session` keeps them: one for each member at most."""
+"""The node's end of session streams, as `coordinator.server.service.session` keeps them: one a member at most."""
 
 from collections import deque
 from dataclasses import replace

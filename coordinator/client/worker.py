@@ -5,9 +5,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from muster.coordinator.client.aio.worker import Worker as AsyncWorker
+from muster.coordinator.client.callbacks import OnPartition
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.twins import same
-from muster.coordinator.client.consuming.listener import Listener, OnChange
+from muster.coordinator.client.consuming.listener import Listener
 from muster.coordinator.client.membership.seam import Callback
 
 T = TypeVar("T")
@@ -33,8 +34,8 @@ class Worker:
         self,
         topics: Iterable[str] = (),
         resources: Iterable[str] = (),
-        on_gain: OnChange | None = None,
-        on_lose: OnChange | None = None,
+        on_gain: OnPartition["Worker"] | None = None,
+        on_lose: OnPartition["Worker"] | None = None,
     ) -> None:
         """Take part. Joining again changes the names."""
         self._listener = Listener(on_gain, on_lose)

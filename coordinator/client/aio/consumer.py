@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from muster.coordinator.client.callbacks import OnPartitions
 from muster.coordinator.client.config import ConsumerConfig, load
-from muster.coordinator.client.consuming.listener import Listener, OnChange
+from muster.coordinator.client.consuming.listener import Listener
 from muster.coordinator.client.consuming.log_calls import end_offsets, list_offsets, start_offsets
 from muster.coordinator.client.consuming.offsets import Offset, offsets_given
 from muster.coordinator.client.consuming.shared import Consuming, left_of
@@ -32,9 +33,9 @@ class Consumer:
     async def subscribe(
         self,
         topics: str | Iterable[str],
-        on_assign: OnChange | None = None,
-        on_revoke: OnChange | None = None,
-        on_lost: OnChange | None = None,
+        on_assign: OnPartitions["Consumer"] | None = None,
+        on_revoke: OnPartitions["Consumer"] | None = None,
+        on_lost: OnPartitions["Consumer"] | None = None,
         *,
         black_list: bool = False,
     ) -> None:
@@ -93,8 +94,7 @@ class Consumer:
     ) -> None:
         """Commit after `message`, exactly `offsets`, or after all that was handed over.
 
-        Waits for the group's word, or with `asynchronous` returns a future at once. Raises CommitFailed when the group
-        has gone on without this consumer.
+        Waits for the group's word. Raises CommitFailed when the group has gone on without this consumer.
         """
         await self._core.commits.commit(offsets_given(self._core, message, offsets))
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from muster.coordinator.client.callbacks import OnDelivery
 from muster.coordinator.client.config import ProducerConfig, load
 from muster.coordinator.client.errors import BufferFull, ClientError
-from muster.coordinator.client.producing.accumulator import Delivered, Headers
+from muster.coordinator.client.producing.accumulator import Headers
 from muster.coordinator.client.producing.shared import ANY, Producing, as_bytes, size_of
 from muster.coordinator.client.types import RecordMetadata
 
@@ -30,7 +31,7 @@ class Producer:
         value: bytes | str | None = None,
         key: bytes | str | None = None,
         partition: int = ANY,
-        on_delivery: Delivered | None = None,
+        on_delivery: OnDelivery | None = None,
         timestamp: int = 0,
         headers: Headers | Mapping[str, bytes | None] = (),
     ) -> None:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from muster.coordinator.client.callbacks import OnPartition
 from muster.coordinator.client.config import WorkerConfig, load
-from muster.coordinator.client.consuming.listener import Listener, OnChange
+from muster.coordinator.client.consuming.listener import Listener
 from muster.coordinator.client.membership.seam import Callback
 from muster.coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
 from muster.coordinator.client.working import Working
@@ -22,8 +23,8 @@ class Worker:
         self,
         topics: Iterable[str] = (),
         resources: Iterable[str] = (),
-        on_gain: OnChange | None = None,
-        on_lose: OnChange | None = None,
+        on_gain: OnPartition["Worker"] | None = None,
+        on_lose: OnPartition["Worker"] | None = None,
     ) -> None:
         """Take part. Joining again changes the names."""
         self._listener = Listener(on_gain, on_lose)

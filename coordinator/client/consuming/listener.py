@@ -8,7 +8,7 @@ from muster.coordinator.client.membership.seam import Callback
 from muster.coordinator.client.types import TopicPartition
 
 OnChange = Callable[..., Any]
-"""Takes `(consumer, partitions, event)` or `(consumer, partitions)`; `RebalanceEvent` says what the list means."""
+"""Any of those in `muster.coordinator.client.callbacks`; which shape it has is found out when it is called."""
 
 
 @dataclass(frozen=True, slots=True)

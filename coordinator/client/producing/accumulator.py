@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from muster.coordinator.client.callbacks import OnDelivery
 from muster.coordinator.client.config import ProducerConfig
 from muster.coordinator.client.errors import BufferFull
-from muster.coordinator.client.types import RecordMetadata, TopicPartition
+from muster.coordinator.client.types import TopicPartition
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
-Delivered: TypeAlias = Callable[[Exception | None, RecordMetadata | None], None]
 
 RECORD_OVERHEAD = 32
 """What a record costs beside its key, value and headers; a little more than the format needs."""
@@ -29,7 +29,7 @@ class PendingBatch:
     tp: TopicPartition
     created_ms: int
     records: list[tuple[int, bytes | None, bytes | None, Headers]] = field(default_factory=list)
-    listeners: list[tuple[int, Delivered]] = field(default_factory=list)
+    listeners: list[tuple[int, OnDelivery]] = field(default_factory=list)
     size: int = 0
     closed: bool = False
     encoded: bytes | None = None
@@ -76,7 +76,7 @@ class Accumulator:
         tp: TopicPartition,
         record: tuple[int, bytes | None, bytes | None, Headers],
         size: int,
-        on_delivery: Delivered | None,
+        on_delivery: OnDelivery | None,
         block_s: float,
     ) -> None:
         """Put a record into its partition's batch; BufferFull when no room came within `block_s` seconds."""

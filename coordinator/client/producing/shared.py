@@ -3,11 +3,12 @@
 import asyncio
 import time
 
+from muster.coordinator.client.callbacks import OnDelivery
 from muster.coordinator.client.calls.catalog import Catalog
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ProducerConfig
 from muster.coordinator.client.errors import DeliveryFailed, IllegalState, UnknownTopic
-from muster.coordinator.client.producing.accumulator import RECORD_OVERHEAD, Accumulator, Delivered, Headers
+from muster.coordinator.client.producing.accumulator import RECORD_OVERHEAD, Accumulator, Headers
 from muster.coordinator.client.producing.partitioner import partition_for
 from muster.coordinator.client.producing.sender import Sender, too_large
 from muster.coordinator.client.types import TopicPartition
@@ -51,7 +52,7 @@ class Producing:
         partition: int,
         timestamp_ms: int,
         headers: Headers,
-        on_delivery: Delivered | None,
+        on_delivery: OnDelivery | None,
         block_s: float,
     ) -> None:
         """Hand a record to the sender; raises at once what can be known at once."""

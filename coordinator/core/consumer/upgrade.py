@@ -26,7 +26,7 @@ from muster.coordinator.core.consumer.records import (
 )
 from muster.coordinator.core.events import ConsumerHeartbeat
 from muster.coordinator.core.groups.conversion import Conversion
-from muster.coordinator.core.plan import CONSUMER, assignment_of
+from muster.coordinator.core.plan import CONSUMER, DELAYED, assignment_of
 from muster.coordinator.core.records import GroupDeleted
 from muster.coordinator.core.state import Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -89,6 +89,8 @@ def may_upgrade(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> 
         raise stays(group, "group.consumer.migration.policy does not allow it to change")
     if group.protocol_type != CONSUMER:
         raise stays(group, f"its protocol type is {group.protocol_type!r}")
+    if any(chosen_by(group, member) == DELAYED for member in group.members.values()):
+        raise stays(group, f"its members share named resources by {DELAYED!r}, and KIP-848 knows topics only")
     if len(group.members) >= step.limits.consumer_max_group_size:
         raise stays(group, f"it has {len(group.members)} members, group.consumer.max.size counts the new one, too")
     try:
@@ -101,6 +103,11 @@ def metadata_of(group: ClassicGroup, member: Member) -> bytes:
     """What it says under the protocol that the group chose, or would choose for itself."""
     chosen = group.protocol_name
     return member.metadata(chosen) or (member.protocols[0].metadata if member.protocols else b"")
+
+
+def chosen_by(group: ClassicGroup, member: Member) -> str:
+    """The protocol that the group chose; before it has, the one that the member likes best."""
+    return group.protocol_name or (member.protocols[0].name if member.protocols else "")
 
 
 def stays(group: ClassicGroup, why: str) -> CoordinatorError:

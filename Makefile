@@ -10,17 +10,26 @@ ROUNDS ?= 1000
 PROCESSES ?= 2
 FUZZ_SECONDS ?= 120
 
-.PHONY: demo test check fmt proto proto-check properties search fuzz sim torture interop bench clean
+.PHONY: demo test verify check fmt proto proto-check properties search fuzz sim torture interop bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
 
-# Two processes share the tests out, file by file: make test PROCESSES=4
-# What fails while they share the machine is run once more, alone, and fails for good if it does so there too. Only exit
-# code 1 says that all were run and some failed: after an interruption or a crash there is no telling what was left out.
+# All unit, property, story, vector and simulator tests and one real run per component, in two processes, and a line for each
+# part (tests/parts.py): make test PROCESSES=4
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) || \
-		{ test $$? -eq 1 && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+	$(call suite,not verify)
+
+# All the rest.
+verify: $(VENV)/.installed-dev
+	$(call suite,verify)
+
+# What fails while processes share the machine is run once more, alone, and fails for good if it does so there too. Only exit
+# code 1 says that all were run and some failed: after an interruption or a crash there is no telling what was left out.
+define suite
+	$(BIN)/python -m pytest --parts --numprocesses $(PROCESSES) --no-loadscope-reorder -m "$(1)" || \
+		{ test $$? -eq 1 && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -m "$(1)"; }
+endef
 
 # The one door: format, lint, types, import contracts, generated code, fast tests.
 check: $(VENV)/.installed-dev proto-check

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+from tests.parts import PARTS, NoPart, is_for_verify, part_of, starts_processes
 from tests.support.pace import pace
+from tests.support.part_lines import PartLines
 
 # A gate must give the same answer twice: examples are drawn from a fixed seed, and no example is timed on a shared
 # machine. `make search` draws at random instead and digs deeper; what it finds becomes an `@example`.
@@ -27,6 +29,30 @@ SPARK = ("tests/integration/spark/", "tests/integration/spark/test_pipeline_spar
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the real traces back into tests/scripts")
+    parser.addoption("--parts", action="store_true", help="a line for each part of the suite (tests/parts.py), no dots")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--parts") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(PartLines(config.pluginmanager.get_plugin("terminalreporter")))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks by part, and the parts in their order: what takes longest goes first, so that nobody waits for it alone."""
+    order: dict[str, int] = {}
+    for item in items:
+        try:
+            part = part_of(item.nodeid)
+        except NoPart as error:
+            raise pytest.UsageError(str(error)) from None
+        order[item.nodeid] = PARTS.index(part)
+        if is_for_verify(part):
+            item.add_marker("verify")
+        if starts_processes(part):
+            item.add_marker("integration")
+    items.sort(key=lambda item: order[item.nodeid])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

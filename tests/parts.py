@@ -1,0 +1,156 @@
+"""The suite in parts: what each covers, and whether `make test` runs it or `make verify`.
+
+`make verify` runs what has the mark `verify`, `make test` what has it not; the mark is given by the tables below and
+nowhere else, so that together they are everything. Only `tests/interop`, which wants clients of other runtimes, has a
+target of its own. Tables are read from top to bottom: a test belongs to the first part that names it.
+"""
+
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    name: str
+    covers: str
+    where: tuple[str, ...]
+    """Folders (they end with a slash), files, or tests, which stand for all their parameters."""
+
+    def has(self, test: str) -> bool:
+        """Whether the test of this node id belongs here."""
+        return any(
+            test.startswith(place if place.endswith("/") else (f"{place}::", f"{place}[")) or test == place
+            for place in self.where
+        )
+
+
+INTEGRATION = "tests/integration/"
+
+REAL_RUNS = (
+    Part(
+        "spark",
+        "a real node's topics as tables and streams, a stream that reads as a group, a sink, in one Spark session",
+        (
+            f"{INTEGRATION}spark/test_spark_read.py",
+            f"{INTEGRATION}spark/test_spark_fetch.py",
+            f"{INTEGRATION}spark/test_spark_stream.py::test_all_there_is_now_in_batches_of_at_most_so_many",
+            f"{INTEGRATION}spark/test_spark_group.py::test_drivers_that_come_and_go_hand_over_exactly",
+            f"{INTEGRATION}spark/test_spark_sink.py::test_all_columns_arrive",
+            f"{INTEGRATION}spark/test_spark_sink.py::test_a_task_that_fails_in_mid_batch_doubles_nothing",
+        ),
+    ),
+    Part(
+        "demo",
+        "the story of README: a worker is killed, another joins, no line is lost",
+        (f"{INTEGRATION}cli/test_demo_run.py::test_a_worker_is_killed_and_no_line_is_lost",),
+    ),
+    Part(
+        "plugins",
+        "assignors that loop, crash, eat memory or print, each in a process of its own beside a real node",
+        (f"{INTEGRATION}node/test_plugin_node.py",),
+    ),
+    Part(
+        "node",
+        "a node by gRPC: groups of each protocol, commits, bounds, its health, its end; Consumer and Producer",
+        (
+            f"{INTEGRATION}node/test_grpc_edge_node.py",
+            f"{INTEGRATION}members/test_consumer_groups.py::test_two_members_share_a_topic_and_a_restart_changes_nothing",
+            f"{INTEGRATION}members/test_central_consumer.py::test_members_share_hand_over_and_take_over",
+            f"{INTEGRATION}client/test_client_consumer.py",
+        ),
+    ),
+    Part(
+        "kafka's door",
+        "confluent-kafka, kafka-python, aiokafka and kcat write, read, administrate and share a group",
+        (
+            f"{INTEGRATION}kafka/test_kafka_log_clients.py",
+            f"{INTEGRATION}kafka/test_kafka_group_clients.py::test_a_pattern_follows_topics_that_grow_and_go",
+        ),
+    ),
+    Part(
+        "zookeeper",
+        "a real ZooKeeper: consumers of that era share, are shown, moved to a coordinator and read by hand",
+        (
+            f"{INTEGRATION}zookeeper/test_zookeeper_cli.py::test_two_consumers_as_the_command_line_shows_them",
+            f"{INTEGRATION}zookeeper_consumer/test_zookeeper_layout.py",
+            f"{INTEGRATION}zookeeper_consumer/test_migrate_offsets.py::test_positions_move_to_the_coordinator_and_back",
+        ),
+    ),
+    Part(
+        "command line",
+        "the commands against a real node, in pipes too, and README's example",
+        (
+            f"{INTEGRATION}cli/test_cli_node.py",
+            f"{INTEGRATION}cli/test_cli_pipes.py",
+            f"{INTEGRATION}cli/test_cli_readme.py",
+        ),
+    ),
+)
+"""One real run per component: what `make test` takes of those that start processes."""
+
+FAST = (
+    Part(
+        "simulator",
+        "seeded runs of engine, log, members and assignors under faults, on a virtual clock",
+        ("tests/sim/",),
+    ),
+    Part(
+        "properties",
+        "what holds for any input: models, codecs, fuzz targets, power loss",
+        ("tests/property/", "tests/fuzz/"),
+    ),
+    Part("units", "every room by itself; documentation, packaging, deployment", ("tests/unit/",)),
+    Part("stories", "the protocol, step by step: a command and its full trace", ("tests/scripts/",)),
+    Part("vectors", "logs and plans of Kafka's own, byte for byte", ("tests/vectors/",)),
+    Part(
+        "examples",
+        "what docstrings show",
+        ("muster/", "assignors/", "coordinator/", "storage/", "pyspark_muster/", "tests/support/"),
+    ),
+)
+
+REST = (
+    Part(
+        "spark, all", "streams, groups, sinks, pipelines; clusters, Connect, killed drivers", (f"{INTEGRATION}spark/",)
+    ),
+    Part(
+        "zookeeper, all",
+        "sessions, elections, faults, an ensemble that loses its majority, moves to other protocols",
+        (f"{INTEGRATION}zookeeper/", f"{INTEGRATION}zookeeper_consumer/"),
+    ),
+    Part(
+        "members, all", "every protocol by gRPC: sessions, takeovers, failovers, workers", (f"{INTEGRATION}members/",)
+    ),
+    Part("clients, all", "asyncio, producers, operators, workers, trouble", (f"{INTEGRATION}client/",)),
+    Part("node, all", "the edge, health, settings, simulations, kills", (f"{INTEGRATION}node/",)),
+    Part(
+        "kafka's door, all",
+        "groups and offsets in every version, mixed groups, hostile bytes",
+        (f"{INTEGRATION}kafka/",),
+    ),
+    Part("command line, all", "refused starts, interrupted demos, consumer-groups, the lab", (f"{INTEGRATION}cli/",)),
+    Part("torture", "kills, full disks, stalls and a short soak", ("tests/torture/",)),
+    Part("benchmarks", "each runs and reports, at a size that proves nothing about speed", ("tests/bench/",)),
+    Part("other runtimes", "Java, JavaScript, kcat and a real broker (make interop)", ("tests/interop/",)),
+)
+
+PARTS = (*REAL_RUNS, *FAST, *REST)
+
+
+class NoPart(Exception):
+    """A test that no table has."""
+
+
+def part_of(test: str) -> Part:
+    """Where the test of this node id belongs; raises `NoPart` if nowhere."""
+    for part in PARTS:
+        if part.has(test):
+            return part
+    raise NoPart(f"{test} belongs to no part of the suite; name its folder in tests/parts.py")
+
+
+def is_for_verify(part: Part) -> bool:
+    return part in REST
+
+
+def starts_processes(part: Part) -> bool:
+    """Whether its tests have their time limits in seconds of a machine that is not busy."""
+    return part in REAL_RUNS or any(place.startswith((INTEGRATION, "tests/torture/")) for place in part.where)

@@ -53,7 +53,7 @@ commands that ask once give up after 10 s. --set default.api.timeout.ms=MS waits
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(None, "-V", "--version", package_name="muster", message="muster %(version)s")
+@click.version_option(None, "-V", "--version", package_name="muster-groups", message="muster %(version)s")
 def cli() -> None:
     """Consumer groups with pluggable partition assignors, and an answer to: why did it rebalance?"""
 

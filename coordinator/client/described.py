@@ -39,7 +39,11 @@ class NodeCondition:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """`assignment` and `topics` are empty while the group is not stable."""
+    """`assignment` and `topics` are empty while the group is not stable.
+
+    `client_software` is what the member's client runs, such as `librdkafka 2.16.0`: empty until it has said so to the
+    node's present process, and for members that ZooKeeper holds.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -47,6 +51,7 @@ class MemberDescription:
     client_host: str
     topics: tuple[str, ...]
     assignment: tuple[TopicPartition, ...]
+    client_software: str = ""
 
 
 @dataclass(frozen=True, slots=True)

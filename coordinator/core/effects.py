@@ -188,6 +188,7 @@ class DescribedMember:
     client_host: str
     metadata: bytes
     assignment: bytes
+    client_software: str = ""
 
 
 @value

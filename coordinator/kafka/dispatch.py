@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from muster.coordinator.edge.software import is_word, named
 from muster.coordinator.kafka.apis import API_VERSIONS, APIS, Api
 from muster.coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flexible, message_of, struct
 from muster.coordinator.kafka.codec.decoding import Decoder
@@ -28,8 +29,6 @@ Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
 Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]
 
 INVALID_REQUEST: Final = 42
-SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,253}[a-zA-Z0-9])?")
-"""What a client may call itself (KIP-511), in so many characters as the ledger has room for."""
 
 
 class Written:
@@ -118,7 +117,7 @@ class KafkaCall:
     @property
     def client_software(self) -> str:
         """Both in one, such as `librdkafka 2.16.0`."""
-        return f"{self.peer.software_name} {self.peer.software_version}".strip()
+        return named(self.peer.software_name, self.peer.software_version)
 
     @property
     def eof(self) -> "asyncio.Future[None]":
@@ -204,7 +203,7 @@ class Negotiation:
     def api_versions_now(self, request: Any, call: KafkaCall) -> Any:
         if call.api_version >= 3:
             for word in (request.client_software_name, request.client_software_version):
-                if not SOFTWARE.fullmatch(word):
+                if not is_word(word):
                     return struct("ApiVersionsResponse")(error_code=INVALID_REQUEST)
             call.peer.software_name = request.client_software_name
             call.peer.software_version = request.client_software_version

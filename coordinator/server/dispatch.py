@@ -25,7 +25,7 @@ class Call(Protocol):
 
     @property
     def client_software(self) -> str:
-        """What the client says it runs (its user agent), empty when it says nothing."""
+        """What the client says it runs, such as `muster-python 0.1.0`; empty when it says nothing."""
 
     @property
     def metadata(self) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ COLUMNS = [
     Column("GROUP-INSTANCE-ID", "group_instance_id"),
     Column("HOST", "host"),
     Column("CLIENT-ID", "client_id"),
+    Column("SOFTWARE", "client_software", wide=True),
     Column("#PARTITIONS", "partitions"),
     Column("ASSIGNMENT", "assignment", wide=True),
 ]
@@ -24,7 +25,7 @@ COLUMNS = [
 @output_option
 @group_argument
 def members(bootstrap: str, overrides: dict[str, str], style: str, group: str) -> None:
-    """Show the members of GROUP; wide adds what each owns."""
+    """Show the members of GROUP; wide adds what each owns, and what its client runs."""
     with admin_of(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
         say_who_else(admin, found)
@@ -38,6 +39,7 @@ def members(bootstrap: str, overrides: dict[str, str], style: str, group: str) -
             "group_instance_id": member.group_instance_id,
             "host": member.client_host,
             "client_id": member.client_id,
+            "client_software": member.client_software or None,
             "partitions": len(member.assignment),
             "assignment": assignment_text(member.assignment),
         }

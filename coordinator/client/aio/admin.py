@@ -417,6 +417,7 @@ def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
             m.client_host,
             topics_of(m.member_metadata),
             share_of(m.member_assignment),
+            m.client_software,
         )
         for m in group.members
     )

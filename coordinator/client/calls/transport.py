@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from muster.coordinator.client.calls.doors import behind
 from muster.coordinator.client.calls.methods import Method
+from muster.coordinator.client.calls.software import user_agent
 from muster.coordinator.client.errors import IllegalState, TransportRefused, Unreachable, WrongPort, WrongProcess
 from muster.coordinator.member.backoff import Backoff
 
@@ -49,6 +50,7 @@ log = logging.getLogger("muster.client")
 
 def channel_options(config: "ClientConfig | Connection") -> list[tuple[str, Any]]:
     return [
+        ("grpc.primary_user_agent", user_agent()),
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.http2.ping_timeout_ms", 5_000),

@@ -32,6 +32,7 @@ class RegisterConsumer:
     owned: tuple[tuple[str, int], ...] = ()
     offsets: Offsets = ()
     stream: int = NEW_STREAM
+    client_software: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,8 +92,8 @@ class CentralMember:
     demand: Demand | None = None
     gone: Trigger | None = None
     """Why its stream is gone: what its removal will be put down to when the lease is over."""
-    client_software: str = ""
-    """A registration does not say."""
+    client_software: str = field(default="", compare=False)
+    """What its client runs, by its own words. Soft: it is told again with the next registration."""
 
     @property
     def lost(self) -> bool:

@@ -122,6 +122,7 @@ def may_go_on(group: CentralGroup, member: CentralMember | None, request: Regist
 
 def come(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
     member = CentralMember(request.member_id, request.client_id, request.client_host, request.session_timeout_ms)
+    member.client_software = request.client_software
     group.members[member.id] = member
     take_in(group, member, request, step)
     rebalance.call_for(group, by_member(Cause.MEMBER_JOINED, member, "registered"), step)
@@ -147,6 +148,7 @@ def take_in(group: CentralGroup, member: CentralMember, request: RegisterConsume
     """What the request says of the member is true from here on, and its stream is the one that counts."""
     group.assignor = canonical_name(request.assignor, step.limits)
     member.client_id, member.client_host = request.client_id, request.client_host
+    member.client_software = request.client_software
     member.session_timeout_ms = request.session_timeout_ms
     member.stream, member.gone = request.request_id, None
     member.heard_ms, member.timed_out = step.now_ms, 0

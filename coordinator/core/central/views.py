@@ -27,6 +27,7 @@ def view(group: CentralGroup, group_id: str, step: Step) -> DescribeReply:
                 member.client_host,
                 encode_subscription(Subscription(version=1, topics=tuple(sorted(group.topics_of(member))))),
                 encode_assignment(plan.get(member.id, {})),
+                member.client_software,
             )
             for member in group.members.values()
         ),

@@ -30,6 +30,7 @@ def view(group: ClassicGroup, group_id: str, step: Step) -> DescribeReply:
                 member.client_host,
                 member.metadata(group.protocol_name) if stable else b"",
                 member.assignment,
+                member.client_software,
             )
             for member in group.members.values()
         ),

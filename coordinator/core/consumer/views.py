@@ -76,6 +76,7 @@ def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
                 member.client_host,
                 b"",
                 encode_assignment(history.by_name(shares(member.assigned), step)),
+                member.client_software,
             )
             for member in group.members.values()
         ),

@@ -6,7 +6,7 @@ no message are the client's fault (INVALID_ARGUMENT) and not ours (INTERNAL).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias
@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from muster.coordinator.edge.limits import LARGE_BYTES, too_large
 from muster.coordinator.edge.memory import Leftovers
+from muster.coordinator.edge.software import of_user_agent
 from muster.coordinator.errors import Draining, Overloaded
 from muster.coordinator.server.dispatch import Kind, Method
 from muster.coordinator.server.grpc import status
@@ -47,12 +48,15 @@ class GrpcCall:
 
     @property
     def client_software(self) -> str:
-        return self.metadata.get("user-agent", "")
+        return next((of_user_agent(str(value)) for key, value in self._pairs if key == "user-agent"), "")
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        pairs = self._context.invocation_metadata() or ()
-        return {key: value for key, value in pairs if isinstance(value, str)}
+        return {key: value for key, value in self._pairs if isinstance(value, str)}
+
+    @property
+    def _pairs(self) -> Iterable[tuple[str, str | bytes]]:
+        return self._context.invocation_metadata() or ()
 
     def cancelled(self) -> bool:
         return self._context.cancelled()

@@ -245,6 +245,7 @@ def described_member(member: effects.DescribedMember) -> pb.DescribedMember:
         client_host=member.client_host,
         member_metadata=member.metadata,
         member_assignment=member.assignment,
+        client_software=member.client_software,
     )
 
 

@@ -22,7 +22,7 @@ NO_EPOCH = -1
 
 
 def registration(
-    request: pb.RegisterConsumer, request_id: RequestId, *, client_host: str, stream: int
+    request: pb.RegisterConsumer, request_id: RequestId, *, client_host: str, client_software: str, stream: int
 ) -> events.RegisterConsumer:
     """`stream` is that of the registration before, on the same stream; 0 for the first."""
     shape.at_most("topics", len(request.topics), shape.MAX_TOPICS)
@@ -38,6 +38,7 @@ def registration(
         member_id=shape.name("member_id", request.member_id),
         client_id=shape.name("client_id", request.client_id),
         client_host=client_host,
+        client_software=client_software,
         session_timeout_ms=shape.at_least("session_timeout_ms", request.session_timeout_ms, 0),
         topics=tuple(shape.filled("topics", topic) for topic in request.topics),
         regex=request.regex,

@@ -24,7 +24,7 @@ NO_EPOCH = -1
 
 
 def join_group(
-    request: pb.JoinGroupRequest, request_id: RequestId, *, fresh_id: str, client_host: str
+    request: pb.JoinGroupRequest, request_id: RequestId, *, fresh_id: str, client_host: str, client_software: str = ""
 ) -> events.JoinGroup:
     """`rebalance_timeout_ms` left out (0) or -1 means: as the session timeout."""
     shape.at_most("protocols", len(request.protocols), shape.MAX_PROTOCOLS)
@@ -45,6 +45,7 @@ def join_group(
         fresh_id=fresh_id,
         reason=shape.reason("reason", request.reason),
         remote_assignor=shape.name("remote_assignor", request.remote_assignor),
+        client_software=client_software,
     )
 
 

@@ -12,7 +12,7 @@ UNCHANGED = -1
 
 
 def heartbeat(
-    request: pb.ConsumerGroupHeartbeatRequest, request_id: RequestId, *, client_host: str
+    request: pb.ConsumerGroupHeartbeatRequest, request_id: RequestId, *, client_host: str, client_software: str = ""
 ) -> events.ConsumerHeartbeat:
     names = request.subscribed_topic_names.names if request.HasField("subscribed_topic_names") else None
     has_timeout = request.HasField("rebalance_timeout_ms")
@@ -30,6 +30,7 @@ def heartbeat(
         owned=owned(request.topic_partitions) if request.HasField("topic_partitions") else None,
         client_id=shape.name("client_id", request.client_id),
         client_host=client_host,
+        client_software=client_software,
     )
 
 

@@ -14,6 +14,7 @@ from muster.coordinator.core.central import events
 from muster.coordinator.core.effects import CentralReply
 from muster.coordinator.errors import Draining, ErrorCode, Refusal
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.messages import answers, central_words, shape
 from muster.coordinator.server.messages.shape import MalformedRequest
@@ -33,7 +34,7 @@ class CentralSession:
         driver: Driver,
         shard: int,
         registration: pb.RegisterConsumer,
-        peer_host: str,
+        call: Call,
         *,
         epoch: int,
         reigning: Callable[[], int | None],
@@ -49,7 +50,7 @@ class CentralSession:
         self._reigning = reigning
         self._shard = shard
         self._first = registration
-        self._peer_host = peer_host
+        self._peer_host, self._software = call.peer_host, call.client_software
         self._unwritten: asyncio.Queue[pb.SessionResponse] = asyncio.Queue(UNWRITTEN_LIMIT)
         self._last: pb.SessionResponse | None = None
         self._failure: Exception | None = None
@@ -84,7 +85,11 @@ class CentralSession:
     async def _register(self, request: pb.RegisterConsumer) -> pb.SessionResponse | None:
         """The answer to a refusal; None when the member was taken in."""
         event = central_words.registration(
-            request, self._driver.next_id(), client_host=self._peer_host, stream=self.stream
+            request,
+            self._driver.next_id(),
+            client_host=self._peer_host,
+            client_software=self._software,
+            stream=self.stream,
         )
         first = not self.stream
         # From here on the shard may know the member, whether or not its answer is still wanted.

@@ -105,7 +105,13 @@ class GroupCoordinator:
         )
 
     async def join_group(self, request: pb.JoinGroupRequest, call: Call) -> pb.JoinGroupResponse:
-        event = translate.join_group(request, self._driver.next_id(), fresh_id=str(uuid4()), client_host=call.peer_host)
+        event = translate.join_group(
+            request,
+            self._driver.next_id(),
+            fresh_id=str(uuid4()),
+            client_host=call.peer_host,
+            client_software=call.client_software,
+        )
         return answers.join_group(await self._driver.ask(self._shard_of(event.group_id), event, effects.JoinReply))
 
     async def sync_group(self, request: pb.SyncGroupRequest, call: Call) -> pb.SyncGroupResponse:
@@ -126,7 +132,9 @@ class GroupCoordinator:
     async def consumer_group_heartbeat(
         self, request: pb.ConsumerGroupHeartbeatRequest, call: Call
     ) -> pb.ConsumerGroupHeartbeatResponse:
-        event = translate_consumer.heartbeat(request, self._driver.next_id(), client_host=call.peer_host)
+        event = translate_consumer.heartbeat(
+            request, self._driver.next_id(), client_host=call.peer_host, client_software=call.client_software
+        )
         shard = self._shard_of(event.group_id)
         return answers_consumer.heartbeat(await self._driver.ask(shard, event, effects.ConsumerHeartbeatReply))
 

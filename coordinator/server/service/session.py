@@ -44,13 +44,14 @@ MOST_SILENT = 1_000
 class Session:
     """One member's stream."""
 
-    def __init__(self, driver: Driver, shard: int, identity: Identity, peer_host: str) -> None:
+    def __init__(self, driver: Driver, shard: int, identity: Identity, peer_host: str, software: str) -> None:
         self.identity = identity
         self.finished = False
         """The member has closed its side in good order, or was told that this is the end."""
         self._driver = driver
         self._shard = shard
         self._peer_host = peer_host
+        self._software = software
         self._sequence = 0
         self._answer: pb.SessionResponse | None = None
         self._push: pb.SessionResponse | None = None
@@ -143,7 +144,9 @@ class Session:
     async def _consumer_heartbeat(self, request: pb.ConsumerGroupHeartbeatRequest, number: int) -> None:
         self.identity.sign(request)
         listening = self._listening.request_id if self._listening is not None else None
-        heartbeat = translate_consumer.heartbeat(request, self._driver.next_id(), client_host=self._peer_host)
+        heartbeat = translate_consumer.heartbeat(
+            request, self._driver.next_id(), client_host=self._peer_host, client_software=self._software
+        )
         event = events.SessionHeartbeat(self._driver.next_id(), heartbeat, listening)
         reply = await self._driver.ask(self._shard, event, effects.PushReply)
         if reply.crossed:
@@ -273,7 +276,7 @@ class Sessions:
                     yield response
             return
         shard = partition_for(identity.group_id, self._shards)
-        session = Session(self._driver, shard, identity, call.peer_host)
+        session = Session(self._driver, shard, identity, call.peer_host, call.client_software)
         self._enter(session)
         reading = asyncio.create_task(session.read(requests))
         orderly = False
@@ -299,9 +302,7 @@ class Sessions:
             yield registered(CentralReply(ErrorCode.NOT_COORDINATOR, why))
             return
         shard = partition_for(registration.group_id, self._shards)
-        session = CentralSession(
-            self._driver, shard, registration, call.peer_host, epoch=epoch, reigning=self._central_reign
-        )
+        session = CentralSession(self._driver, shard, registration, call, epoch=epoch, reigning=self._central_reign)
         self._central.add(session)
         try:
             async with aclosing(session.responses(requests)) as responses:

@@ -136,7 +136,7 @@ def test_a_handler_sees_who_calls(run: Run) -> None:
             stub = pb_grpc.GroupCoordinatorStub(channel)
             answer = await stub.Heartbeat(pb.HeartbeatRequest(), metadata=(("x-who", "me"),))
             assert answer.error_message == "127.0.0.1 me"
-            assert served.handlers.calls[0].client_software.startswith("grpc-python-asyncio/")
+            assert served.handlers.calls[0].client_software == f"grpc-python-asyncio {grpc.__version__}"
 
     run(story)
 

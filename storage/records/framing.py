@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from muster.storage.errors import CorruptMessage, InvalidRecord
 from muster.storage.records.batch import HEADER_SIZE, BatchView
-from muster.storage.records.bounds import Bytes, Numbers, record_bounds, varints
+from muster.storage.records.bounds import Bytes, record_bounds, varints
 from muster.storage.records.look import AT_ONCE_BYTES, see, walk
 
 _FEWEST = 8
@@ -20,35 +19,27 @@ _FEWEST = 8
 
 MOST_KNOWN = 64
 MOST_KINDS = 8
-"""So many sizes and kinds of batches are kept: of 64 KB at most, and two or three times that in memory."""
+"""So many sizes and kinds of batches are kept: of 64 KB at most, and once or twice that in memory."""
 
 _MOST_MISSED = 1024
 _CONTINUES = 0x80
-_WORD = np.dtype(np.uint64)
+_BYTE = np.dtype(np.uint8)
 _from = np.frombuffer
-Words = npt.NDArray[np.uint64]
+_and = np.bitwise_and
 
 
 class Framing(NamedTuple):
-    """What the bodies of one size, with so many records, must have in common: a few of their 64-bit words, masked.
+    """What the bodies of one size, with so many records, must have in common: their bits under a mask.
 
-    The words end where the body ends, so that the first may begin within the header.
+    All of a body goes through the mask: in one sweep that is cheaper than to pick the few bytes that count.
     """
 
-    offset: int
-    size: int
-    places: Numbers
-    mask: Words
+    mask: Bytes
     expected: bytearray
     reach_ms: int
     """No timestamp written in so many bytes lies further from the base timestamp."""
-
-    def fits(self, view: memoryview) -> bool:
-        """Whether a batch of this size and count has its records in the same places."""
-        words = _from(view, _WORD, self.size, self.offset).take(self.places)
-        words &= self.mask
-        # In this order: the comparison is the bytearray's, in one go and without another copy.
-        return self.expected == words
+    room: Bytes
+    """Where the masked bytes go."""
 
 
 class Kind(NamedTuple):
@@ -56,21 +47,15 @@ class Kind(NamedTuple):
 
     records: int
     mask: Bytes
-    body: Bytes
+    expected: Bytes
     ends: Sequence[int]
     """Where each record ends."""
     reach_ms: int
 
-    def framing(self, count: int) -> Framing:
+    def framing(self, count: int, room: Bytes) -> Framing:
         """That of a body with the first `count` of its records."""
         size = self.ends[count - 1]
-        before = np.zeros(-size % 8, np.uint8)
-        mask = np.concatenate((before, self.mask[:size])).view(_WORD)
-        body = np.concatenate((before, self.body[:size])).view(_WORD)
-        places = np.flatnonzero(mask)
-        bits = mask[places]
-        expected = bytearray(body[places] & bits)
-        return Framing(HEADER_SIZE - len(before), len(mask), places, bits, expected, self.reach_ms)
+        return Framing(self.mask[:size], bytearray(self.expected[:size]), self.reach_ms, room[:size])
 
 
 class Framings:
@@ -79,6 +64,7 @@ class Framings:
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Framing] = {}
         self._kinds: list[Kind] = []
+        self._room = np.empty(AT_ONCE_BYTES, np.uint8)
         # By size, count and the length of the first record: where values differ in length that seldom comes twice.
         self._missed: dict[tuple[int, int, bytes], int] = {}
         self.walked = 0
@@ -93,8 +79,11 @@ class Framings:
             return self._few_sound(bytes(view[HEADER_SIZE:]), count, past_ms, future_ms)
         size = len(view) - HEADER_SIZE
         known = self._known.get((size, count)) or self._begun(size, count)
-        if known is not None and known.fits(view):
-            return past_ms >= known.reach_ms <= future_ms
+        if known is not None:
+            mask, expected, reach_ms, room = known
+            # In this order: the comparison is the bytearray's, in one go and without another copy.
+            if expected == _and(_from(view, _BYTE, -1, HEADER_SIZE), mask, room):
+                return past_ms >= reach_ms <= future_ms
         body = bytes(view[HEADER_SIZE:])
         self.walked += count
         try:
@@ -136,7 +125,7 @@ class Framings:
     def _keep(self, size: int, count: int, kind: Kind) -> Framing:
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        framing = self._known[size, count] = kind.framing(count)
+        framing = self._known[size, count] = kind.framing(count, self._room)
         return framing
 
 
@@ -158,4 +147,4 @@ def kind_of(body: bytes, count: int) -> Kind | None:
         for start, length in zip(at.tolist(), lengths.tolist(), strict=True):
             mask[start : start + max(length, 0)] = 0
     widest = int((deltas_at - starts).max()) - 1
-    return Kind(count, mask, raw, ends.tolist(), 1 << (7 * widest - 1))
+    return Kind(count, mask, raw & mask, ends.tolist(), 1 << (7 * widest - 1))

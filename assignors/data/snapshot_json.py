@@ -41,7 +41,20 @@ def dump(snapshot: Facts) -> str:
         out["assignor"] = snapshot.assignor
     if snapshot.options:
         out["options"] = dict(snapshot.options)
-    return json.dumps(out, separators=(",", ":"))
+    return compact(out)
+
+
+def compact(fields: Mapping[str, object]) -> str:
+    """A JSON object without spaces.
+
+    Long lists are written entry by entry: the interpreter lets other threads run in between.
+    """
+    write = json.JSONEncoder(separators=(",", ":")).encode
+    parts = []
+    for key, value in fields.items():
+        text = f"[{','.join(map(write, value))}]" if isinstance(value, list) else write(value)
+        parts.append(f"{write(key)}:{text}")
+    return f"{{{','.join(parts)}}}"
 
 
 def load(text: str | bytes) -> SnapshotFields:

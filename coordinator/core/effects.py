@@ -165,7 +165,10 @@ class OffsetCommitReply:
 
 @value
 class OffsetFetchReply:
-    """Asked partitions map to their offset, to None when nothing is committed, or are in `refused`."""
+    """Asked partitions map to their offset, to None when nothing is committed, or are in `refused`.
+
+    In the order asked; where everything was asked for, in none.
+    """
 
     code: ErrorCode = ErrorCode.NONE
     message: str = ""

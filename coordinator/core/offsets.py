@@ -55,9 +55,10 @@ def fetch_offsets(request: OffsetFetch, step: Step) -> None:
     group = step.state.groups.get(request.group_id)
     stored = living(KINDS[type(group)].positions(group, request, step), step)
     if request.partitions is None:
-        step.reply(request.request_id, OffsetFetchReply(offsets=dict(sorted(stored.items()))))
+        step.reply(request.request_id, OffsetFetchReply(offsets=dict(stored)))
         return
-    step.reply(request.request_id, OffsetFetchReply(offsets={tp: stored.get(tp) for tp in request.partitions}))
+    wanted = request.partitions
+    step.reply(request.request_id, OffsetFetchReply(offsets=dict(zip(wanted, map(stored.get, wanted), strict=True))))
 
 
 def delete_offsets(request: OffsetDelete, step: Step) -> None:

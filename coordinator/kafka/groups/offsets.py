@@ -1,12 +1,15 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain, repeat
 from typing import Any, Final, Protocol
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.observed.group import ZOOKEEPER
 from muster.coordinator.core.types import CommittedOffset, StoredOffset
+from muster.coordinator.edge.positions import Places, delete_in_slices, here_or_off_the_loop
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Written
@@ -81,18 +84,16 @@ class OffsetHandlers:
         )
 
     async def offset_fetch(self, request: Any, call: KafkaCall) -> Any:
-        if call.api_version >= BATCHED:
-            made = struct("OffsetFetchResponse.groups")
-            groups = []
-            for asked in {each.group_id: each for each in request.groups}.values():
-                reply = await self._fetched(asked, request.require_stable, asked.member_id, asked.member_epoch)
-                topics = fetched_topics("OffsetFetchResponse.groups.topics", asked.topics, reply)
-                groups.append(made(group_id=asked.group_id, topics=topics, error_code=reply.code))
-            return struct("OffsetFetchResponse")(groups=groups)
-        reply = await self._fetched(request, request.require_stable, None, -1)
-        topics = fetched_topics("OffsetFetchResponse.topics", request.topics, reply)
-        code = reply.code if call.api_version >= GROUP_CODE else 0
-        return struct("OffsetFetchResponse")(topics=topics, error_code=code)
+        """Rows by the thousand are made, and written, in a thread: the others' heartbeats do not wait for them."""
+        if call.api_version < BATCHED:
+            reply = await self._fetched(request, request.require_stable, None, -1)
+            return await here_or_off_the_loop(lambda: fetched(request, call.api_version, reply), rows_of(reply))
+        found = [
+            (asked, await self._fetched(asked, request.require_stable, asked.member_id, asked.member_epoch))
+            for asked in {each.group_id: each for each in request.groups}.values()
+        ]
+        entries = sum(rows_of(reply) for _, reply in found)
+        return await here_or_off_the_loop(lambda: fetched_groups(found, call.api_version), entries)
 
     async def offset_delete(self, request: Any, call: KafkaCall) -> Any:
         """Partitions that do not exist are refused for themselves; for such alone no group is asked, as in Kafka."""
@@ -100,31 +101,18 @@ class OffsetHandlers:
         asked = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
         codes = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         known = tuple(place for place in codes if 0 <= place[1] < catalog.get(place[0], 0))
-        response = struct("OffsetDeleteResponse")
         if known or not asked:
-            reply = await self._groups.ask(
-                request.group_id,
-                lambda: events.OffsetDelete(self._groups.next_id(), short("group_id", request.group_id), known),
-                effects.OffsetDeleteReply,
-            )
+            reply = await delete_in_slices(known, partial(self._deleted, request.group_id))
             if reply.code is not ErrorCode.NONE:
-                return response(error_code=reply.code)
+                return struct("OffsetDeleteResponse")(error_code=reply.code)
             codes |= reply.partitions
-        made, row = struct("OffsetDeleteResponse.topics"), struct("OffsetDeleteResponse.topics.partitions")
-        return response(
-            topics=[
-                made(
-                    name=topic.name,
-                    partitions=[
-                        row(
-                            partition_index=one.partition_index,
-                            error_code=codes[topic.name, one.partition_index],
-                        )
-                        for one in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
+        return await here_or_off_the_loop(lambda: deleted(request, call.api_version, codes), len(asked))
+
+    async def _deleted(self, group_id: str, places: Places) -> effects.OffsetDeleteReply:
+        return await self._groups.ask(
+            group_id,
+            lambda: events.OffsetDelete(self._groups.next_id(), short("group_id", group_id), places),
+            effects.OffsetDeleteReply,
         )
 
     async def _fetched(
@@ -132,7 +120,8 @@ class OffsetHandlers:
     ) -> effects.OffsetFetchReply:
         partitions = None
         if asked.topics is not None:
-            partitions = tuple((topic.name, one) for topic in asked.topics for one in topic.partition_indexes)
+            named = (zip(repeat(topic.name), topic.partition_indexes) for topic in asked.topics)
+            partitions = tuple(chain.from_iterable(named))
         reply = await self._groups.ask(
             asked.group_id,
             lambda: events.OffsetFetch(
@@ -251,6 +240,46 @@ def commit_response(
     )
 
 
+def deleted(request: Any, version: int, codes: Mapping[tuple[str, int], ErrorCode]) -> Written:
+    made, row = struct("OffsetDeleteResponse.topics"), struct("OffsetDeleteResponse.topics.partitions")
+    topics = [
+        made(
+            name=topic.name,
+            partitions=[
+                row(partition_index=one.partition_index, error_code=codes[topic.name, one.partition_index])
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return Written(encode("OffsetDeleteResponse", version, struct("OffsetDeleteResponse")(topics=topics)))
+
+
+def rows_of(reply: effects.OffsetFetchReply) -> int:
+    return len(reply.offsets) + len(reply.refused)
+
+
+def fetched(request: Any, version: int, reply: effects.OffsetFetchReply) -> Written:
+    topics = fetched_topics("OffsetFetchResponse.topics", request.topics, reply)
+    code = reply.code if version >= GROUP_CODE else 0
+    return Written(
+        encode("OffsetFetchResponse", version, struct("OffsetFetchResponse")(topics=topics, error_code=code))
+    )
+
+
+def fetched_groups(found: Sequence[tuple[Any, effects.OffsetFetchReply]], version: int) -> Written:
+    made = struct("OffsetFetchResponse.groups")
+    groups = [
+        made(
+            group_id=asked.group_id,
+            topics=fetched_topics("OffsetFetchResponse.groups.topics", asked.topics, reply),
+            error_code=reply.code,
+        )
+        for asked, reply in found
+    ]
+    return Written(encode("OffsetFetchResponse", version, struct("OffsetFetchResponse")(groups=groups)))
+
+
 def fetched_topics(path: str, asked: list[Any] | None, reply: effects.OffsetFetchReply) -> list[Any]:
     """Rows by topic, in the order asked, or in that of the names where everything was asked for."""
     if asked is None:
@@ -260,15 +289,15 @@ def fetched_topics(path: str, asked: list[Any] | None, reply: effects.OffsetFetc
         pairs = list(wanted.items())
     else:
         pairs = [(topic.name, topic.partition_indexes) for topic in asked]
-    made = struct(path)
+    made, row = struct(path), struct(f"{path}.partitions")
     return [
-        made(name=name, partitions=[fetched_row(f"{path}.partitions", name, one, reply) for one in partitions])
+        made(name=name, partitions=[fetched_row(row, name, one, reply) for one in partitions])
         for name, partitions in pairs
     ]
 
 
-def fetched_row(path: str, topic: str, partition: int, reply: effects.OffsetFetchReply) -> Any:
-    made, stored = struct(path), reply.offsets.get((topic, partition))
+def fetched_row(made: type[Any], topic: str, partition: int, reply: effects.OffsetFetchReply) -> Any:
+    stored = reply.offsets.get((topic, partition))
     code = reply.refused.get((topic, partition), reply.code)
     if stored is None:
         return made(partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=code)

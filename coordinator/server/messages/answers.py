@@ -164,11 +164,15 @@ def partition_sentence(topic: str, partition: int, code: ErrorCode) -> str:
 
 
 def offset_fetch(
-    reply: effects.OffsetFetchReply, spans: Mapping[tuple[str, int], tuple[int, int]] | None = None
+    reply: effects.OffsetFetchReply,
+    spans: Mapping[tuple[str, int], tuple[int, int]] | None = None,
+    *,
+    sort: bool = False,
 ) -> pb.OffsetFetchResponse:
-    """`spans`: (log start, log end) of the partitions, when they were asked for."""
+    """`spans`: (log start, log end) of the partitions, when they were asked for. `sort`: by topic and partition."""
     found: dict[tuple[str, int], pb.OffsetFetchPartition] = {}
-    for (topic, partition), stored in reply.offsets.items():
+    for topic, partition in sorted(reply.offsets) if sort else reply.offsets:
+        stored = reply.offsets[topic, partition]
         found[topic, partition] = fetched_offset(partition, stored)
     for (topic, partition), code in reply.refused.items():
         found[topic, partition] = pb.OffsetFetchPartition(

@@ -3,12 +3,14 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 from uuid import uuid4
 
 from muster.assignors.isolation.pool import Isolation
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.central.views import CENTRAL
+from muster.coordinator.edge.positions import Places, delete_in_slices, here_or_off_the_loop
 from muster.coordinator.errors import ErrorCode, Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.conditions import Conditions
@@ -184,9 +186,10 @@ class GroupCoordinator:
             reply, spans = await self._driver.ask_and_look(
                 shard, event, effects.OffsetFetchReply, lambda: self._log_spans(event.partitions or ())
             )
-            response = answers.offset_fetch(reply, spans)
         else:
-            response = answers.offset_fetch(await self._driver.ask(shard, event, effects.OffsetFetchReply))
+            reply, spans = await self._driver.ask(shard, event, effects.OffsetFetchReply), {}
+        sort = request.all_topics
+        response = await here_or_off_the_loop(lambda: answers.offset_fetch(reply, spans, sort=sort), len(reply.offsets))
         if request.include_zookeeper and self._observed is not None and self._observed.knows(event.group_id):
             return await self._observed.add_positions(response, event.group_id, everything=request.all_topics)
         return response
@@ -205,11 +208,15 @@ class GroupCoordinator:
 
     async def offset_delete(self, request: pb.OffsetDeleteRequest, call: Call) -> pb.OffsetDeleteResponse:
         event = translate.offset_delete(request, self._driver.next_id())
-        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.OffsetDeleteReply)
+        reply = await delete_in_slices(event.partitions, partial(self._deleted, event))
         gone = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
         if reply.code in gone and self._observed is not None and self._observed.knows(event.group_id):
             reply = await self._observed.delete_positions(event.group_id, event.partitions)
-        return answers.offset_delete(reply)
+        return await here_or_off_the_loop(lambda: answers.offset_delete(reply), len(reply.partitions))
+
+    async def _deleted(self, event: events.OffsetDelete, places: Places) -> effects.OffsetDeleteReply:
+        part = replace(event, request_id=self._driver.next_id(), partitions=places)
+        return await self._driver.ask(self._shard_of(event.group_id), part, effects.OffsetDeleteReply)
 
     async def list_groups(self, request: pb.ListGroupsRequest, call: Call) -> pb.ListGroupsResponse:
         """All shards' groups; shards that moved away are left out, another failure becomes the answer's code."""

@@ -1,13 +1,14 @@
 """SimulateAssignment: what assignors would decide for a group. Off the loop, few at a time, with a deadline."""
 
 import asyncio
-import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from muster.assignors.api import Member, Snapshot
+from muster.assignors.data.snapshot_json import compact
 from muster.assignors.data.user_data import member_from_subscription, parse_assignment
 from muster.assignors.registry import known, resolve
 from muster.assignors.tools.what_if import Change, Decide, what_if
@@ -25,6 +26,7 @@ DEADLINE_S = 30.0
 STABLE = "Stable"
 RESETS = ("", "latest", "earliest", "none")
 
+Result = TypeVar("Result")
 Spans = Mapping[tuple[str, int], tuple[int, int]]
 Positions = Callable[[str], Awaitable[Mapping[tuple[str, int], int]]]
 
@@ -66,11 +68,11 @@ class Simulator:
             )
         change = Change(add=tuple(request.add_members), remove=tuple(request.remove_members))
         tried = [await self._try(snapshot, word, change) for word in request.assignors]
-        return pb.SimulateAssignmentResponse(snapshot_json=snapshot.to_json(), assignments=tried)
+        return pb.SimulateAssignmentResponse(snapshot_json=await self._converted(snapshot.to_json), assignments=tried)
 
     async def _snapshot(self, request: pb.SimulateAssignmentRequest) -> Snapshot:
         if not request.group_id:
-            return given_snapshot(request.snapshot_json)
+            return await self._converted(lambda: given_snapshot(request.snapshot_json))
         return await self._live(request.group_id, request.auto_offset_reset)
 
     async def _live(self, group_id: str, reset: str) -> Snapshot:
@@ -112,17 +114,28 @@ class Simulator:
         return described
 
     async def _try(self, snapshot: Snapshot, word: str, change: Change) -> pb.SimulatedAssignment:
-        if self._running >= MAX_AT_ONCE:
-            raise Overloaded(f"{MAX_AT_ONCE} simulations run already; try again shortly")
-        self._running += 1
         try:
-            forecast = await aside(lambda: forecast_of(snapshot, word, change, self._decide, self._plugins), self._done)
+            forecast = await self._beside(lambda: forecast_of(snapshot, word, change, self._decide, self._plugins))
         except TimeoutError:
             late = f"{word!r} was not done after {DEADLINE_S:.0f} s"
             return pb.SimulatedAssignment(assignor=word, error_message=late)
         except ValueError as error:
             return pb.SimulatedAssignment(assignor=word, error_message=str(error))
         return pb.SimulatedAssignment(assignor=word, forecast_json=forecast)
+
+    async def _converted(self, work: Callable[[], Result]) -> Result:
+        """A snapshot to or from its text, which may be megabytes."""
+        try:
+            return await self._beside(work)
+        except TimeoutError as late:
+            raise Overloaded(f"the snapshot was not read or written in {DEADLINE_S:.0f} s; try again shortly") from late
+
+    async def _beside(self, work: Callable[[], Result]) -> Result:
+        """One of the few things that are computed at once, off the loop."""
+        if self._running >= MAX_AT_ONCE:
+            raise Overloaded(f"{MAX_AT_ONCE} simulations run already; try again shortly")
+        self._running += 1
+        return await aside(work, self._done)
 
     def _done(self) -> None:
         self._running -= 1
@@ -133,31 +146,27 @@ def forecast_of(snapshot: Snapshot, word: str, change: Change, decide: Decide, p
     if ":" in word and word not in plugins.values():
         names = ", ".join(dict.fromkeys([*known(), *plugins]))
         raise ValueError(f"{word!r} names code by its path; a node takes only installed ones: {names}")
-    return json.dumps(what_if(snapshot, resolve(plugins.get(word, word)), change, decide).to_dict())
+    return compact(what_if(snapshot, resolve(plugins.get(word, word)), change, decide).to_dict())
 
 
-async def aside(work: Callable[[], str], done: Callable[[], None]) -> str:
+async def aside(work: Callable[[], Result], done: Callable[[], None]) -> Result:
     """Run `work` in a daemon thread: one that hangs keeps its place among the few, but not the node."""
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[str] = loop.create_future()
+    answer: asyncio.Future[Result] = loop.create_future()
 
-    def settle(text: str | None, error: Exception | None) -> None:
+    def settle(tell: Callable[[], None]) -> None:
         done()
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(text or "")
+        if not answer.done():
+            tell()
 
     def body() -> None:
-        outcome: tuple[str | None, Exception | None]
         try:
-            outcome = (work(), None)
+            tell = partial(answer.set_result, work())
         except Exception as error:
-            outcome = (None, error if isinstance(error, ValueError) else ValueError(f"failed: {error!r}"))
+            known = error if isinstance(error, ValueError) else ValueError(f"failed: {error!r}")
+            tell = partial(answer.set_exception, known)
         if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, *outcome)
+            loop.call_soon_threadsafe(settle, tell)
 
     threading.Thread(target=body, name="simulation", daemon=True).start()
     return await asyncio.wait_for(answer, DEADLINE_S)

@@ -151,7 +151,7 @@ def describe_reply(reply: effects.Reply) -> str:
             refused = [f"{topic}-{p} {code(why)}" for (topic, p), why in sorted(reply.partitions.items()) if why]
             return " ".join([code(reply.code), *refused])
         case effects.OffsetFetchReply():
-            found = [f"{t}-{p}={'none' if v is None else v.offset}" for (t, p), v in reply.offsets.items()]
+            found = [f"{t}-{p}={'none' if v is None else v.offset}" for (t, p), v in sorted(reply.offsets.items())]
             return " ".join(found) or "no offsets"
         case effects.DescribeReply():
             return code(reply.code) if reply.code else describe_group(reply)

@@ -1,0 +1,36 @@
+"""What both doors do about very many committed positions, in slices or in a thread: others have turns in between."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias, TypeVar
+
+from muster.coordinator.core.effects import OffsetDeleteReply
+from muster.coordinator.errors import ErrorCode
+from muster.storage.broker.in_turns import AT_ONCE
+
+Result = TypeVar("Result")
+Places: TypeAlias = tuple[tuple[str, int], ...]
+
+
+async def delete_in_slices(
+    places: Sequence[tuple[str, int]], ask: Callable[[Places], Awaitable[OffsetDeleteReply]]
+) -> OffsetDeleteReply:
+    """What `ask` is told about all the places, asked slice by slice; a slice refused as a whole is the answer.
+
+    What was deleted before that stays deleted: whoever asks again is told so of it. Without places it is asked once.
+    """
+    told: dict[tuple[str, int], ErrorCode] = {}
+    for start in range(0, max(len(places), 1), AT_ONCE):
+        reply = await ask(tuple(places[start : start + AT_ONCE]))
+        if reply.code is not ErrorCode.NONE:
+            return reply
+        told |= reply.partitions
+    return OffsetDeleteReply(partitions=told)
+
+
+async def here_or_off_the_loop(make: Callable[[], Result], entries: int) -> Result:
+    """What `make` makes of so many entries: here if they are few, in a thread otherwise.
+
+    It may look at nothing that others change meanwhile.
+    """
+    return make() if entries <= AT_ONCE else await asyncio.to_thread(make)

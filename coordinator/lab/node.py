@@ -9,7 +9,8 @@ from muster.coordinator.core.effects import CentralReply, PushReply, Reply
 from muster.coordinator.core.events import Forget, Listen, Request, TopicsChanged
 from muster.coordinator.core.types import Limits, RequestId
 from muster.coordinator.lab.clock import Clock
-from muster.coordinator.runtime.engine import Engine, FlushJob
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.ports import KeyValue
 
 SHARD = 0

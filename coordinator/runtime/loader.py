@@ -74,6 +74,15 @@ class LoadReport:
         """All records read, whatever became of them."""
         return self.groups + self.ledger + self.superseded + self.malformed + self.skipped.total()
 
+    def summary(self) -> str:
+        text = f"replayed {self.groups} group records and {self.ledger} ledger records"
+        if self.skipped:
+            kinds = ", ".join(f"{count} of {kind}" for kind, count in sorted(self.skipped.items()))
+            text += f"; skipped {kinds}"
+        if self.malformed:
+            text += f"; {self.malformed} malformed: " + "; ".join(self.complaints)
+        return text
+
 
 def replay(
     log: GroupLog,

@@ -5,6 +5,7 @@ stepped, and timers wait: nobody is expired for requests that were not taken. Fa
 plan or a changed topic, are owed: their groups are closed until the log has taken them, so nobody hears of them before.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from muster.coordinator.core.effects import Effects
@@ -12,7 +13,11 @@ from muster.coordinator.core.events import Event
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.types import TimerKey
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.codec_own import room_probe
+from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.slot import Core, Notices, Replies
+from muster.coordinator.runtime.timers import Timers
 
 PROBE_MS = 1_000
 """How long between two looks whether there is room again."""
@@ -52,6 +57,56 @@ class Starved:
 
     def refusal(self) -> str:
         return f"the coordinator can write nothing down at the moment, try again later: {self.why}"
+
+    def probe(self) -> tuple[Sequence[KeyValue], Sequence[KeyValue]]:
+        """What is owed, for both topics, and a record that asks for room even if nothing is."""
+        encoded = encode(self.owed)
+        return [*encoded.groups, room_probe()], encoded.ledger
+
+
+class StarvedShards:
+    """The shards whose log has no room, and when to look again."""
+
+    def __init__(self) -> None:
+        self.by_shard: dict[int, Starved] = {}
+        self._probes: Timers[int] = Timers()
+
+    @property
+    def next_ms(self) -> int | None:
+        """No look is due before this time."""
+        return self._probes.next_ms
+
+    def closes(self, shard: int, group_id: str) -> bool:
+        """Whether nothing may be told of a group, for it owes facts."""
+        return shard in self.by_shard and group_id in self.by_shard[shard].closed
+
+    def refused(self, shard: int, why: str, now_ms: int) -> None:
+        """The shard's log has refused records for want of room."""
+        self.by_shard.setdefault(shard, Starved(now_ms, why))
+
+    def dropped(self, shard: int) -> None:
+        """What it owes was never told, and is forgotten with its core; the log is as full. See `probe` once loaded."""
+        if starved := self.by_shard.get(shard):
+            self.by_shard[shard] = Starved(starved.since_ms, starved.why)
+            self._probes.cancel(shard)
+
+    def forget(self, shard: int) -> None:
+        self.by_shard.pop(shard, None)
+        self._probes.cancel(shard)
+
+    def look_again(self, shard: int, now_ms: int) -> None:
+        """There is still no room."""
+        self._probes.set(shard, now_ms + PROBE_MS)
+
+    def pop_due(self, now_ms: int) -> int | None:
+        """The next shard whose log is to be looked at."""
+        due = self._probes.pop_due(now_ms)
+        return None if due is None else due[0]
+
+    def move(self, by_ms: int) -> None:
+        """Timers that wait come later by that much."""
+        for starved in self.by_shard.values():
+            starved.timers = {key: at_ms + by_ms for key, at_ms in starved.timers.items()}
 
 
 def group_of(record: Record) -> str:

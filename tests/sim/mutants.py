@@ -26,9 +26,11 @@ from muster.coordinator.member.classic.subscription import Subscriber
 from muster.coordinator.member.consumer.machine import ConsumerMember
 from muster.coordinator.member.consumer.report import Report
 from muster.coordinator.member.types import MemberSettings, TopicPartition
-from muster.coordinator.runtime.engine import Engine, FlushJob, LoadJob
+from muster.coordinator.runtime.answers import Released
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.flushing import FlushJob
+from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.slot import Slot
 from tests.sim.node.crashing_log import CrashingLog
 
 
@@ -54,11 +56,12 @@ class ForgetfulShard(Shard):
 class HastyEngine(Engine):
     """Answers before what it says is on disk."""
 
-    def _take(self, slot: Slot, effects: Effects) -> None:
-        super()._take(slot, effects)
-        while slot.held:
-            held = slot.held.popleft()
-            self._release(slot, held.replies, held.notices)
+    def take_released(self) -> Released:
+        for slot in self._slots:
+            while slot.held:
+                held = slot.held.popleft()
+                self._answers.release(slot, held.replies, held.notices)
+        return super().take_released()
 
 
 class HurriedEngine(Engine):
@@ -81,7 +84,7 @@ class ResignedEngine(Engine):
 
     def load_failed(self, job: LoadJob, error: Exception) -> None:
         super().load_failed(job, error)
-        self._fallen.clear()
+        self._loads.fallen.clear()
 
 
 class FastidiousEngine(Engine):
@@ -237,9 +240,10 @@ class StuckShard(Shard):
         super().apply(record)
 
 
-class AbsentMindedEngine(Engine):
+class AbsentMindedShard(Shard):
     """Forgets to write down what KIP-848 members have."""
 
-    def _take(self, slot: Slot, effects: Effects) -> None:
+    def step(self, event: Event, now_ms: int) -> Effects:
+        effects = super().step(event, now_ms)
         effects.records = [record for record in effects.records if not isinstance(record, CurrentStored)]
-        super()._take(slot, effects)
+        return effects

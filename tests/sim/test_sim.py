@@ -88,7 +88,7 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(NothingIsOwnedTwice, Parts(shard=mutants.ImpatientShard), id="1-impatient-shard"),
         pytest.param(NothingIsOwnedTwice, Parts(consumer=mutants.HurriedMember), id="1-hurried-member"),
         pytest.param(GenerationsNeverGoBack, Parts(shard=mutants.StuckShard), id="2-stuck-shard"),
-        pytest.param(ReplayEqualsLive, Parts(engine=mutants.AbsentMindedEngine), id="4-absent-minded-engine"),
+        pytest.param(ReplayEqualsLive, Parts(shard=mutants.AbsentMindedShard), id="4-absent-minded-shard"),
         pytest.param(CommitsAreFencedAndKept, Parts(shard=mutants.EpochBlindShard), id="5-epoch-blind-shard"),
         pytest.param(EpochsAreExplained, Parts(shard=mutants.UnexplainedShard), id="8-unexplained-epochs"),
         pytest.param(GenerationsNeverGoBack, Parts(shard=mutants.ForgetfulShard), id="2-forgetful-shard"),

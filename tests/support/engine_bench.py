@@ -8,7 +8,8 @@ from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.engine import Engine, FlushJob
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog

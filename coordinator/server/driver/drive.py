@@ -20,7 +20,10 @@ from muster.coordinator.core.effects import GroupChanged, Reply
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.errors import Draining, Overloaded
-from muster.coordinator.runtime.engine import Engine, FlushJob, LoadJob, Work
+from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.flushing import FlushJob
+from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.flusher import JobThread

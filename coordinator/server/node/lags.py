@@ -6,7 +6,8 @@ from dataclasses import replace
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.plan import PlanRequest, wants_lags
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.engine import Engine, Work
+from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.engine import Engine
 
 Span = Callable[[str, int], tuple[int, int]]
 """The first offset of a partition, and the one after its last. Raises LogFailed where they cannot be known."""

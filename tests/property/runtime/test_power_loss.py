@@ -11,7 +11,8 @@ from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply,
 from muster.coordinator.core.events import Request
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.engine import Engine, FlushJob
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.slot import CALM_MS

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from muster.coordinator.runtime.engine import moved_by
+from muster.coordinator.runtime.deadlines import moved_by
 from tests.sim.world import World
 
 PACE_MS = 50

@@ -9,7 +9,9 @@ from muster.coordinator.core.events import Event, Forget, Heartbeat, JoinGroup, 
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, RequestId, TimerKey
-from muster.coordinator.runtime.engine import Engine, FlushJob, Released
+from muster.coordinator.runtime.answers import Released
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import Core, ShardStatus

@@ -7,7 +7,7 @@ from muster.coordinator.core.consumer.regex import matching
 from muster.coordinator.core.effects import ResolveRegex
 from muster.coordinator.core.events import Planned, RegexResolved
 from muster.coordinator.core.plan import Plan, PlanRequest, plan_at_once, planned
-from muster.coordinator.runtime.engine import Work
+from muster.coordinator.runtime.answers import Work
 
 if TYPE_CHECKING:
     from tests.sim.node.node import Node

@@ -19,7 +19,7 @@ from muster.coordinator.core.records import Record
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, TimerKey
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.engine import moved_by
+from muster.coordinator.runtime.deadlines import moved_by
 from tests.support.stories.central_stage import CentralStage
 from tests.support.stories.classic_stage import ClassicStage, Client
 from tests.support.stories.consumer_stage import ConsumerStage

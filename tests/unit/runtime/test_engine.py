@@ -13,8 +13,8 @@ from muster.coordinator.core.effects import HeartbeatReply, JoinReply, OffsetCom
 from muster.coordinator.core.events import Forget, Heartbeat, StoodStill, TimerFired
 from muster.coordinator.core.refusals import REPLY_TYPES
 from muster.coordinator.core.types import Cause, CommittedOffset
-from muster.coordinator.runtime import engine as engine_module
-from muster.coordinator.runtime.engine import SLOW_FLUSH_MS
+from muster.coordinator.runtime import deadlines
+from muster.coordinator.runtime.flushing import SLOW_FLUSH_MS
 from muster.coordinator.runtime.slot import not_served
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, SESSION_MS, break_it, commit, fetch, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes
@@ -294,7 +294,7 @@ def test_a_heartbeat_pushes_its_timer_back() -> None:
 
 
 def test_a_turn_fires_a_bounded_number_of_timers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "TIMERS_PER_TURN", 3)
+    monkeypatch.setattr(deadlines, "TIMERS_PER_TURN", 3)
     bench = Bench()
     bench.turn(0, *(heartbeat(number, member_id=f"m{number}") for number in range(5)))
     bench.turn(SESSION_MS)

@@ -7,9 +7,9 @@ import pytest
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.central.events import CentralRequest
 from muster.coordinator.core.refusals import REPLY_TYPES
-from muster.coordinator.runtime import engine as engine_module
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.slot import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
+from muster.coordinator.runtime.stepper import SCRIPT_LIMIT
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, TinyShard, break_it, commit, fetch, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes, example
 
@@ -100,7 +100,7 @@ def test_a_long_event_is_reported_in_part() -> None:
     bench = Bench()
     bench.turn(5, break_it(2, "g" * 100_000))
     assert "more characters)" in bench.bugs[0]
-    assert len(bench.bugs[0]) < engine_module.SCRIPT_LIMIT + 200
+    assert len(bench.bugs[0]) < SCRIPT_LIMIT + 200
 
 
 def test_a_record_that_cannot_be_encoded_drops_the_shard_and_is_reported() -> None:

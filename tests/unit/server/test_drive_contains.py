@@ -12,7 +12,8 @@ from muster.coordinator.core import effects, events
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.engine import Engine, Work
+from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.server.driver import workers
 from muster.coordinator.server.driver.clock import Clock

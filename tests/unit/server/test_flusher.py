@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 
-from muster.coordinator.runtime.engine import FlushJob
+from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
 from muster.coordinator.server.driver.flusher import JobThread
 

@@ -1,0 +1,92 @@
+"""What may be told, and when: an answer waits until everything that was decided before it is durable."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from muster.coordinator.core.effects import GroupChanged, Reply, ResolveRegex
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.plan import PlanRequest
+from muster.coordinator.core.types import RequestId
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.metrics import Metrics
+from muster.coordinator.runtime.refusals import refusal, while_loading
+from muster.coordinator.runtime.slot import Held, Notices, Replies, ShardStatus, Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something a shard wants computed off the loop; its answer goes back with `Engine.answer_work`."""
+
+    shard: int
+    life: int
+    request: PlanRequest | ResolveRegex
+
+
+@dataclass(slots=True)
+class Released:
+    """What may be told now, in the order it was decided, and what is to be computed meanwhile."""
+
+    replies: list[tuple[RequestId, Reply]] = field(default_factory=list)
+    notices: list[GroupChanged] = field(default_factory=list)
+    work: list[Work] = field(default_factory=list)
+
+
+class Answers:
+    """Keeps what may be told until the driver takes it. What may not be told yet is kept by its slot."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._released = Released()
+
+    def take(self) -> Released:
+        released, self._released = self._released, Released()
+        return released
+
+    def ask(self, slot: Slot, request: PlanRequest | ResolveRegex) -> None:
+        """Have something computed for a shard. It is no fact yet, so it waits for nothing."""
+        self._released.work.append(Work(slot.index, slot.life, request))
+
+    def answer(self, kind: type[Event], request_id: RequestId, reply: Reply) -> None:
+        self._metrics.requests[kind.__name__, reply.code] += 1
+        self._released.replies.append((request_id, reply))
+
+    def refuse(self, slot: Slot, request_ids: Iterable[RequestId], why: str = "") -> None:
+        for request_id in request_ids:
+            kind = type(slot.unanswered.pop(request_id))
+            self.answer(kind, request_id, refusal(kind, ErrorCode.NOT_COORDINATOR, why))
+
+    def tell(self, slot: Slot, replies: Replies, notices: Notices) -> None:
+        """Release at once what rests on durable facts only; hold the rest."""
+        position = slot.position
+        if position <= slot.durable:
+            self.release(slot, replies, notices)
+        else:
+            slot.held.append(Held(position, replies, notices))
+            self._metrics.held += len(replies)
+
+    def reached(self, slot: Slot, position: int) -> None:
+        """The shard's first `position` appends are durable: tell what rests on them."""
+        slot.durable = max(slot.durable, position)
+        while slot.held and slot.held[0].position <= slot.durable:
+            held = slot.held.popleft()
+            self._metrics.held -= len(held.replies)
+            self.release(slot, held.replies, held.notices)
+
+    def forget_held(self, slot: Slot) -> None:
+        """What was held back will never be durable."""
+        self._metrics.held -= sum(len(held.replies) for held in slot.held)
+        slot.held.clear()
+
+    def release(self, slot: Slot, replies: Replies, notices: Notices) -> None:
+        for request_id, reply in replies:
+            request = slot.unanswered.pop(request_id, None)
+            if request is not None:  # None: its client is gone
+                self.answer(type(request), request_id, reply)
+        self._released.notices += notices
+
+
+def excuse(slot: Slot, kind: type[Event]) -> Reply:
+    """The answer of a shard that is not active."""
+    if slot.status is ShardStatus.LOADING:
+        return while_loading(kind)
+    return refusal(kind, ErrorCode.NOT_COORDINATOR, slot.why if slot.status is ShardStatus.FAILED else "")

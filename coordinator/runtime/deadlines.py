@@ -1,0 +1,95 @@
+"""The deadlines of all shards, and what holds them back: only who could be heard and was not, is late."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from muster.coordinator.core.events import Event, TimerFired
+from muster.coordinator.core.types import TimerKey
+from muster.coordinator.runtime.slot import Slot
+from muster.coordinator.runtime.timers import Timers
+
+LONGEST_READING_MS = 5_000
+"""After a stall, half of it, or this long, is for reading what came meanwhile: a node that has twice the power its load
+takes has read it all by then. As a share of the stall, so that a node that often stands still expires members yet."""
+
+TIMERS_PER_TURN = 10_000
+"""Timers that one turn fires; the rest are due in the next. A timer re-armed to the past cannot stop the node."""
+
+
+class Deadlines:
+    """One set of timers for all slots. Those that came due too early to be fired are kept by their slot (`patient`)."""
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._slots = slots
+        self._timers: Timers[tuple[int, TimerKey]] = Timers()
+        self._unheard_ms = 0  # then answers went out behind which something may have waited that nobody has heard yet
+
+    @property
+    def next_ms(self) -> int | None:
+        return self._timers.next_ms
+
+    def set(self, shard: int, key: TimerKey, at_ms: int) -> None:
+        self._timers.set((shard, key), at_ms)
+
+    def update(self, shard: int, timers: Mapping[TimerKey, int | None]) -> None:
+        """Take what a step set; None cancels."""
+        for key, at_ms in timers.items():
+            if at_ms is None:
+                self._timers.cancel((shard, key))
+            else:
+                self._timers.set((shard, key), at_ms)
+
+    def fire(self, heard_ms: int, now_ms: int, step: Callable[[Slot, Event, int], None]) -> int:
+        """Step what is due, as far as everything has been heard until `heard_ms`; how many came due.
+
+        Those of members whose answers are held back for a flush wait for its end.
+        """
+        if heard_ms < self._unheard_ms:
+            return 0
+        held_back: dict[int, set[tuple[str, ...]]] = {}
+        for fired in range(TIMERS_PER_TURN):
+            due = self._timers.pop_due(heard_ms)
+            if due is None:
+                return fired
+            (shard, key), deadline_ms = due
+            slot = self._slots[shard]
+            if slot.held and shard not in held_back:
+                held_back[shard] = slot.held_back()
+            if slot.held and key[1:] in held_back[shard]:
+                slot.patient[key] = deadline_ms
+            else:
+                step(slot, TimerFired(key, deadline_ms), now_ms)
+        return TIMERS_PER_TURN
+
+    def answered(self, slot: Slot, at_ms: int) -> None:
+        """Answers have gone out: patience with those who waited ends when what came until then has been heard."""
+        if not slot.patient:
+            return
+        self._unheard_ms = at_ms
+        patient, slot.patient = slot.patient, {}
+        for key, deadline_ms in patient.items():
+            if self._timers.deadline((slot.index, key)) is None:  # otherwise the member was heard meanwhile
+                self._timers.set((slot.index, key), deadline_ms)
+
+    def move(self, by_ms: int) -> None:
+        """All come later by that much."""
+        self._timers.move(by_ms)
+        for slot in self._slots:
+            slot.patient = {key: at_ms + by_ms for key, at_ms in slot.patient.items()}
+
+    def move_shard(self, slot: Slot, by_ms: int) -> None:
+        """Those of one shard come later by that much."""
+        self._timers.move(by_ms, lambda key: key[0] == slot.index)
+        slot.patient = {key: at_ms + by_ms for key, at_ms in slot.patient.items()}
+
+    def forget(self, slot: Slot) -> None:
+        slot.patient.clear()
+        self._timers.cancel_all(lambda key: key[0] == slot.index)
+
+
+def moved_by(stalled_ms: int) -> int:
+    """How much later every deadline comes for a stall.
+
+    >>> moved_by(1_000), moved_by(60_000)
+    (1500, 65000)
+    """
+    return stalled_ms + min(stalled_ms // 2, LONGEST_READING_MS)

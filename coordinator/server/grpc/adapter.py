@@ -130,6 +130,7 @@ class Methods(grpc.GenericRpcHandler):
                 ending = self._ending_of(error, method)
                 self._leftovers.refused(len(data) if isinstance(data, bytes) else LARGE_BYTES)
                 stats.refuse(ending.code.name)
+                data = None  # gRPC keeps the end of a call, and this frame with it, until garbage is collected.
             finally:
                 self._leave(stats, started)
             return await end(context, ending)

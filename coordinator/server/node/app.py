@@ -388,12 +388,15 @@ class Node:
             self._zookeeper.topics_changed()
 
     def _freeze_logs(self, made: int) -> None:
-        """Logs stay for long, and go without the collector of garbage: let it pass over them. Looking through 10,000
-        takes it a tenth of a second, in which nothing else goes on.
+        """Logs stay for long, and go without the collector of garbage: let it pass over them.
+
+        Looking through 10,000 takes it a tenth of a second, in which nothing else goes on. What is garbage by then
+        would stay for ever, so it is collected first; that looks at what is new since the last time.
         """
         self._made += max(made, 0)
         if self._made >= FROZEN_AT_ONCE:
             self._made = 0
+            gc.collect()
             gc.freeze()
 
     async def _tick(self) -> None:

@@ -1,0 +1,53 @@
+"""What a refused request was made of goes at once: gRPC keeps the end of a call until garbage is collected."""
+
+import asyncio
+import gc
+import sys
+from typing import Any, NoReturn
+
+import pytest
+
+from muster.coordinator.edge import limits
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.dispatch import Kind, Method
+from muster.coordinator.server.grpc.adapter import Methods
+from muster.coordinator.server.messages.shape import MalformedRequest
+
+NAME = "/coordinator.rpc.v1.GroupCoordinator/OffsetFetch"
+
+
+class Aborted(Exception):
+    pass
+
+
+class Call:
+    """grpc.aio's context: it raises the end of the call and keeps what it raised."""
+
+    def __init__(self) -> None:
+        self.kept: Exception | None = None
+
+    async def abort(self, code: object, details: str, trailing_metadata: object) -> NoReturn:
+        self.kept = Aborted(details)
+        raise self.kept
+
+
+async def nobody(request: Any, call: Any) -> NoReturn:
+    raise AssertionError("a list that is too long was taken")
+
+
+def test_the_bytes_of_a_refused_request_are_not_kept() -> None:
+    method = Method(NAME, Kind.UNARY, pb.OffsetFetchRequest, pb.OffsetFetchResponse, nobody)
+    serve = Methods({NAME: method}, (MalformedRequest,))._handlers[NAME].unary_unary
+    most = limits.most("OffsetFetchRequest.topics.partition_indexes")
+    topic = pb.OffsetFetchTopic(name="t", partition_indexes=range(most + 1))
+    data = pb.OffsetFetchRequest(group_id="g", topics=[topic]).SerializeToString()
+    call = Call()
+    gc.disable()
+    try:
+        alone = sys.getrefcount(data)
+        with pytest.raises(Aborted, match="partition_indexes"):
+            asyncio.run(serve(data, call))
+        assert call.kept is not None
+        assert sys.getrefcount(data) == alone
+    finally:
+        gc.enable()

@@ -84,6 +84,15 @@ class Producer:
         self.produce(topic, value, key, partition, delivered, timestamp, headers)
         return future
 
+    def poll(self, timeout: float = 0.0) -> int:
+        """Wait up to `timeout` seconds for the word on records that are on their way; returns how many had it since.
+
+        Nothing has to be polled here, for `on_delivery` is called without: this is for who waits for room or for news.
+        Failed records count as well, and `flush` still raises for them.
+        """
+        self._core.accumulator.wait_for_news(timeout)
+        return self._core.accumulator.reported()
+
     def flush(self, timeout: float | None = None) -> int:
         """Wait until everything is delivered; returns how many batches are still on their way after `timeout` seconds.
 
@@ -103,6 +112,14 @@ class Producer:
                 raise ClientError(f"{left} batch(es) were not delivered within {timeout} s of close()")
         finally:
             self._loop.run(self._core.close())
+
+    def list_topics(self, topic: str | None = None) -> dict[str, int]:
+        """Partition counts by name, of all topics or of this one; nothing for a topic that does not exist."""
+        return self._loop.run(self._core.catalog.listed(topic))
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """The numbers of its partitions, looked up within max.block.ms; UnknownTopic when there is no such topic."""
+        return set(range(self._loop.run(self._core.count(topic))))
 
     def __len__(self) -> int:
         """Batches not yet delivered."""

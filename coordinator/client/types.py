@@ -52,6 +52,11 @@ class Message(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
     @property
+    def timestamp(self) -> int:
+        """`timestamp_ms`, by the name that it has in kafka-python."""
+        return self.timestamp_ms
+
+    @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 

@@ -132,12 +132,33 @@ class Consumer:
         high = await end_offsets(self._core.transport, [tp])
         return Watermarks(low[tp], high[tp])
 
+    async def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """The first offset there is, for each; owned or not."""
+        return await start_offsets(self._core.transport, [TopicPartition(*tp) for tp in partitions])
+
+    async def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """The offset that the next record will get, for each; owned or not."""
+        return await end_offsets(self._core.transport, [TopicPartition(*tp) for tp in partitions])
+
     async def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (epoch milliseconds); None where there is none."""
         found = await list_offsets(self._core.transport, {TopicPartition(*tp): at for tp, at in times.items()})
         return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
+
+    async def list_topics(self, topic: str | None = None) -> dict[str, int]:
+        """Partition counts by name, of all topics or of this one; nothing for a topic that does not exist."""
+        return await self._core.catalog.listed(topic)
+
+    async def topics(self) -> set[str]:
+        """The names of all topics."""
+        return set(await self._core.catalog.listed())
+
+    async def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The numbers of its partitions; None when there is no such topic."""
+        count = (await self._core.catalog.listed(topic)).get(topic)
+        return None if count is None else set(range(count))
 
     async def pause(self, *partitions: tuple[str, int]) -> None:
         """Hand over no more records of these until `resume`; they stay owned."""
@@ -148,6 +169,10 @@ class Consumer:
 
     def paused(self) -> set[TopicPartition]:
         return self._core.seeking.paused()
+
+    def subscription(self) -> set[str]:
+        """What was subscribed to, as it was given: names, and expressions that begin with ^."""
+        return self._core.subscription()
 
     def assignment(self) -> set[TopicPartition]:
         """What is owned now. Inside `on_revoke` and `on_lost` the partitions are still in it."""

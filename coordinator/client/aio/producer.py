@@ -71,6 +71,15 @@ class Producer:
         await self.produce(topic, value, key, partition, delivered, timestamp, headers)
         return future
 
+    async def poll(self, timeout: float = 0.0) -> int:
+        """Wait up to `timeout` seconds for the word on records that are on their way; returns how many had it since.
+
+        Nothing has to be polled here, for `on_delivery` is called without: this is for who waits for room or for news.
+        Failed records count as well, and `flush` still raises for them.
+        """
+        await self._until(lambda: self._core.accumulator.news, timeout)
+        return self._core.accumulator.reported()
+
     async def flush(self, timeout: float | None = None) -> int:
         """Wait until everything is delivered; returns how many batches are still on their way after `timeout` seconds.
 
@@ -95,6 +104,14 @@ class Producer:
                 raise ClientError(f"{left} batch(es) were not delivered within {timeout} s of close()")
         finally:
             await self._core.close()
+
+    async def list_topics(self, topic: str | None = None) -> dict[str, int]:
+        """Partition counts by name, of all topics or of this one; nothing for a topic that does not exist."""
+        return await self._core.catalog.listed(topic)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The numbers of its partitions, looked up within max.block.ms; UnknownTopic when there is no such topic."""
+        return set(range(await self._core.count(topic)))
 
     async def __aenter__(self) -> Self:
         return self

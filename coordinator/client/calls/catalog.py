@@ -45,6 +45,10 @@ class Catalog:
         answer = await self._transport.retried(METADATA, request, doing="listing topics")
         return self._learn(answer)
 
+    async def listed(self, topic: str | None = None) -> dict[str, int]:
+        """As programs see it: every topic but the node's own, in order; or this one, if it exists."""
+        return dict(sorted((await self.fetch_all() if topic is None else await self.fetch([topic])).items()))
+
     async def count(self, topic: str, timeout_ms: int | None = None) -> int:
         """The partitions of one topic, from memory when it is fresh; UnknownTopic when there is none."""
         known = self.remembered(topic)

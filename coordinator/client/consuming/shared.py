@@ -95,6 +95,7 @@ class Consuming:
         self._subscribed.change(topics, black_list)
         await self.joining.open()
         interest = await self._subscribed.interest()
+        self._chores.start(self._subscribed.tell_what_is_missing())
         if self.driver is not None:
             self.driver.send(changed(interest))
             return
@@ -106,6 +107,9 @@ class Consuming:
         self._chores.start(self._watch_polls())
         if self.config.auto_commits and not self.joining.reports_positions:
             self._chores.start(self.commits.commit_now_and_then())
+
+    def subscription(self) -> set[str]:
+        return self._subscribed.given() if self.driver is not None else set()
 
     async def begin_unsubscribe(self) -> None:
         """Start to leave; run the callbacks of `closing_callback`, then `finish_unsubscribe`."""

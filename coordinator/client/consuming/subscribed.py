@@ -1,16 +1,21 @@
 """What a consumer subscribed to: topic names, and patterns that begin with ^."""
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 
 from muster.coordinator.client.calls.catalog import Catalog, matching
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.errors import IllegalState
+from muster.coordinator.client.errors import ClientError, IllegalState
 from muster.coordinator.client.membership.seam import Interest
 from muster.coordinator.client.zookeeper_config import ZNODE_NAME, names_a_znode
 from muster.coordinator.member.zookeeper.assign import compiled as compiled_re2
 
 MAX_TOPICS = 10_000
+NAMES_SHOWN = 5
+TOLD_OTHERWISE = ("zookeeper", "central")
+
+log = logging.getLogger("muster.client")
 
 
 class Subscribed:
@@ -23,6 +28,7 @@ class Subscribed:
         self._names: frozenset[str] = frozenset()
         self._patterns: tuple[re.Pattern[str], ...] = ()
         self._black_list = False
+        self._missed: set[str] = set()
 
     @property
     def looks_for_topics(self) -> bool:
@@ -54,6 +60,26 @@ class Subscribed:
             check_for_all(patterns)
         self._names, self._patterns, self._black_list = names, patterns, black_list
 
+    def given(self) -> set[str]:
+        """Names and patterns, as they were given."""
+        return {*self._names, *(pattern.pattern for pattern in self._patterns)}
+
+    async def tell_what_is_missing(self) -> None:
+        """Say in the log which topics do not exist, of each once: a consumer that reads nothing looks like an idle one.
+
+        Not where another node than the one that is asked may have the topic, or where the coordinator tells it.
+        """
+        if self._config.group_protocol in TOLD_OTHERWISE or not (names := self._names - self._missed):
+            return
+        try:
+            missing = sorted(names - (await self._catalog.fetch(names)).keys())
+        except ClientError as error:
+            log.warning("%s", error)
+            return
+        self._missed.update(missing)
+        if missing:
+            log.warning("%s", nothing_to_read(missing))
+
     async def interest(self) -> Interest:
         """What it comes to now: names alone where the consumer itself resolves patterns."""
         if not self.looks_for_topics:
@@ -65,6 +91,18 @@ class Subscribed:
     def _regex(self) -> str:
         """The patterns as one expression that matches whole names."""
         return "|".join(f"(?:{pattern.pattern}).*" for pattern in self._patterns)
+
+
+def nothing_to_read(missing: Sequence[str]) -> str:
+    """
+    >>> nothing_to_read(["orders"])
+    "no such topic: 'orders'; nothing can be read of it before it is created (muster topics create orders)"
+    """
+    names = ", ".join(map(repr, missing[:NAMES_SHOWN]))
+    more = f" and {len(missing) - NAMES_SHOWN} more" if len(missing) > NAMES_SHOWN else ""
+    them, are = ("it", "it is") if len(missing) == 1 else ("them", "they are")
+    create = f"muster topics create {missing[0]}"
+    return f"no such topic: {names}{more}; nothing can be read of {them} before {are} created ({create})"
 
 
 def check_for_all(patterns: Iterable[re.Pattern[str]]) -> None:

@@ -60,6 +60,7 @@ class Accumulator:
         self._used = 0
         self._batches = 0
         self._flushing = 0
+        self._reported = 0
         self._sticky: dict[str, int] = {}
 
     @property
@@ -149,9 +150,25 @@ class Accumulator:
         with self._room:
             self._used -= batch.size
             self._batches -= 1
+            self._reported += len(batch.records)
             self._room.notify_all()
         if self.on_room is not None:
             self.on_room()
+
+    @property
+    def news(self) -> bool:
+        """Whether records were delivered or given up since `reported` was asked, or none are on their way."""
+        return self._reported > 0 or not self._batches
+
+    def reported(self) -> int:
+        """How many records were delivered or given up since this was asked last."""
+        with self._room:
+            count, self._reported = self._reported, 0
+        return count
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        with self._room:
+            self._room.wait_for(lambda: self.news, timeout_s)
 
     def wait_until_empty(self, timeout_s: float | None) -> bool:
         """Whether everything was delivered or given up in time; meanwhile nothing lingers."""

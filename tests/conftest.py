@@ -57,12 +57,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Tests with processes of their own get their time limit in seconds of a machine that is not busy."""
-    if item.get_closest_marker("integration") is not None:
-        own = item.get_closest_marker("timeout")
-        asked = item.config.getoption("timeout")
-        limit_s = own.args[0] if own else float(item.config.getini("timeout")) if asked is None else asked
-        item.add_marker(pytest.mark.timeout(limit_s * pace()), append=False)
+    """Time limits are in seconds of a machine that is not busy."""
+    own = item.get_closest_marker("timeout")
+    asked = item.config.getoption("timeout")
+    limit_s = own.args[0] if own else float(item.config.getini("timeout")) if asked is None else asked
+    item.add_marker(pytest.mark.timeout(limit_s * pace()), append=False)
     return (yield)
 
 

@@ -2,7 +2,7 @@
 
 `make verify` runs what has the mark `verify`, `make test` what has it not; the mark is given by the tables below and
 nowhere else, so that together they are everything. Only `tests/interop`, which wants clients of other runtimes, has a
-target of its own. Tables are read from top to bottom: a test belongs to the first part that names it.
+target of its own. A test belongs to the part that names it most exactly: itself, its file, or its folder.
 """
 
 from typing import NamedTuple
@@ -14,12 +14,13 @@ class Part(NamedTuple):
     where: tuple[str, ...]
     """Folders (they end with a slash), files, or tests, which stand for all their parameters."""
 
-    def has(self, test: str) -> bool:
-        """Whether the test of this node id belongs here."""
-        return any(
-            test.startswith(place if place.endswith("/") else (f"{place}::", f"{place}[")) or test == place
-            for place in self.where
-        )
+    def names(self, test: str) -> int:
+        """How exactly the test of this node id is named here: the length of the place, 0 if it is not."""
+        return max((len(place) for place in self.where if is_at(test, place)), default=0)
+
+
+def is_at(test: str, place: str) -> bool:
+    return test == place or test.startswith(place if place.endswith("/") else (f"{place}::", f"{place}["))
 
 
 INTEGRATION = "tests/integration/"
@@ -127,6 +128,14 @@ REST = (
         (f"{INTEGRATION}kafka/",),
     ),
     Part("command line, all", "refused starts, interrupted demos, consumer-groups, the lab", (f"{INTEGRATION}cli/",)),
+    Part(
+        "simulator, all",
+        "as many seeds as it takes to meet everything that is wanted",
+        (
+            "tests/sim/test_sim.py::test_many_runs_break_nothing_and_meet_everything",
+            "tests/sim/test_zookeeper_sim.py::test_no_seed_breaks_a_rule",
+        ),
+    ),
     Part("torture", "kills, full disks, stalls and a short soak", ("tests/torture/",)),
     Part("benchmarks", "each runs and reports, at a size that proves nothing about speed", ("tests/bench/",)),
     Part("other runtimes", "Java, JavaScript, kcat and a real broker (make interop)", ("tests/interop/",)),
@@ -141,10 +150,10 @@ class NoPart(Exception):
 
 def part_of(test: str) -> Part:
     """Where the test of this node id belongs; raises `NoPart` if nowhere."""
-    for part in PARTS:
-        if part.has(test):
-            return part
-    raise NoPart(f"{test} belongs to no part of the suite; name its folder in tests/parts.py")
+    part = max(PARTS, key=lambda part: part.names(test))
+    if not part.names(test):
+        raise NoPart(f"{test} belongs to no part of the suite; name its folder in tests/parts.py")
+    return part
 
 
 def is_for_verify(part: Part) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.support.client_node import admin, nobody, node, producer, topic
+from tests.support.pace import pace
 from tests.support.spark.session import spark
 from tests.support.zookeeper.servers import zookeeper, zookeeper_ensemble, zookeeper_server
 
@@ -42,7 +43,7 @@ def run(runner: asyncio.Runner) -> Run:
     """Runs a story to its end, or fails when it takes too long."""
 
     async def bounded(story: Story) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             await story()
 
     return lambda story: runner.run(bounded(story))

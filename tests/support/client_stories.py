@@ -1,11 +1,11 @@
 """Small helpers of the client's integration tests."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.client import Consumer, Producer, RebalanceEvent, TopicPartition, Worker
 from tests.support.node import NodeProcess
+from tests.support.pace import Patience
 
 PATIENCE_S = 45.0
 
@@ -28,9 +28,9 @@ class Told:
 
 def poll_until(condition: Callable[[], bool], *consumers: Consumer, what: str) -> None:
     """Poll the consumers in turn until the condition holds; what they read is dropped."""
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        assert patience.lasts(), f"not within {PATIENCE_S} s: {what}"
         for consumer in consumers:
             consumer.poll(0.02)
 
@@ -38,9 +38,9 @@ def poll_until(condition: Callable[[], bool], *consumers: Consumer, what: str) -
 def read(consumer: Consumer, count: int) -> list[Any]:
     """Exactly so many records, or fail."""
     messages: list[Any] = []
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while len(messages) < count:
-        assert time.monotonic() < deadline, f"only {len(messages)} of {count} records within {PATIENCE_S} s"
+        assert patience.lasts(), f"only {len(messages)} of {count} records within {PATIENCE_S} s"
         messages += consumer.consume(count - len(messages), 0.2)
     return messages
 
@@ -57,8 +57,8 @@ def fill(node: NodeProcess, topic: str, records: int, partition: int = 0) -> Non
 
 
 def until(condition: Callable[[], bool], *workers: Worker, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        assert patience.lasts(), f"not within {PATIENCE_S} s: {what}"
         for worker in workers:
             worker.poll(0.02)

@@ -11,6 +11,9 @@ MOST = 20.0
 
 LOOK_EVERY_S = 2.0
 
+KNOWN_FOR_S = 5.0
+"""A look at the pace costs as much as ten small tests."""
+
 
 def spin() -> float:
     """Wall seconds of a fixed piece of work: long enough to lose the processor to others, as everything else does."""
@@ -20,9 +23,29 @@ def spin() -> float:
     return time.perf_counter() - started
 
 
-def pace() -> float:
-    """How many times as long as usual things take now; never less than once."""
-    return min(max(1.0, spin() / REFERENCE_S), MOST)
+class Pace:
+    """How many times as long as usual things take now, as seen a few seconds ago at most; never less than once.
+
+    >>> seconds = iter([0.0, 1.0, 9.0])
+    >>> pace = Pace(spin=iter([0.2, 0.01]).__next__, now=lambda: next(seconds))
+    >>> [pace(), pace(), pace()]
+    [4.0, 4.0, 1.0]
+    """
+
+    def __init__(self, *, spin: Callable[[], float] = spin, now: Callable[[], float] = time.monotonic) -> None:
+        self._spin = spin
+        self._now = now
+        self._looked_s = -KNOWN_FOR_S
+        self._pace = 1.0
+
+    def __call__(self) -> float:
+        if (now_s := self._now()) - self._looked_s >= KNOWN_FOR_S:
+            self._pace = min(max(1.0, self._spin() / REFERENCE_S), MOST)
+            self._looked_s = now_s
+        return self._pace
+
+
+pace = Pace()
 
 
 class Patience:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.coordinator.client.aio import Admin, Worker
+from tests.support.pace import pace
 
 PATIENCE_S = 120.0
 
@@ -48,7 +49,7 @@ class Crew:
 
     async def settled(self) -> None:
         """Every partition has exactly one owner, and every worker its fair part. Raises TimeoutError."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             while not self._fair():
                 self._changed.clear()
                 await self._changed.wait()

@@ -20,6 +20,7 @@ from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import create_topic, join
+from tests.support.pace import pace
 
 SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))
 SHARE = encode_assignment({"t": [0]})
@@ -59,7 +60,7 @@ class Churn:
             await asyncio.sleep(PAUSES_S.get(kind.__name__, 0.01))
 
     async def _some(self, kind: "Kind") -> None:
-        async with asyncio.timeout(PATIENCE_S), grpc.aio.insecure_channel(self._grpc) as channel:
+        async with asyncio.timeout(PATIENCE_S * pace()), grpc.aio.insecure_channel(self._grpc) as channel:
             for _ in range(10):
                 await kind(self, channel)
                 self.done[kind.__name__] += 1

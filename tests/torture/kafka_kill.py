@@ -7,7 +7,6 @@ import argparse
 import random
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.node import NodeProcess
+from tests.support.pace import Patience
 
 PARTITIONS, KEYS = 4, 97
 BURST = 50
@@ -63,10 +63,10 @@ def kills(node: NodeProcess, rounds: int, rng: random.Random) -> Sent:
     for number in range(rounds):
         # Killed while it works, not while the client still looks for it.
         wanted = len(sent.acked) + rng.randrange(1, 2_000)
-        patience = time.monotonic() + PATIENCE_S
+        patience = Patience(PATIENCE_S)
         while len(sent.acked) < wanted:
             sent.burst(producer)
-            assert time.monotonic() < patience, f"nothing was acknowledged for {PATIENCE_S} s: {sent.failed[:3]}"
+            assert patience.lasts(), f"nothing was acknowledged for {PATIENCE_S} s: {sent.failed[:3]}"
         node.kill()
         node.start()
         print(f"\rkill {number + 1} of {rounds}, {len(sent.acked)} acknowledged", end="", file=sys.stderr)
@@ -82,9 +82,9 @@ def found(node: NodeProcess, number: int) -> dict[Place, int]:
     consumer.assign([TopicPartition("t", partition, 0) for partition in range(PARTITIONS)])
     ends = [consumer.get_watermark_offsets(TopicPartition("t", n), PATIENCE_S)[1] for n in range(PARTITIONS)]
     read: dict[Place, int] = {}
-    until = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while len(read) < sum(ends):
-        assert time.monotonic() < until, f"{len(read)} of {sum(ends)} messages came within {PATIENCE_S} s"
+        assert patience.lasts(), f"{len(read)} of {sum(ends)} messages came within {PATIENCE_S} s"
         for message in consumer.consume(5_000, 0.5):
             assert not message.error(), message.error()
             read[(message.partition(), message.offset())] = int(message.value())

@@ -30,7 +30,7 @@ WRITE, SYNC, RENAME, CUT = "pwritev2,pwritev", "fdatasync", "rename", "ftruncate
 def run(command: list[str]) -> list[str]:
     """The lines it printed; how it ended does not matter."""
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, capture_output=True, cwd=ROOT, text=True, timeout=60, env=env, check=False)
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, text=True, env=env, check=False)
     return done.stdout.splitlines()
 
 

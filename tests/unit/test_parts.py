@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parts import PARTS, NoPart, is_for_verify, part_of, starts_processes
+from tests.parts import PARTS, NoPart, part_of, starts_processes
 from tests.support.part_lines import PartLines
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +21,8 @@ def test_every_place_that_is_named_exists(place: str) -> None:
     assert not test or f"def {test}(" in (ROOT / file).read_text()
 
 
-def test_no_test_is_named_by_two_parts_of_make_test() -> None:
-    named = [place for part in PARTS if not is_for_verify(part) for place in part.where]
-    assert [place for place in named if sum(place.startswith(other) for other in named) > 1] == []
+def test_no_place_is_named_twice() -> None:
+    assert len(set(PLACES)) == len(PLACES)
 
 
 def test_every_file_of_tests_has_its_part() -> None:

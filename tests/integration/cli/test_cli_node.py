@@ -18,6 +18,7 @@ import pytest
 from muster.coordinator.cli.main import main
 from muster.coordinator.client import Admin, Consumer
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import pace
 
 pytestmark = pytest.mark.integration
 MUSTER = str(Path(sys.executable).with_name("muster"))
@@ -165,7 +166,7 @@ def test_a_consumer_that_is_told_to_stop_leaves_its_group_at_once(
     assert process.stdout is not None
     read = [process.stdout.readline().strip() for _ in range(3)]
     process.send_signal(number)
-    _, err = process.communicate(timeout=PATIENCE_S)
+    _, err = process.communicate(timeout=PATIENCE_S * pace())
     assert process.returncode == 0
     assert sorted(read) == ["a1", "a2", "b1"]
     assert "3 messages" in err
@@ -185,7 +186,7 @@ def test_a_reader_that_goes_away_ends_the_consumer_without_a_traceback(muster: P
     muster("produce", "--topic", topic, stdin="d1\n" * 1000)
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
-    assert process.wait(PATIENCE_S) == 1
+    assert process.wait(PATIENCE_S * pace()) == 1
     process.stderr.close()
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pace import pace
+
 pytestmark = pytest.mark.integration
 MUSTER = str(Path(sys.executable).with_name("muster"))
 PATIENCE_S = 60
@@ -28,7 +30,7 @@ def test_a_problem_is_answered_before_the_next_one_is_asked() -> None:
         process.stdin.write(line)
         process.stdin.flush()
         assert process.stdout.readline() == answer
-    _, err = process.communicate(timeout=PATIENCE_S)
+    _, err = process.communicate(timeout=PATIENCE_S * pace())
     assert process.returncode == 2
     assert err.startswith("error: line 2: not JSON")
     assert err.count("\n") == 1
@@ -45,7 +47,7 @@ def test_a_consumer_that_waits_for_a_node_says_so_and_can_be_stopped(number: sig
     assert process.stderr is not None
     assert process.stderr.readline() == "looking up topic 't': 127.0.0.1:1 cannot be reached; trying again\n"
     process.send_signal(number)
-    _, err = process.communicate(timeout=PATIENCE_S)
+    _, err = process.communicate(timeout=PATIENCE_S * pace())
     assert (process.returncode, err.strip()) == (130, "")
 
 
@@ -55,7 +57,7 @@ def test_the_module_is_the_command() -> None:
         input=PROBLEM,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=PATIENCE_S * pace(),
         check=True,
     )
     assert json.loads(done.stdout) == {"a": {"t": [0, 1]}}
@@ -79,5 +81,5 @@ def test_a_reader_that_takes_one_answer_and_goes_causes_no_traceback() -> None:
     process.stdin.write(PROBLEM)
     process.stdin.close()
     assert process.stderr.read() == ""
-    assert process.wait(PATIENCE_S) == 1
+    assert process.wait(PATIENCE_S * pace()) == 1
     process.stderr.close()

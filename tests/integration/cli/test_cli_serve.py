@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.node import running_node
+from tests.support.pace import pace
 
 pytestmark = pytest.mark.integration
 MUSTER = str(Path(sys.executable).with_name("muster"))
@@ -21,7 +22,7 @@ def refused(*arguments: str) -> tuple[int, str]:
         [MUSTER, "serve", "--set", "offsets.topic.num.partitions=4", *arguments],
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=PATIENCE_S * pace(),
         check=False,
     )
     assert done.stdout == ""
@@ -63,7 +64,9 @@ def test_a_directory_in_use_is_refused_and_its_node_goes_on(tmp_path: Path) -> N
         before = listing(node.data)
         code, said = refused("--data", str(node.data), "--listen", "127.0.0.1:0")
         assert listing(node.data) == before
-        health = subprocess.run([MUSTER, "health", "--bootstrap", node.address], timeout=PATIENCE_S, check=False)
+        health = subprocess.run(
+            [MUSTER, "health", "--bootstrap", node.address], timeout=PATIENCE_S * pace(), check=False
+        )
     assert code == 5
     assert "in use by process" in said
     assert health.returncode == 0
@@ -88,6 +91,6 @@ def test_a_node_ends_with_its_parent(tmp_path: Path) -> None:
     assert process.stdin is not None
     assert json.loads(process.stdout.readline())["event"] == "listening"
     process.stdin.close()
-    assert process.wait(PATIENCE_S) == 0
+    assert process.wait(PATIENCE_S * pace()) == 0
     process.stdout.close()
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pace import pace
+
 pytestmark = pytest.mark.integration
 PATIENCE_S = 100
 LINES = 3_000
@@ -52,7 +54,7 @@ def figure(out: str, name: str) -> int:
 def test_a_worker_is_killed_and_no_line_is_lost(assignor: str, log: Path, own_temp: Path) -> None:
     arguments = ("--input", str(log), "--key-regex", r"session\[(\d+)\]", "--assignor", assignor)
     process = start(own_temp, *arguments)
-    out, err = process.communicate(timeout=PATIENCE_S)
+    out, err = process.communicate(timeout=PATIENCE_S * pace())
     assert process.returncode == 0, out + err
     assert err == ""
     assert figure(out, "lines produced") == LINES
@@ -67,7 +69,7 @@ def test_a_worker_is_killed_and_no_line_is_lost(assignor: str, log: Path, own_te
 
 def test_a_single_worker_and_a_single_partition_are_enough(log: Path, own_temp: Path) -> None:
     process = start(own_temp, "--input", str(log), "--workers", "1", "--partitions", "1", "--keep")
-    out, err = process.communicate(timeout=PATIENCE_S)
+    out, err = process.communicate(timeout=PATIENCE_S * pace())
     assert process.returncode == 0, out + err
     assert figure(out, "lost") == 0
     kept = next(own_temp.iterdir())
@@ -92,7 +94,7 @@ def test_a_node_that_dies_ends_the_demo_with_its_last_words(log: Path, own_temp:
     node = re.search(r"\(pid (\d+)\)", said_until(process, "workers started"))
     assert node is not None
     os.kill(int(node[1]), signal.SIGKILL)
-    _, err = process.communicate(timeout=PATIENCE_S)
+    _, err = process.communicate(timeout=PATIENCE_S * pace())
     assert process.returncode == 1
     assert "error: node ended unexpectedly with exit code -9" in err
     assert list(own_temp.iterdir()) == []
@@ -104,7 +106,7 @@ def test_an_interrupted_demo_takes_everything_with_it(number: signal.Signals, lo
     node = re.search(r"\(pid (\d+)\)", said_until(process, "workers started"))
     assert node is not None
     process.send_signal(number)
-    process.communicate(timeout=PATIENCE_S)
+    process.communicate(timeout=PATIENCE_S * pace())
     assert process.returncode == 130
     assert list(own_temp.iterdir()) == []
     with pytest.raises(ProcessLookupError):
@@ -113,6 +115,6 @@ def test_an_interrupted_demo_takes_everything_with_it(number: signal.Signals, lo
 
 def test_a_demo_that_cannot_begin_leaves_nothing_behind(log: Path, own_temp: Path) -> None:
     process = start(own_temp, "--input", str(log), "--assignor", "stiky")
-    process.communicate(timeout=PATIENCE_S)
+    process.communicate(timeout=PATIENCE_S * pace())
     assert process.returncode == 2
     assert list(own_temp.iterdir()) == []

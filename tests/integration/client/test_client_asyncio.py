@@ -11,6 +11,7 @@ from muster.coordinator.client import RebalanceEvent, TopicPartition, aio
 from muster.coordinator.client.calls.loop import shared_loop
 from tests.support.client_stories import PATIENCE_S, fill
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import pace
 
 pytestmark = pytest.mark.integration
 
@@ -19,7 +20,7 @@ def on_the_loop(story: Coroutine[Any, Any, None]) -> None:
     """On the loop that the synchronous clients use: one loop per process."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             await story
 
     shared_loop().run(bounded())

@@ -1,6 +1,5 @@
 """Consumers and producers against a real node: sharing, handing over, positions, commits."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from muster.coordinator.client.producing.partitioner import partition_for
 from muster.coordinator.core.types import Cause
 from tests.support.client_stories import Told, member, poll_until, read
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import Patience
 
 pytestmark = pytest.mark.integration
 
@@ -323,9 +323,9 @@ def test_a_consumer_survives_its_node_and_loses_nothing(tmp_path: Path) -> None:
             node.start()
             producer.flush(60)
         seen: set[int] = set()
-        deadline = time.monotonic() + 60
+        patience = Patience(60)
         while seen != set(range(100)):
-            assert time.monotonic() < deadline, f"missing: {sorted(set(range(100)) - seen)}"
+            assert patience.lasts(), f"missing: {sorted(set(range(100)) - seen)}"
             message = consumer.poll(0.2)
             if message is not None and message.value is not None:
                 seen.add(int(message.value))

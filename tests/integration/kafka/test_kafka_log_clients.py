@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import count
@@ -32,6 +31,7 @@ from kafka.admin import NewTopic as PythonTopic
 
 from muster.coordinator import client
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import Patience, pace
 
 pytestmark = pytest.mark.integration
 
@@ -81,9 +81,9 @@ def consume(address: str, topic: str, number: int, **more: Any) -> list[Any]:
     consumer = Consumer({"bootstrap.servers": address, "group.id": "readers", "check.crcs": True} | more)
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Any] = []
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while len(found) < number:
-        assert time.monotonic() < deadline, f"only {len(found)} of {number} messages within {PATIENCE_S} s"
+        assert patience.lasts(), f"only {len(found)} of {number} messages within {PATIENCE_S} s"
         for message in consumer.consume(1000, 0.5):
             assert message.error() is None
             found.append(message)
@@ -120,9 +120,9 @@ def test_kafka_python_reads_what_it_wrote(node: NodeProcess, topic: str, codec: 
     consumer = KafkaConsumer(bootstrap_servers=node.kafka_address, group_id=None, auto_offset_reset="earliest")
     consumer.assign([partition])
     found: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while len(found) < len(sent):
-        assert time.monotonic() < deadline
+        assert patience.lasts()
         found += [record.value for records in consumer.poll(500).values() for record in records]
     assert found == sent
     assert (consumer.beginning_offsets([partition]), consumer.end_offsets([partition])) == (
@@ -148,7 +148,7 @@ def test_aiokafka_reads_what_it_wrote(node: NodeProcess, topic: str, codec: str 
         await consumer.start()
         consumer.assign([AioPartition(topic, 0)])
         found: list[bytes] = []
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             while len(found) < len(sent):
                 batches = await consumer.getmany(timeout_ms=500)
                 found += [record.value for records in batches.values() for record in records]
@@ -165,8 +165,8 @@ def test_kcat_reads_what_it_wrote(node: NodeProcess, topic: str, codec: str) -> 
         pytest.skip("kcat is not installed (apt-get install kcat)")
     sent = texts(500)
     there = [kcat, "-b", node.kafka_address, "-t", topic, "-p", "0"]
-    subprocess.run([*there, "-P", "-z", codec], input=b"\n".join(sent), check=True, timeout=PATIENCE_S)
-    read = subprocess.run([*there, "-C", "-e", "-q"], capture_output=True, check=True, timeout=PATIENCE_S)
+    subprocess.run([*there, "-P", "-z", codec], input=b"\n".join(sent), check=True, timeout=PATIENCE_S * pace())
+    read = subprocess.run([*there, "-C", "-e", "-q"], capture_output=True, check=True, timeout=PATIENCE_S * pace())
     assert read.stdout.splitlines() == sent
     size = node.data / f"{topic}-0" / "00000000000000000000.log"
     # A client that is told of Produce from 3 on only would leave compression out (KAFKA-18659).

@@ -16,6 +16,7 @@ from muster.coordinator.client.described import GroupDescription
 from muster.coordinator.client.errors import ClientError
 from muster.coordinator.core.types import Cause
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import Patience, pace
 
 pytestmark = pytest.mark.integration
 
@@ -48,9 +49,9 @@ def consume(node: NodeProcess) -> subprocess.Popen[bytes]:
 
 def described(node: NodeProcess, wanted: Callable[[GroupDescription], bool], what: str) -> GroupDescription:
     """The group, as soon as it is as wanted."""
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     found: GroupDescription | None = None
-    while time.monotonic() < deadline:
+    while patience.lasts():
         try:
             with Admin(bootstrap_servers=node.address, default_api_timeout_ms=2_000) as admin:
                 found = admin.describe_group(GROUP)
@@ -100,7 +101,7 @@ def test_three_consumers_live_through_it(tmp_path: Path) -> None:
             described(node, stable(3), "the newcomer has its share")
             leaver = running.pop(0)
             leaver.send_signal(signal.SIGINT)
-            leaver.wait(timeout=PATIENCE_S)
+            leaver.wait(timeout=PATIENCE_S * pace())
             described(node, stable(2), "two are left again")
             assert newest_cause(node)[0] is Cause.MEMBER_LEFT
 

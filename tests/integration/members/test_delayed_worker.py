@@ -2,7 +2,6 @@
 
 import csv
 import io
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from muster.coordinator.client import Admin, Worker
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 from tests.support.client_stories import PATIENCE_S
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import Patience
 
 pytestmark = pytest.mark.integration
 
@@ -34,9 +34,9 @@ def worker(node: NodeProcess, group: str, **more: object) -> Worker:
 
 
 def until(condition: Callable[[], bool], *workers: Worker, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        assert patience.lasts(), f"not within {PATIENCE_S} s: {what}"
         for each in workers:
             each.poll(0.02)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.grpc_node import groups, join_request, lone_member, prepared, state_of
+from tests.support.pace import pace
 
 pytestmark = pytest.mark.integration
 
@@ -78,7 +79,7 @@ def announced(process: "subprocess.Popen[str]") -> dict[str, Any]:
     """The line that says that the node answers."""
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line, f"the node did not start: {process.communicate(timeout=PATIENCE_S)[1]}"
+    assert line, f"the node did not start: {process.communicate(timeout=PATIENCE_S * pace())[1]}"
     return dict(json.loads(line))
 
 
@@ -89,7 +90,7 @@ def test_a_node_process_announces_itself_and_drains_on_a_signal(number: signal.S
         assert (line["event"], line["host"], line["pid"]) == ("listening", "127.0.0.1", process.pid)
         assert line["port"] > 0
         process.send_signal(number)
-        printed, logged = process.communicate(timeout=PATIENCE_S)
+        printed, logged = process.communicate(timeout=PATIENCE_S * pace())
     assert (process.returncode, printed) == (0, "")
     assert [json.loads(entry)["event"] for entry in logged.splitlines()] == [
         "listening",
@@ -111,7 +112,7 @@ def test_what_keeps_a_node_from_starting_is_one_sentence_and_a_code(tmp_path: Pa
             foreign = refused_start(f"log.dirs={tmp_path / 'foreign'}")
         finally:
             holder.terminate()
-            holder.communicate(timeout=PATIENCE_S)
+            holder.communicate(timeout=PATIENCE_S * pace())
     recount = refused_start(f"log.dirs={tmp_path / 'd'}", "offsets.topic.num.partitions=3")
     assert in_use[0] == 5
     assert f"in use by process {holder.pid}" in in_use[1]
@@ -127,7 +128,7 @@ def test_what_keeps_a_node_from_starting_is_one_sentence_and_a_code(tmp_path: Pa
 def refused_start(*pairs: str) -> tuple[int, str]:
     """The exit code, and standard error, which must be one line."""
     with child(*pairs) as process:
-        _, said = process.communicate(timeout=PATIENCE_S)
+        _, said = process.communicate(timeout=PATIENCE_S * pace())
     assert said.startswith("error: ")
     assert said.count("\n") == 1
     return process.returncode, said

@@ -42,7 +42,7 @@ def group(node: NodeProcess) -> Iterator[Consumer]:
 
 def simulate(node: NodeProcess, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [MUSTER, "simulate", "--bootstrap", node.address, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_a_live_group_is_foreseen_with_its_lags(node: NodeProcess, group: Consumer) -> None:

@@ -19,6 +19,7 @@ from muster.coordinator.client.errors import ClientError
 from muster.coordinator.zookeeper import paths
 from tests.support.client_stories import poll_until, read
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import Patience
 from tests.support.zookeeper.servers import running
 
 pytestmark = pytest.mark.integration
@@ -47,9 +48,9 @@ def settings(zookeeper: str, node_id: int) -> dict[str, str]:
 
 
 def until(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while not true():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        assert patience.lasts(), f"not within {PATIENCE_S} s: {what}"
         time.sleep(0.05)
 
 

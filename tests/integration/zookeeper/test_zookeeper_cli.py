@@ -16,7 +16,7 @@ MUSTER = str(Path(sys.executable).with_name("muster"))
 
 def ran(node: NodeProcess, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [MUSTER, *words, "--bootstrap", node.address]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def muster(node: NodeProcess, *words: str) -> str:

@@ -15,7 +15,7 @@ MUSTER = str(Path(sys.executable).with_name("muster"))
 
 
 def muster(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([MUSTER, "zookeeper", *words], capture_output=True, text=True, timeout=90, check=False)
+    return subprocess.run([MUSTER, "zookeeper", *words], capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(autouse=True)

@@ -88,7 +88,7 @@ def consume(zookeeper: str, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [str(Path(sys.executable).with_name("muster")), "consume", "--group", "g", *words]
     command += ["--from-beginning", *(word for each in settings for word in ("--set", each))]
     environment = {name: value for name, value in os.environ.items() if name != "MUSTER_BOOTSTRAP"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
 def test_muster_consume_reads_as_such_a_consumer(node: NodeProcess, zookeeper: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
+from tests.support.pace import pace
 
 KEYS = {api.name: api.key for api in APIS}
 PATIENCE_S = 30.0
@@ -38,7 +39,7 @@ class KafkaClient:
 
     async def receive(self) -> Any:
         """The next answer; raises IncompleteReadError when the node closed the connection."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             data = await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(4), "big"))
         name, version, correlation = self._asked.pop(0)
         tagged = is_flexible(f"{name}Response", version) and name != "ApiVersions"
@@ -52,7 +53,7 @@ class KafkaClient:
 
     async def closed_by_node(self) -> bool:
         """Wait for the end of the connection; whether nothing came before it."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             try:
                 return await self.reader.read() == b""
             except ConnectionResetError:

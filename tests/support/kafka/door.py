@@ -21,6 +21,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.config import LogSettings
 from tests.fakes.memory_files import MemoryFiles
+from tests.support.pace import pace
 from tests.unit.storage.logs import T0
 
 NODE_ID = 7
@@ -114,7 +115,7 @@ def play(
     async def run() -> None:
         door = Door(broker, auto_create=auto_create, elsewhere=elsewhere)
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(PATIENCE_S * pace()):
                 await story(door)
         finally:
             await door.requests.close()

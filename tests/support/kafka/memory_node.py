@@ -23,6 +23,7 @@ from muster.coordinator.server.node.app import partition_counts, topic_ids
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from tests.fakes.memory_files import MemoryFiles
+from tests.support.pace import pace
 
 SHARDS = 2
 QUIET_TURNS = 10
@@ -90,7 +91,7 @@ class MemoryNode:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(PATIENCE_S * pace()):
         while not condition():
             await turns()
 

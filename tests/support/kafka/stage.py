@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from muster.coordinator.client import Admin
 from tests.support.kafka.commits import COMMITTED
 from tests.support.node import NodeProcess
+from tests.support.pace import Patience, pace
 
 PARTITIONS = 6
 PATIENCE_S = 60.0
@@ -92,7 +93,7 @@ class KcatWorker(Worker):
 
     def leave(self) -> None:
         self.process.terminate()
-        self.process.wait(PATIENCE_S)
+        self.process.wait(PATIENCE_S * pace())
         self.assigned, self.ended = [], "left"
 
     def heard(self, line: bytes) -> None:
@@ -203,9 +204,9 @@ class Stage:
 
 
 def until(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while not condition():
-        assert time.monotonic() < deadline, otherwise()
+        assert patience.lasts(), otherwise()
         time.sleep(0.05)
 
 

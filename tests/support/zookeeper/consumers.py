@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 
 from muster.coordinator.client import Admin, Consumer, Producer
 from tests.support.node import NodeProcess, running_node
+from tests.support.pace import Patience
 
 SESSION_MS = 3_000
 PATIENCE_S = 45.0
@@ -69,11 +70,11 @@ def fill(node: NodeProcess, topic: str, partitions: int, count: int, first: int 
 
 def wait_for(condition: Callable[[], Any], what: str, every_s: float = 0.02) -> Any:
     """The first true value of the condition, within patience."""
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while True:
         if value := condition():
             return value
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        assert patience.lasts(), f"not within {PATIENCE_S} s: {what}"
         time.sleep(every_s)
 
 

@@ -16,6 +16,7 @@ from muster.coordinator.member import events as ev
 from muster.coordinator.member.consumer.report import Wish
 from muster.coordinator.member.states import State
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from tests.support.pace import pace
 
 PATIENCE_S = 10
 
@@ -81,7 +82,7 @@ def test_an_order_that_comes_in_one_breath_with_the_registration_is_carried_out(
         conversation, woken = OneBreath([REGISTERED, START]), asyncio.Event()
         driver = driven(conversation, woken)
         driver.send(ev.Start())
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             await woken.wait()
             await conversation.said.get()  # the registration
             answer = await conversation.said.get()
@@ -103,7 +104,7 @@ def test_an_end_that_comes_in_one_breath_with_the_registration_is_noticed(last: 
             conversation.cancel()
         driver = driven(conversation, asyncio.Event())
         driver.send(ev.Start())
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             said = [await conversation.said.get(), await conversation.said.get()]
         assert driver.machine.state in {State.JOINING, State.STABLE}
         await driver.abort()

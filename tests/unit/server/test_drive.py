@@ -20,6 +20,7 @@ from muster.coordinator.runtime.ports import KeyValue, LogFailed
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.driver.pulse import STALL_MS
+from tests.support.pace import pace
 
 PATIENCE_S = 20
 
@@ -131,14 +132,14 @@ class Bench:
         return (await self.driver.ask(0, event, effects.DescribeReply)).state
 
     async def state_is(self, wanted: str) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             while await self.state() != wanted:
                 pass
 
 
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             await story()
 
     asyncio.run(bounded())

@@ -19,6 +19,7 @@ from muster.coordinator.server.driver import workers
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from tests.fakes.memory_group_log import MemoryGroupLog
+from tests.support.pace import pace
 
 PATIENCE_S = 20
 MANY = 5_000
@@ -61,14 +62,14 @@ class Bench:
 
     async def planned(self) -> None:
         """The group has its target in the end."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             while await self.state() == "Assigning":
                 pass
 
 
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             await story()
 
     asyncio.run(bounded())

@@ -8,6 +8,7 @@ from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.central_owners import CentralGroupState, CentralOwners
 from muster.coordinator.zookeeper.connect import Session, SessionState
 from muster.coordinator.zookeeper.errors import NodeExists
+from tests.support.pace import pace
 
 PATIENCE_S = 10
 PLACE = paths.owner("g", "t", 0)
@@ -67,7 +68,7 @@ def shown_after(meanwhile: Callable[[Tree, CentralOwners], None], expected: byte
         owners = CentralOwners(cast(Session, tree))
         owners.start()
         owners.publish(owned_by("first"))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S * pace()):
             while tree.znodes.get(PLACE) != expected:
                 tree.changed.clear()
                 await tree.changed.wait()

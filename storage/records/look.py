@@ -7,17 +7,14 @@ to a limit; records are walked without making an object of any.
 
 import struct
 import time
-from typing import NamedTuple
-
-import numpy as np
 
 from muster.storage.config import TopicSettings
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
 from muster.storage.records.batch import CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, SMALLEST_RECORD, BatchView
-from muster.storage.records.bounds import record_bounds, varints
 from muster.storage.records.compression import codec_name, decompress
 from muster.storage.records.headers import decode_headers
+from muster.storage.records.together import MOST_RECORDS, Seen, see_together
 from muster.storage.records.validation import Fields
 from muster.storage.records.varint import read_unsigned
 
@@ -28,8 +25,8 @@ AT_ONCE_RECORDS = 512
 MOST_TOLD = 100
 """So many records of a batch are told of one by one when they are refused."""
 
-# Below, arrays cost more than they save; above, they take too much memory.
-_ARRAYS_FROM, _ARRAYS_TO = 512, 50_000
+# Of fewer records arrays cost more than they save.
+_ARRAYS_FROM = 48
 
 # After so many records a thread that walks lets others have their turn.
 _STRETCH = 1000
@@ -41,15 +38,6 @@ _RATIO = 100
 
 # Of `batch.HEADER`: length, attributes and count.
 _glance = struct.Struct(">8xi9xh34xi").unpack_from
-
-
-class Seen(NamedTuple):
-    """What there is to know of a batch's records besides that they can be read."""
-
-    farthest: int
-    """The largest zigzag number of a timestamp: none lies further than half of it from the base timestamp."""
-    keyless: int
-    """The place of the first record without a key; -1 when all have one."""
 
 
 def takes_time(batches: Buffer, settings: TopicSettings) -> bool:
@@ -102,7 +90,7 @@ def see(body: bytes, count: int) -> Seen:
         raise InvalidRecord(
             f"A batch claims {count} records in {len(body)} bytes; each takes {SMALLEST_RECORD} at least."
         )
-    seen = see_together(body, count) if _ARRAYS_FROM <= count <= _ARRAYS_TO else None
+    seen = see_together(body, count) if _ARRAYS_FROM <= count <= MOST_RECORDS else None
     return seen or see_each(body, count)
 
 
@@ -201,26 +189,6 @@ def walk(body: bytes, at: int, first: int, until: int) -> tuple[int, int, int]: 
 def _misnumbered(place: int, delta: int) -> InvalidRecord:
     why = f"Record {place} of a batch has offset delta {delta}; expected {place}."
     return InvalidRecord(why, record_errors=((place, why),))
-
-
-def see_together(body: bytes, count: int) -> Seen | None:
-    """`see` for all records at once; None for whatever takes a closer look."""
-    raw = np.frombuffer(body, np.uint8)
-    batch = BatchView(0, 0, 0, 2, 0, 0, count - 1, 0, 0, -1, -1, -1, count, 0, memoryview(b""))
-    try:
-        starts, ends = record_bounds(body, raw, (batch,), ((0, len(body)),))
-        stamps, at = varints(raw, starts + 1)
-        deltas, at = varints(raw, at)
-        key_lengths, at = varints(raw, at)
-        value_lengths, at = varints(raw, at + np.maximum(key_lengths, 0))
-        at = at + np.maximum(value_lengths, 0)
-        if raw[at].any() or (at + 1 != ends).any() or (deltas != np.arange(count)).any():
-            return None
-    except (CorruptMessage, IndexError):
-        return None
-    least, most = int(stamps.min()), int(stamps.max())
-    keyless = int((key_lengths < 0).argmax()) if (key_lengths < 0).any() else -1
-    return Seen(max(most << 1, (-least << 1) - 1, 0), keyless)
 
 
 # -- refusals in words: only what is refused is decoded ------------------------------------------------------

@@ -19,7 +19,8 @@ from muster.storage.logs.log import Log
 from muster.storage.records.batch import HEADER, HEADER_SIZE, NewRecord, encode_batch, seal, view_at
 from muster.storage.records.compression import codec_number, compress
 from muster.storage.records.framing import Framings
-from muster.storage.records.look import AT_ONCE_BYTES, see_each, see_together, takes_time
+from muster.storage.records.look import AT_ONCE_BYTES, see_each, takes_time
+from muster.storage.records.together import MOST_RECORDS, see_together
 from muster.storage.types import Appended
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
@@ -163,6 +164,49 @@ def test_no_way_of_looking_takes_what_another_refuses(count: int, keys: bytes | 
                 refused += 1
     assert taken > count
     assert refused > count
+
+
+@pytest.mark.parametrize("keys", [None, b"", b"k" * 70])
+@pytest.mark.parametrize("count", [1, 64, 65, 130, 8200, MOST_RECORDS])
+def test_values_of_any_length_are_looked_into_together(count: int, keys: bytes | None) -> None:
+    """Lengths, timestamps and offsets of one byte and of more, next to each other."""
+    mixed = [(T0 + n * 7 % 8192, keys, b"v" * (n * n % 150), ()) for n in range(count)]
+    body = body_of(encode_batch(mixed))
+    together, each = see_together(body, count), see_each(body, count)
+    assert together is not None
+    assert together.keyless == each.keyless
+    assert together.farthest >= each.farthest
+
+
+def test_what_is_rare_is_left_to_the_walk() -> None:
+    common: NewRecord = (T0, None, b"value", ())
+    for rare in (
+        (T0, b"key", b"value", ()),
+        (T0, None, None, ()),
+        (T0, None, b"value", (("header", b""),)),
+        (T0 + 8192, None, b"value", ()),
+        (T0 - 8193, None, b"value", ()),
+        (T0, None, b"v" * 9000, ()),
+    ):
+        body = body_of(encode_batch([common] * 50 + [rare] + [common] * 50))
+        assert see_together(body, 101) is None
+        see_each(body, 101)
+
+
+ONLY_SEEM_TO_FIT = {
+    "a value shorter than its record, zeros behind it": bytes((20, 0, 0, 0, 1, 4, *bytes(5))),
+    "two bytes of a length that has three": bytes((0xB4, 0x9C, 0, 0, 0, 0x90, 0x4E, *bytes(5000), 0x90, 0x4E))
+    + bytes(5001),
+    "a timestamp of three bytes, one of them missing": bytes((16, 0, 0x80, 0x80, 0, 1, 2, 5, 0)),
+}
+
+
+@pytest.mark.parametrize("what", ONLY_SEEM_TO_FIT)
+def test_what_only_seems_to_fit_is_not_taken_together(what: str) -> None:
+    body = ONLY_SEEM_TO_FIT[what]
+    assert see_together(body, 1) is None
+    with pytest.raises(InvalidRecord):
+        see_each(body, 1)
 
 
 def test_shorter_batches_of_a_kind_are_known_at_once() -> None:

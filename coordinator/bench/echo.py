@@ -13,7 +13,7 @@ import grpc
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.node.app import transport_limits
+from muster.coordinator.server.node.limits import transport_limits
 from muster.coordinator.server.node.main import YOUNG_OBJECTS, loop_factory
 
 METHOD = "/coordinator.rpc.v1.GroupCoordinator/Heartbeat"

@@ -9,13 +9,12 @@ from functools import partial
 
 import structlog
 
-from muster.assignors.isolation.pool import Isolation, IsolationLimits
+from muster.assignors.isolation.pool import Isolation
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.core.events import Planned, TopicsChanged
+from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.stall import WORTH_A_NOTE_MS
 from muster.coordinator.rpc.v1 import coordinator_service_pb2
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
@@ -27,20 +26,20 @@ from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.adapter import Methods
-from muster.coordinator.server.grpc.listener import Listener, TransportLimits
-from muster.coordinator.server.health.disk_room import DiskRoom
-from muster.coordinator.server.health.log_troubles import LogTroubles
+from muster.coordinator.server.grpc.listener import Listener
 from muster.coordinator.server.health.telling import Telling
-from muster.coordinator.server.health.troubles import (
-    explanations_lost,
-    room_looked_at,
-    room_measured,
-    shard_changed,
-    upkeep_failed,
-)
 from muster.coordinator.server.messages.shape import MalformedRequest
 from muster.coordinator.server.node.kafka_door import KafkaDoor
 from muster.coordinator.server.node.lags import with_lags
+from muster.coordinator.server.node.limits import isolation_limits, transport_limits
+from muster.coordinator.server.node.reports import (
+    report_bug,
+    report_contained,
+    report_plan,
+    report_stall,
+    report_status,
+)
+from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
 from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
 from muster.coordinator.server.service.central_election import CentralElection
@@ -52,7 +51,6 @@ from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.disk.files import RealFiles
 from muster.storage.errors import StorageError
-from muster.storage.logs.log import Log
 from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 from muster.storage.service.broker import BrokerService
 from muster.storage.service.shape import MalformedRequest as MalformedStorageRequest
@@ -67,8 +65,6 @@ STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]
 EVERYTHING = ""
 """The name under which the health service reports the whole node."""
 
-LATE_MS = 60_000
-"""So long after it stood still the node counts as late."""
 LAST_WORDS_S = 0.5
 """How long the closing port waits for answers that are being sent."""
 
@@ -77,12 +73,6 @@ ENVELOPE_BYTES = 1 << 20
 
 FROZEN_AT_ONCE = 500
 """Partitions made since the collector of garbage was last told to pass over what there is."""
-
-TICK_S = 1.0
-"""How often the log does its periodic work."""
-
-ASSIGNOR_TROUBLE_MS = 600_000
-"""An assignor counts as failing until it makes a plan, or until nobody has asked it for one for so long."""
 
 log = structlog.get_logger("muster.node")
 
@@ -115,7 +105,6 @@ class Node:
         self._isolation = Isolation(limits)
         # A simulation takes no place from a group that waits for its plan.
         self._isolated_simulations = Isolation(replace(limits, max_processes=1))
-        self._disk_room = DiskRoom(settings.data_dir, settings.log_dirs_free_warn_bytes)
         self._cluster_id: str | None = None
 
     @property
@@ -169,8 +158,8 @@ class Node:
         # What a member offers has to fit into its group's record, with room for the names around it.
         joins = {f"/{GROUP_SERVICE.full_name}/JoinGroup": limits_of(self._settings).max_group_bytes + ENVELOPE_BYTES}
         self.methods = Methods(self._table(), (MalformedRequest, MalformedStorageRequest), joins)
-        self._ticking = asyncio.create_task(self._tick())
-        self._compacting = asyncio.create_task(self._compact())
+        conditions = self.telling.conditions
+        self._upkeep = Upkeep(self._settings, self._clock, conditions, self.broker, self._group_log, self.engine)
         await self._listener.start(self.methods)
         self.telling.start(self._listener.report)
         if self._kafka is not None:
@@ -205,8 +194,7 @@ class Node:
         await self._answer_everyone()
         if self._kafka is not None:
             await self._kafka.close(LAST_WORDS_S)
-        self._ticking.cancel()
-        self._compacting.cancel()  # its thread lets go of the log when the log is closed
+        self._upkeep.stop()
         await asyncio.to_thread(self.broker.close)
         self._isolation.close()
         self._isolated_simulations.close()
@@ -251,7 +239,6 @@ class Node:
         """Lock the data directory, and open what lies there."""
         settings = self._settings
         self.broker = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=self._cluster_id)
-        self._log_troubles = LogTroubles(self.broker.troubles, self.telling.conditions)
         return BrokerGroupLog(self.broker, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes)
 
     def _load_groups(self, group_log: BrokerGroupLog) -> None:
@@ -273,25 +260,10 @@ class Node:
         self.engine.load(self._loaded_ms)
 
     def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
-        """A shard that failed, or that serves although some of its records could not be read, is worth a warning."""
-        damaged = status is ShardStatus.ACTIVE and self.engine.report(shard).malformed > 0
-        worth_it = log.info if why and why == self.engine.report(shard).orphans else log.debug
-        tell = log.warning if damaged or status is ShardStatus.FAILED else worth_it
-        tell("shard", number=shard, status=status.value, why=why)
-        shard_changed(self.telling.conditions, shard, status, why)
+        report_status(self.telling.conditions, shard, status, why, self.engine.report(shard))
         if status is ShardStatus.ACTIVE and self._zookeeper is not None:
             # What was seen of groups in ZooKeeper is no record: the shard has to be told again.
             self._zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
-
-    def _stood_still(self, stalled_ms: int, computing_ms: int) -> None:
-        """What an operator reads when the node was late. Nobody was expired for it, but nobody was answered either."""
-        if stalled_ms < WORTH_A_NOTE_MS:
-            log.debug("the node stood still", stalled_ms=stalled_ms, computing_ms=computing_ms)
-            return
-        busy = "it was computing" if computing_ms > stalled_ms // 2 else "it was stopped, or waited for disk or machine"
-        told = f"the node stood still for {stalled_ms / 1000:.1f} s; nobody was expired for it"
-        log.warning(told, why=busy, computing_ms=computing_ms)
-        self.telling.conditions.report("loop-late", f"{told}; {busy}", lasting_ms=LATE_MS)
 
     def _log_span(self, topic: str, partition: int) -> tuple[int, int]:
         """Raises LogFailed for a partition that is not there, or is damaged."""
@@ -307,11 +279,11 @@ class Node:
             max_parked=self._settings.max_parked_requests,
             work_deadline_ms=self._settings.group_assignor_deadline_ms,
             isolation=self._isolation,
-            on_plan=self._planned,
+            on_plan=partial(report_plan, self.telling.conditions),
             on_notice=self._noticed,
             on_fatal=self._fail,
             on_bug=report_contained,
-            on_stall=self._stood_still,
+            on_stall=partial(report_stall, self.telling.conditions),
             complete=lambda work: with_lags(work, self.engine, self._log_span),
         )
         self._sessions = Sessions(
@@ -342,16 +314,6 @@ class Node:
         self._watchers.publish(notice)
         if self._central is not None:
             self._central.noticed(notice)
-
-    def _planned(self, plan: Planned) -> None:
-        """Whether the group's assignor does its work is told once when that changes, and by `muster health`."""
-        name = f"assignor-failing:{plan.group_id}"
-        if plan.error:
-            self.telling.conditions.report(
-                name, f"group {plan.group_id!r}: {plan.error}", lasting_ms=ASSIGNOR_TROUBLE_MS
-            )
-        else:
-            self.telling.conditions.clear(name)
 
     def _table(self) -> dict[str, Method]:
         groups = GroupCoordinator(
@@ -399,39 +361,6 @@ class Node:
             gc.collect()
             gc.freeze()
 
-    async def _tick(self) -> None:
-        """Flushes by age, checkpoints and retention in a thread; what only the appending one may do, log by log."""
-        while True:
-            await asyncio.sleep(TICK_S)
-            aged: list[Log] = []
-            try:
-                tick = partial(self.broker.tick, self._clock.now_ms(), compacting=False, aged=aged)
-                complaints = await asyncio.to_thread(tick)
-                for old in aged:
-                    self.broker.roll_aged(old, self._clock.now_ms())
-                    await asyncio.sleep(0)
-            except Exception as error:  # whatever it was: what is due next must not be left undone for good
-                log.error("the log's periodic work failed", exc_info=error)
-                complaints = [repr(error)]
-            upkeep_failed(self.telling.conditions, complaints)
-            room_measured(self.telling.conditions, await asyncio.to_thread(self._disk_room.shortage))
-            explanations_lost(self.telling.conditions, self._group_log.take_losses())
-            room_looked_at(self.telling.conditions, self.engine.starved)
-            self._log_troubles.carry()
-
-    async def _compact(self) -> None:
-        """One log at a time, in a thread: it may take minutes, and only the swap at its end holds up anybody."""
-        while True:
-            await asyncio.sleep(max(self._settings.cleaner_backoff_ms / 1000, TICK_S))
-            try:
-                await asyncio.to_thread(self.broker.compact, self._clock.now_ms())
-            except (OSError, StorageError) as error:
-                log.error("a log could not be compacted", why=str(error))
-                upkeep_failed(self.telling.conditions, [str(error)])
-            except Exception as error:
-                log.error("a log could not be compacted", exc_info=error)
-                upkeep_failed(self.telling.conditions, [repr(error)])
-
     async def _answer_everyone(self) -> None:
         timeout_s = self._settings.shutdown_timeout_ms / 1000
         try:
@@ -449,38 +378,9 @@ class Node:
             self.failed.set_result(bug)
 
 
-def isolation_limits(settings: Settings) -> IsolationLimits:
-    return IsolationLimits(
-        mode=settings.group_assignor_isolation,
-        max_processes=settings.group_assignor_max_processes,
-        max_memory_bytes=settings.group_assignor_max_memory_bytes,
-    )
-
-
-def transport_limits(settings: Settings) -> TransportLimits:
-    return TransportLimits(
-        max_message_bytes=settings.grpc_max_message_bytes,
-        max_pending_calls=settings.grpc_max_pending_calls,
-        max_streams_per_connection=settings.grpc_max_streams_per_connection,
-        keepalive_time_ms=settings.grpc_keepalive_time_ms,
-        keepalive_timeout_ms=settings.grpc_keepalive_timeout_ms,
-        min_ping_interval_ms=settings.grpc_min_ping_interval_ms,
-    )
-
-
 def topic_ids(broker: Broker) -> dict[str, bytes]:
     return {name: topic.id for name, topic in broker.topics().items()}
 
 
 def partition_counts(broker: Broker) -> dict[str, int]:
     return {name: topic.partitions for name, topic in broker.topics().items()}
-
-
-def report_contained(what: str, error: Exception) -> None:
-    """Something unexpected that concerns one group only."""
-    log.error("one group's work failed", what=what, exc_info=error)
-
-
-def report_bug(event: str, error: Exception) -> None:
-    """The event that broke a shard, as a line that a test can repeat."""
-    log.error("a bug stopped a shard; it is reloaded from its log", script=event, exc_info=error)

@@ -1,0 +1,24 @@
+"""What the settings say to the parts of a node, in each part's own words."""
+
+from muster.assignors.isolation.pool import IsolationLimits
+from muster.coordinator.config import Settings
+from muster.coordinator.server.grpc.listener import TransportLimits
+
+
+def isolation_limits(settings: Settings) -> IsolationLimits:
+    return IsolationLimits(
+        mode=settings.group_assignor_isolation,
+        max_processes=settings.group_assignor_max_processes,
+        max_memory_bytes=settings.group_assignor_max_memory_bytes,
+    )
+
+
+def transport_limits(settings: Settings) -> TransportLimits:
+    return TransportLimits(
+        max_message_bytes=settings.grpc_max_message_bytes,
+        max_pending_calls=settings.grpc_max_pending_calls,
+        max_streams_per_connection=settings.grpc_max_streams_per_connection,
+        keepalive_time_ms=settings.grpc_keepalive_time_ms,
+        keepalive_timeout_ms=settings.grpc_keepalive_timeout_ms,
+        min_ping_interval_ms=settings.grpc_min_ping_interval_ms,
+    )

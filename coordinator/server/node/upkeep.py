@@ -1,0 +1,89 @@
+"""What a node does by the clock: the log's periodic work, compaction, and a look at what is wrong."""
+
+import asyncio
+from functools import partial
+
+import structlog
+
+from muster.coordinator.config import Settings
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.health.disk_room import DiskRoom
+from muster.coordinator.server.health.log_troubles import LogTroubles
+from muster.coordinator.server.health.troubles import (
+    explanations_lost,
+    room_looked_at,
+    room_measured,
+    upkeep_failed,
+)
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+from muster.storage.logs.log import Log
+
+TICK_S = 1.0
+"""How often the log does its periodic work."""
+
+log = structlog.get_logger("muster.node")
+
+
+class Upkeep:
+    """Two tasks on the loop that makes it, from then on until `stop`. What they find goes to the node's conditions."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        conditions: Conditions,
+        broker: Broker,
+        group_log: BrokerGroupLog,
+        engine: Engine,
+    ) -> None:
+        self._clock = clock
+        self._conditions = conditions
+        self._broker = broker
+        self._group_log = group_log
+        self._engine = engine
+        self._pause_s = max(settings.cleaner_backoff_ms / 1000, TICK_S)
+        self._disk_room = DiskRoom(settings.data_dir, settings.log_dirs_free_warn_bytes)
+        self._log_troubles = LogTroubles(broker.troubles, conditions)
+        self._tasks = (asyncio.create_task(self._tick()), asyncio.create_task(self._compact()))
+
+    def stop(self) -> None:
+        """Begin nothing more. A compaction's thread lets go of the log when the log is closed."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _tick(self) -> None:
+        """Flushes by age, checkpoints and retention in a thread; what only the appending one may do, log by log."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            aged: list[Log] = []
+            try:
+                tick = partial(self._broker.tick, self._clock.now_ms(), compacting=False, aged=aged)
+                complaints = await asyncio.to_thread(tick)
+                for old in aged:
+                    self._broker.roll_aged(old, self._clock.now_ms())
+                    await asyncio.sleep(0)
+            except Exception as error:  # whatever it was: what is due next must not be left undone for good
+                log.error("the log's periodic work failed", exc_info=error)
+                complaints = [repr(error)]
+            upkeep_failed(self._conditions, complaints)
+            room_measured(self._conditions, await asyncio.to_thread(self._disk_room.shortage))
+            explanations_lost(self._conditions, self._group_log.take_losses())
+            room_looked_at(self._conditions, self._engine.starved)
+            self._log_troubles.carry()
+
+    async def _compact(self) -> None:
+        """One log at a time, in a thread: it may take minutes, and only the swap at its end holds up anybody."""
+        while True:
+            await asyncio.sleep(self._pause_s)
+            try:
+                await asyncio.to_thread(self._broker.compact, self._clock.now_ms())
+            except (OSError, StorageError) as error:
+                log.error("a log could not be compacted", why=str(error))
+                upkeep_failed(self._conditions, [str(error)])
+            except Exception as error:
+                log.error("a log could not be compacted", exc_info=error)
+                upkeep_failed(self._conditions, [repr(error)])

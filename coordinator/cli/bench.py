@@ -34,7 +34,7 @@ def log_rows(only: str) -> Rows:
 
 
 def assignor_rows(only: str, java: Ask | None = None) -> Rows:
-    from muster.assignors.tools import bench
+    from muster.assignors.tools.bench import suite as bench
 
     return bench.measure(time.perf_counter, only, java=java)
 

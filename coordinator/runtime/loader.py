@@ -23,8 +23,8 @@ from muster.coordinator.core.records import (
 )
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.runtime.codec import PlainOffsets, decode_group
-from muster.coordinator.runtime.fields import MalformedRecord, Skipped
-from muster.coordinator.runtime.ledger_codec import decode_ledger
+from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.ledger import decode_ledger
 from muster.coordinator.runtime.ports import Damage, GroupLog, KeyValue, LogFailed
 
 GROUPS_TOPIC = "__consumer_offsets"

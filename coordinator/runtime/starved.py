@@ -14,7 +14,7 @@ from muster.coordinator.core.records import Record
 from muster.coordinator.core.types import TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.codec import encode
-from muster.coordinator.runtime.codec_own import room_probe
+from muster.coordinator.runtime.codec.own import room_probe
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.slot import Core, Notices, Replies
 from muster.coordinator.runtime.timers import Timers

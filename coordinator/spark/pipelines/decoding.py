@@ -12,8 +12,8 @@ import pyarrow as pa
 from muster.coordinator.core.records import GroupStored, OffsetDeleted, OffsetStored, RebalanceDecided, RebalanceSettled
 from muster.coordinator.core.types import RebalanceEntry
 from muster.coordinator.runtime.codec import decode_group
-from muster.coordinator.runtime.fields import MalformedRecord
-from muster.coordinator.runtime.ledger_codec import SETTLEMENT, decode_ledger
+from muster.coordinator.runtime.codec.fields import MalformedRecord
+from muster.coordinator.runtime.codec.ledger import SETTLEMENT, decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 
 DECIDED, SETTLED = "decided", "settled"

@@ -7,7 +7,7 @@ from muster.coordinator.client import Admin, Consumer
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.core.records import OffsetDeleted, OffsetStored
 from muster.coordinator.runtime.codec import decode_group
-from muster.coordinator.runtime.fields import MalformedRecord
+from muster.coordinator.runtime.codec.fields import MalformedRecord
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.spark.pipelines.recorded import Position

@@ -27,7 +27,7 @@ from muster.coordinator.spark.kept import settle_in
 from muster.coordinator.spark.planning import OffsetRange
 from muster.coordinator.spark.reading.aborted import without_aborted
 from muster.coordinator.spark.reading.arrow import Gathered, decoded, from_records
-from muster.coordinator.spark.reading.slots import FetchSettings
+from muster.coordinator.spark.reading.settings import FetchSettings
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import CorruptMessage, StorageError
 from muster.storage.records.batch import BatchView, decode_records, read_batches

@@ -2,28 +2,13 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from muster.coordinator.client.connection import Connection
 from muster.coordinator.spark.planning import OffsetRange, Plan, plan_tasks
 from muster.coordinator.spark.reading.options import ReadOptions
-
-
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
-    """What a task needs to know beside its ranges; small, because it travels with every task."""
-
-    connection: Connection
-    columns: tuple[str, ...]
-    rows: int
-    patience_ms: int
-    max_bytes: int
-    max_partition_bytes: int
-    committed: bool
-    fail_on_data_loss: bool
+from muster.coordinator.spark.reading.settings import FetchSettings
 
 
 class Slot(InputPartition):

@@ -12,7 +12,7 @@ from muster.coordinator.client.errors import Unreachable
 from muster.coordinator.spark.errors import DataLoss
 from muster.coordinator.spark.planning import OffsetRange
 from muster.coordinator.spark.reading.fetch import Fetching, read_ranges
-from muster.coordinator.spark.reading.slots import FetchSettings
+from muster.coordinator.spark.reading.settings import FetchSettings
 from muster.coordinator.spark.schema import COLUMNS
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import make_topics

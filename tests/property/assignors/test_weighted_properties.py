@@ -115,7 +115,7 @@ def test_it_hands_over_in_two_rounds(word, snapshot):
 @pytest.mark.parametrize("pick", ["five random", "half", "one differs"])
 @pytest.mark.parametrize("event", ["one leaves", "one joins"])
 def test_the_short_cut_for_large_groups_is_as_good_as_the_full_network(pick, event, monkeypatch):
-    from muster.assignors.tools import bench
+    from muster.assignors.tools.bench import suite as bench
 
     sticky = registry.resolve("sticky")
     snapshot = bench.after(bench.group((24, 20, 30), pick), sticky, event)

@@ -11,7 +11,7 @@ from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, Consumer
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Outcome
 from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.fields import Skipped
+from muster.coordinator.runtime.codec.fields import Skipped
 from muster.coordinator.runtime.ports import KeyValue
 from tests.support.stories.script import Stage, hard_state
 

@@ -26,8 +26,8 @@ from muster.coordinator.core.records import (
 )
 from muster.coordinator.core.types import Protocol, RebalanceEntry, Settlement, StoredOffset
 from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.fields import MalformedRecord, Skipped
-from muster.coordinator.runtime.ledger_codec import decode_ledger
+from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.ledger import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)

@@ -12,8 +12,8 @@ from muster.coordinator.core.records import NumbersPassed, OwnRecord, Record, St
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import GroupState
 from muster.coordinator.runtime.codec import decode_group
-from muster.coordinator.runtime.fields import MalformedRecord, Skipped
-from muster.coordinator.runtime.ledger_codec import decode_ledger
+from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.ledger import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 from tests.sim.watch import Checker
 from tests.sim.world import World

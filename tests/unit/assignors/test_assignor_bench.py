@@ -4,7 +4,8 @@ from itertools import count
 
 import pytest
 
-from muster.assignors.tools import bench, bench_grid, bench_isolation
+from muster.assignors.tools.bench import grid, isolation
+from muster.assignors.tools.bench import suite as bench
 
 
 def ticking():
@@ -52,19 +53,19 @@ def test_every_cell_of_the_grid_is_a_group():
 
     from muster.assignors.registry import resolve
 
-    for topology, subscriptions, racks in product(bench_grid.TOPOLOGIES, bench_grid.SUBSCRIPTIONS, bench_grid.RACKS):
-        snapshot = bench_grid.group(topology, subscriptions, racks)
-        assert len(snapshot.members) == bench_grid.MEMBERS
+    for topology, subscriptions, racks in product(grid.TOPOLOGIES, grid.SUBSCRIPTIONS, grid.RACKS):
+        snapshot = grid.group(topology, subscriptions, racks)
+        assert len(snapshot.members) == grid.MEMBERS
         assert (snapshot.racks is None) == (racks == "none")
-        assert bench_grid.after(snapshot, resolve("range"), "full") is snapshot
-    added = bench_grid.after(bench_grid.group("equal", "disjoint", "none"), resolve("range"), "partitions added")
-    assert set(added.topics.values()) == {bench_grid.PARTITIONS + 2}
+        assert grid.after(snapshot, resolve("range"), "full") is snapshot
+    added = grid.after(grid.group("equal", "disjoint", "none"), resolve("range"), "partitions added")
+    assert set(added.topics.values()) == {grid.PARTITIONS + 2}
 
 
 def test_a_plugin_s_process_is_measured_against_the_same_logic_here(monkeypatch):
-    monkeypatch.setattr(bench_isolation, "SMALL_TURNS", 2)
-    monkeypatch.setattr(bench_isolation, "LARGE_TURNS", 1)
-    monkeypatch.setattr(bench_isolation, "LARGE", [("4,000", (10, 4, 1000))])
+    monkeypatch.setattr(isolation, "SMALL_TURNS", 2)
+    monkeypatch.setattr(isolation, "LARGE_TURNS", 1)
+    monkeypatch.setattr(isolation, "LARGE", [("4,000", (10, 4, 1000))])
     rows = list(bench.measure(ticking(), only="isolation: plain"))
     assert [row["case"] for row in rows] == [
         f"isolation: plain, {size} partitions" for size in ("100", "1,000", "4,000")
@@ -73,6 +74,6 @@ def test_a_plugin_s_process_is_measured_against_the_same_logic_here(monkeypatch)
         assert list(row) == ["bench", "case", "value", "unit", "peer", "peer_value", "ratio", "goal", "ok"]
         assert (row["value"], row["peer_value"], row["ok"]) == (1.0, 1.0, True)
     assert [row["goal"] for row in rows] == [1.5] * 3
-    assert bench_isolation.row("", 0.001, 0.0029)["ok"]
-    assert not bench_isolation.row("", 0.001, 0.0031)["ok"]
-    assert not bench_isolation.row("", 1.0, 1.6)["ok"]
+    assert isolation.row("", 0.001, 0.0029)["ok"]
+    assert not isolation.row("", 0.001, 0.0031)["ok"]
+    assert not isolation.row("", 1.0, 1.6)["ok"]

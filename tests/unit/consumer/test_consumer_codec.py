@@ -20,7 +20,7 @@ from muster.coordinator.core.consumer.records import (
 )
 from muster.coordinator.core.types import Protocol
 from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.fields import MalformedRecord
+from muster.coordinator.runtime.codec.fields import MalformedRecord
 from muster.coordinator.runtime.ports import KeyValue
 
 G, M = "0001 67", "0002 6d31"

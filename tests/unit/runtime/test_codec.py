@@ -16,7 +16,7 @@ from muster.coordinator.core.records import (
 )
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.fields import MAX_STRING_BYTES, MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.fields import MAX_STRING_BYTES, MalformedRecord, Skipped
 from muster.coordinator.runtime.ports import KeyValue
 
 OFFSET_KEY = "0001 0001 67 0001 74 00000003"

@@ -14,8 +14,8 @@ from muster.coordinator.core.records import (
 )
 from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
 from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.fields import MalformedRecord, Skipped
-from muster.coordinator.runtime.ledger_codec import decode_ledger
+from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.ledger import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 
 ENTRY = RebalanceEntry(

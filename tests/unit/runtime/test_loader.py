@@ -19,8 +19,8 @@ from muster.coordinator.core.records import (
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, StoredOffset
 from muster.coordinator.runtime.codec import decode_group, encode
+from muster.coordinator.runtime.codec.ledger import decode_ledger, ledger_key
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.ledger_codec import decode_ledger, ledger_key
 from muster.coordinator.runtime.loader import MAX_COMPLAINTS, replay
 from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from tests.fakes.memory_group_log import MemoryGroupLog

@@ -1,10 +1,10 @@
 """Records <-> bytes. Groups and offsets byte for byte as Kafka keeps them in `__consumer_offsets`.
 
-Schemas: Kafka's OffsetCommitKey/Value and GroupMetadataKey/Value; those of KIP-848 groups are in `codec_consumer`.
+Schemas: Kafka's OffsetCommitKey/Value and GroupMetadataKey/Value; those of KIP-848 groups are in `consumer`.
 Read: key types 0 to 2, values version 0 to 4.
 Written: offset values version 1 when they carry an expire timestamp (it has no place for the topic's id), otherwise 4,
-with the topic's id as its tagged field 0; group values version 3. What Kafka has no record for is in `codec_own`, the
-ledger's JSON in `ledger_codec`.
+with the topic's id as its tagged field 0; group values version 3. What Kafka has no record for is in `own`, the
+ledger's JSON in `ledger`.
 """
 
 import struct
@@ -29,9 +29,8 @@ from muster.coordinator.core.records import (
     SettingsUnset,
 )
 from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
-from muster.coordinator.runtime.codec_consumer import CONSUMER_KINDS, decode_consumer, encode_consumer
-from muster.coordinator.runtime.codec_own import OWN_KINDS, PROBE_KEY, decode_own, encode_own
-from muster.coordinator.runtime.fields import (
+from muster.coordinator.runtime.codec.consumer import CONSUMER_KINDS, decode_consumer, encode_consumer
+from muster.coordinator.runtime.codec.fields import (
     INT16,
     INT32,
     INT64,
@@ -42,7 +41,8 @@ from muster.coordinator.runtime.fields import (
     plain_bytes,
     plain_string,
 )
-from muster.coordinator.runtime.ledger_codec import encode_ledger, moved_tombstones
+from muster.coordinator.runtime.codec.ledger import encode_ledger, moved_tombstones
+from muster.coordinator.runtime.codec.own import OWN_KINDS, PROBE_KEY, decode_own, encode_own
 from muster.coordinator.runtime.ports import KeyValue
 
 OFFSET_KEYS = (0, 1)

@@ -28,7 +28,7 @@ from muster.coordinator.core.consumer.records import (
     TopicId,
 )
 from muster.coordinator.core.types import Protocol
-from muster.coordinator.runtime.fields import (
+from muster.coordinator.runtime.codec.fields import (
     INT8,
     INT16,
     INT32,

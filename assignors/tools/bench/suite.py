@@ -19,8 +19,8 @@ from muster.assignors import registry
 from muster.assignors.api import Assignor, Member, Snapshot
 from muster.assignors.data.user_data import Subscription, encode_sticky_user_data, encode_subscription
 from muster.assignors.run import run
-from muster.assignors.tools import bench_isolation
-from muster.assignors.tools.bench_peers import Peer, peers
+from muster.assignors.tools.bench import isolation
+from muster.assignors.tools.bench.peers import Peer, peers
 from muster.assignors.wire.blobs import Cluster, Joined, assign_bytes
 
 Clock = Callable[[], float]  # seconds
@@ -59,7 +59,7 @@ def measure(clock: Clock, only: str = "", names: Sequence[str] = (), java: AskJa
         for case in make(only, tuple(names)):
             yield _row(case, clock)
     if "isolation".startswith(only) or only.startswith("isolation"):
-        yield from (row for row in bench_isolation.rows(clock) if only in row["case"])
+        yield from (row for row in isolation.rows(clock) if only in row["case"])
     for case in _against_java(only, tuple(names), java) if java else ():
         yield _row(case, clock)
 

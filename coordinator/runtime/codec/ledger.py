@@ -6,7 +6,7 @@ number 0: there is one of each). Of no group ("") are kind "stall", when the nod
 Value: {"version": 1, "entry": {...}}, {"version": 1, "settlement": {...}}, {"version": 1, "leader_state": "...",
 "until_ms": ...}, {"version": 1, "central": {...}}, {"version": 1, "stall": {...}} or {"version": 1, "passed": 7}, with
 the field names of `RebalanceEntry`, `Settlement`, `DelayStored`, `CentralStored` and `Stall`. Kinds "delay" and
-"central" are read where an older version wrote them; they lie in `__consumer_offsets` (`codec_own`). The fields of keys
+"central" are read where an older version wrote them; they lie in `__consumer_offsets` (`own`). The fields of keys
 are sorted and nothing is spaced out, so equal keys have equal bytes: compaction compares them by these.
 """
 
@@ -29,7 +29,7 @@ from muster.coordinator.core.records import (
     StallNoted,
 )
 from muster.coordinator.core.types import RebalanceEntry, Settlement, Stall
-from muster.coordinator.runtime.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
 from muster.coordinator.runtime.ports import KeyValue
 
 VERSION = 1

@@ -5,7 +5,7 @@ settings of a group), then the group id. Kafka's own key types are small numbers
 those they do not know. Value: JSON, {"version": 1, "central": {...}}, {"version": 1, "leader_state": "...",
 "until_ms": ..., "delay_ms": ...} or {"version": 1, "changes": how often they were changed, "settings": {...}}.
 
-The first two used to lie in `__rebalances`, where `muster.coordinator.runtime.ledger_codec` still reads them: a diary
+The first two used to lie in `__rebalances`, where `muster.coordinator.runtime.codec.ledger` still reads them: a diary
 that is damaged must cost explanations, never ownership.
 """
 
@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.records import DelayForgotten, DelayStored, OwnRecord, SettingsStored, SettingsUnset
-from muster.coordinator.runtime.fields import INT16, FieldReader, MalformedRecord, plain_string
-from muster.coordinator.runtime.ledger_codec import (
+from muster.coordinator.runtime.codec.fields import INT16, FieldReader, MalformedRecord, plain_string
+from muster.coordinator.runtime.codec.ledger import (
     VERSION,
     CentralValue,
     DelayValue,

@@ -1,0 +1,1 @@
+"""What `muster bench assignors` measures."""

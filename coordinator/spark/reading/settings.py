@@ -1,0 +1,19 @@
+"""What a task is told about fetching, beside what to fetch."""
+
+from dataclasses import dataclass
+
+from muster.coordinator.client.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """What a task needs to know beside its ranges; small, because it travels with every task."""
+
+    connection: Connection
+    columns: tuple[str, ...]
+    rows: int
+    patience_ms: int
+    max_bytes: int
+    max_partition_bytes: int
+    committed: bool
+    fail_on_data_loss: bool

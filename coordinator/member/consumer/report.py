@@ -41,7 +41,8 @@ def heartbeat(
             epoch,
             rebalance_timeout_ms,
             wish.topics,
-            wish.regex or None,
+            # Said even where it is empty: nobody knows which earlier words arrived, an expression may be among them.
+            wish.regex,
             wish.server_assignor or None,
             report.owned,
         )

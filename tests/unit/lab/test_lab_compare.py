@@ -111,5 +111,5 @@ def test_without_the_library_the_chart_says_what_to_install(
     small: dict[str, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(NoPlotting, match=r"muster\[lab\]"):
+    with pytest.raises(NoPlotting, match=r"muster-groups\[lab\]"):
         draw(list(small.values()), tmp_path / "chart.svg")

@@ -21,9 +21,9 @@ def test_the_first_heartbeat_joins_and_says_everything() -> None:
     assert not story.member.owned
 
 
-def test_without_a_regex_or_an_assignor_none_is_mentioned() -> None:
+def test_who_has_no_expression_says_so_and_mentions_no_assignor() -> None:
     joined = Story().start()
-    assert (joined.regex, joined.server_assignor) == (None, None)
+    assert (joined.regex, joined.server_assignor) == ("", None)
 
 
 def test_an_assignment_is_taken_and_acknowledged_at_once() -> None:

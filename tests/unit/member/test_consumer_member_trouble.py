@@ -6,6 +6,7 @@ from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
+from muster.coordinator.member.consumer.report import Wish
 from muster.coordinator.member.states import State
 from tests.support.stories.consumer_story import FIVE_SECONDS, Story, answer
 from tests.support.stories.member_story import t
@@ -96,7 +97,18 @@ def test_after_a_lost_answer_everything_is_said_under_the_epoch_that_is_known() 
     story.on(ev.RequestFailed(story.said.token, True))
     story.wait(100)
     story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
-    assert story.said == act.SendConsumerHeartbeat(6, "me", 1, 60_000, ("t",), None, None, t(0))
+    assert story.said == act.SendConsumerHeartbeat(6, "me", 1, 60_000, ("t",), "", None, t(0))
+
+
+def test_an_expression_that_was_given_up_meanwhile_is_taken_back_after_a_lost_answer() -> None:
+    """Nobody knows whether the coordinator has it: leaving it out would mean that it stays."""
+    story = Story(Wish(regex="t.*")).stable(0)
+    story.wait(FIVE_SECONDS)
+    story.on(ev.RequestFailed(story.said.token, True))
+    story.on(ev.SubscriptionChanged(("t",), ""))
+    story.wait(100)
+    story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
+    assert (story.said.topics, story.said.regex) == (("t",), "")
 
 
 def test_a_coordinator_that_moved_is_looked_up_again() -> None:

@@ -10,6 +10,7 @@ from muster.storage.errors import InvalidConfig, OffsetOutOfRange, PolicyViolati
 from muster.storage.logs.log import Log
 from muster.storage.logs.short_way import framings
 from muster.storage.logs.upkeep import cut_point, truncate_to
+from muster.storage.records.look import takes_time
 from muster.storage.topics.catalog import CatalogEntry
 from muster.storage.topics.plans import Change, called
 from muster.storage.topics.topics import Topics
@@ -36,11 +37,19 @@ class Broker(Topics):
         return log.append(batches, now_ms, trusted=trusted)
 
     def append_each(
-        self, topic: str, partition: int, arrived: Sequence[Buffer], now_ms: int, *, looked: bool = False
+        self,
+        topic: str,
+        partition: int,
+        arrived: Sequence[Buffer],
+        now_ms: int,
+        *,
+        looked: bool = False,
+        at_once: bool = False,
     ) -> list[Appended | StorageError]:
         """Append what several callers brought, in their order; one that is refused hurts no other.
 
-        The result is that of `append` called for each, in fewer writes.
+        The result is that of `append` called for each, in fewer writes. With `at_once` it ends before one that takes
+        time to look into (see `takes_time`).
         """
         done: list[Appended | StorageError] = []
         while len(done) < len(arrived):
@@ -49,6 +58,8 @@ class Broker(Topics):
                 self.check_writable(topic)
                 done += log.append_each(arrived[len(done) :], now_ms, looked)
                 if len(done) < len(arrived):
+                    if at_once and takes_time(arrived[len(done)], log.settings):
+                        break
                     done.append(log.append(arrived[len(done)], now_ms, looked=looked))
             except StorageError as error:
                 done.append(error)

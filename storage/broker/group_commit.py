@@ -130,14 +130,16 @@ class GroupCommit:
         place = 0
         while place < len(lot):
             ready, looked = _ready(lot, place, log, hurry=self._broker.walked >= enough)
-            if log is not None and not ready:
+            done = self._append_ready(partition, ready, now_ms, looked)
+            place += done
+            if log is not None and (not ready or done < len(ready)):
                 self._hold(partition, lot[place:], log, now_ms)
                 return
-            self._append_ready(partition, ready, now_ms, looked)
-            place += len(ready)
 
-    def _append_ready(self, partition: TopicPartition, lot: Arrived, now_ms: int, looked: bool) -> None:
-        for arrival, result in zip(lot, self._results(partition, lot, now_ms, looked), strict=True):
+    def _append_ready(self, partition: TopicPartition, lot: Arrived, now_ms: int, looked: bool) -> int:
+        """How many of them were appended or refused; the next takes time to look into."""
+        results = self._results(partition, lot, now_ms, looked)
+        for arrival, result in zip(lot, results, strict=False):
             if not isinstance(result, Appended):
                 _settle([(arrival.done, None)], result)
             elif arrival.durable:
@@ -146,12 +148,14 @@ class GroupCommit:
                 _settle([(arrival.done, result)], None)
                 # Nobody waits, but only a flush lets it be read.
                 self._waiting.setdefault(partition, [])
+        return len(results)
 
     def _results(
         self, partition: TopicPartition, lot: Arrived, now_ms: int, looked: bool
     ) -> Sequence[Appended | Exception]:
         try:
-            return self._broker.append_each(*partition, [arrival.batches for arrival in lot], now_ms, looked=looked)
+            batches = [arrival.batches for arrival in lot]
+            return self._broker.append_each(*partition, batches, now_ms, looked=looked, at_once=not looked)
         except Exception as error:
             # A bug: those who wait must hear of it.
             return [error] * len(lot)
@@ -264,20 +268,16 @@ class GroupCommit:
 def _ready(lot: Arrived, place: int, log: Log | None, *, hurry: bool) -> tuple[Arrived, bool]:
     """What of a lot may be appended together from this place on, and whether a thread has looked into it.
 
-    Nothing, where one has to look first; in a `hurry` that is all that it has not looked into.
+    Nothing in a `hurry`, if none has. What takes time to look into the append itself leaves, for it reads the header.
     """
+    together = lot[place : place + TOGETHER]
     if log is None or not log.looks:
-        return lot[place : place + TOGETHER], False
-    settings = log.settings
-    looked = lot[place].looked_by is settings
-    ready: Arrived = []
-    for arrival in lot[place : place + TOGETHER]:
-        if (arrival.looked_by is settings) != looked:
-            break
-        if not looked and (hurry or takes_time(arrival.batches, settings)):
-            break
-        ready.append(arrival)
-    return ready, looked
+        return together, False
+    seen = [arrival.looked_by is log.settings for arrival in together]
+    looked = seen[0]
+    if hurry and not looked:
+        return [], False
+    return (together if seen.count(looked) == len(seen) else together[: seen.index(not looked)]), looked
 
 
 def _settle_each(refusals: dict[Arrival, Exception]) -> None:

@@ -17,6 +17,7 @@ from muster.storage.logs.stamp import OUTSIDE_CRC
 from muster.storage.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from muster.storage.records.compression import CODECS
 from muster.storage.records.framing import Framings
+from muster.storage.records.look import AT_ONCE_BYTES, AT_ONCE_RECORDS
 from muster.storage.segments.reading import SegmentList
 from muster.storage.types import Appended
 
@@ -114,7 +115,8 @@ class ShortWay:
     def append_each(self, arrived: Sequence[Buffer], now_ms: int, looked: bool = False) -> list[Appended]:
         """What the first of these came to, each with offsets of its own, all written with one call.
 
-        Ends before the one that has to be looked at more closely; nothing is done for it and those after it.
+        Ends before the one that has to be looked at more closely, or takes time to look into; nothing is done for it
+        and those after it.
         """
         log = self._log
         segments = log.segment_list
@@ -128,11 +130,14 @@ class ShortWay:
         latest, earliest = min(self._youngest, now_ms + self._ahead_ms), now_ms - self._behind_ms
         top, top_offset = _NEVER, first
         looks = self._looks and not looked
+        most_bytes, most_records = self._max_bytes, _LARGEST_DELTA
+        if looks:
+            most_bytes, most_records = min(most_bytes, AT_ONCE_BYTES), AT_ONCE_RECORDS
         buffers: list[Buffer] = []
         done: list[Appended] = []
         for batches in arrived[:MOST_AT_ONCE]:
             size = len(batches)
-            if size < HEADER_SIZE or size > self._max_bytes or end + size > self._room:
+            if size < HEADER_SIZE or size > most_bytes or end + size > self._room:
                 break
             view = memoryview(batches)
             length, magic, crc, attributes, delta, base, timestamp, producer, count = _unpack(view)
@@ -143,7 +148,7 @@ class ShortWay:
                 or attributes > _LAST_CODEC
                 or producer >= 0
                 or count != delta + 1
-                or count <= 0
+                or not 0 < count <= most_records
                 or not earliest <= timestamp <= latest
                 or last > self._last_offset
                 or crc32c(view[ATTRIBUTES_AT:]) != crc

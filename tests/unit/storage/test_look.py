@@ -195,7 +195,7 @@ def test_what_is_rare_is_left_to_the_walk() -> None:
 
 ONLY_SEEM_TO_FIT = {
     "a value shorter than its record, zeros behind it": bytes((20, 0, 0, 0, 1, 4, *bytes(5))),
-    "two bytes of a length that has three": bytes((0xB4, 0x9C, 0, 0, 0, 0x90, 0x4E, *bytes(5000), 0x90, 0x4E))
+    "two bytes of a length that has three": bytes((0xB0, 0x9C, 0, 0, 0, 0x90, 0x4E, *bytes(5000), 0x90, 0x4E))
     + bytes(5001),
     "a timestamp of three bytes, one of them missing": bytes((16, 0, 0x80, 0x80, 0, 1, 2, 5, 0)),
 }
@@ -253,6 +253,25 @@ def test_what_takes_time_is_known_by_its_header() -> None:
     assert takes_time(batch(b"one") + batch(b"two", codec="gzip"), settings)
     assert not takes_time(batch(b"x", codec="gzip"), made({"validate": "header"}).log("t", 0).settings)
     assert not takes_time(b"too short", settings)
+
+
+@pytest.mark.parametrize(
+    "long",
+    [
+        batch(b"small", codec="gzip"),
+        batch(b"x" * (AT_ONCE_BYTES + 1)),
+        encode_batch(records(600, size=1)),
+        batch(b"one") + batch(b"two", codec="gzip"),
+    ],
+    ids=["compressed", "large", "many records", "two batches"],
+)
+def test_an_append_on_the_loop_ends_before_what_takes_time(long: bytes) -> None:
+    lot = [batch(b"1"), batch(b"2"), long, batch(b"3")]
+    broker = made()
+    assert len(broker.append_each("t", 0, lot, T0, at_once=True)) == 2
+    assert not broker.append_each("t", 0, lot[2:], T0, at_once=True)
+    assert len(broker.append_each("t", 0, lot[2:], T0, looked=True)) == 2
+    assert len(made({"validate": "header"}).append_each("t", 0, lot, T0, at_once=True)) == 4
 
 
 def test_a_look_in_a_thread_holds_up_neither_the_loop_nor_the_order(monkeypatch: pytest.MonkeyPatch) -> None:

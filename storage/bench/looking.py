@@ -8,7 +8,8 @@ from muster.storage.bench.case import NO_FLUSH, NOW_MS, Case, cpu, rate_case, sa
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs.log import Log
-from muster.storage.records.batch import NewRecord, encode_batch
+from muster.storage.records.batch import encode_batch
+from muster.storage.records.body import NewRecord
 from muster.storage.records.compression import CODECS
 
 GOAL = round(1 / 1.3, 3)

@@ -10,7 +10,8 @@ from hashlib import md5
 from typing import NamedTuple
 
 from muster.storage.producers.state import Marker
-from muster.storage.records.batch import BatchView, NewRecord, encode_batch, seal
+from muster.storage.records.batch import BatchView, encode_batch, seal
+from muster.storage.records.body import NewRecord
 from muster.storage.segments.txn_index import AbortedEntry
 from muster.storage.types import Record
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from muster.storage.errors import CorruptMessage, InvalidRecord
+from muster.storage.records.body import NewRecord, decode_body, encode_body, whereabouts
 from muster.storage.records.compression import codec_name, codec_number, compress, decompress
-from muster.storage.records.headers import decode_headers, encode_headers
 from muster.storage.records.legacy import legacy_records
-from muster.storage.records.varint import SMALL, naturals, read_unsigned, varint
+from muster.storage.records.varint import naturals, varint
 from muster.storage.types import Record
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -36,9 +36,6 @@ CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
 MAX_SEQUENCE = 2**31 - 1
-
-# timestamp_ms, key, value, headers
-NewRecord = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 # The third is no business of a batch that is being made.
 KeyAndValue = tuple[bytes, bytes | None, object]
@@ -149,7 +146,7 @@ def encode_batch(
     if log_append_time_ms is not None:
         max_timestamp = log_append_time_ms
         attributes |= LOG_APPEND_TIME_BIT
-    body = compress(codec, _encode_records(records, deltas, base_timestamp), level) if records else b""
+    body = compress(codec, encode_body(records, deltas, base_timestamp), level) if records else b""
     return seal(
         (base_offset, leader_epoch, attributes, last_delta, base_timestamp, max_timestamp),
         (producer_id, producer_epoch, base_sequence),
@@ -191,37 +188,6 @@ def seal(stamp: tuple[int, int, int, int, int, int], producer: tuple[int, int, i
 
 _UNCOVERED = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
-
-
-def _encode_records(records: Sequence[NewRecord], deltas: Sequence[int], base_timestamp: int) -> bytes:
-    parts: list[bytes] = []
-    add = parts.append
-    small, limit = SMALL, len(SMALL) // 2
-    for delta, (timestamp, key, value, headers) in zip(deltas, records, strict=True):
-        # SMALL holds the varints of 0 to limit-1 at even places: no call for what is nearly always small.
-        stamp = timestamp - base_timestamp
-        head = small[stamp << 1] if 0 <= stamp < limit else varint(stamp)
-        head += small[delta << 1] if 0 <= delta < limit else varint(delta)
-        if key is None:
-            head += b"\x01"
-        else:
-            size = len(key)
-            head += (small[size << 1] if size < limit else varint(size)) + key
-        tail = encode_headers(headers) if headers else b"\x00"
-        if value is None:
-            head += b"\x01"
-            length = len(head) + len(tail) + 1
-        else:
-            size = len(value)
-            head += small[size << 1] if size < limit else varint(size)
-            length = len(head) + len(tail) + 1 + size
-        add(small[length << 1] if length < limit else varint(length))
-        add(b"\x00")
-        add(head)
-        if value:
-            add(value)
-        add(tail)
-    return b"".join(parts)
 
 
 def view_at(data: memoryview, at: int, position: int = 0) -> BatchView | None:
@@ -310,7 +276,8 @@ def decode_batch(batch: BatchView) -> list[Record]:
         return []
     data = record_bytes(batch)
     try:
-        records, at = _decode(data, batch)
+        stamp = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
+        records, at = decode_body(data, batch.count, batch.base_offset, batch.base_timestamp, stamp, batch.position)
     except IndexError:
         raise CorruptMessage(f"{_where(batch)} ends in the middle of a record.") from None
     if at != len(data):
@@ -326,83 +293,4 @@ def record_bytes(batch: BatchView) -> bytes:
 
 
 def _where(batch: BatchView) -> str:
-    return f"The batch at byte {batch.position} (base offset {batch.base_offset})"
-
-
-# One flat loop: a call per field would double the time that a record takes.
-def _decode(data: bytes, batch: BatchView) -> tuple[list[Record], int]:  # noqa: PLR0912, PLR0915
-    """Varints of one and two bytes are taken in line, longer ones by call."""
-    base_offset = batch.base_offset
-    base_timestamp = batch.base_timestamp
-    stamp = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_BIT else None
-    new, kind, none = tuple.__new__, Record, ()
-    out: list[Record] = []
-    add = out.append
-    total = len(data)
-    at = 0
-    for _ in range(batch.count):
-        size = data[at]
-        at += 1
-        if size >= 0x80:
-            byte = data[at]
-            if byte < 0x80:
-                size = size & 0x7F | byte << 7
-                at += 1
-            else:
-                size, at = read_unsigned(data, at - 1)
-        end = at + (size >> 1)
-        if size & 1 or end > total:
-            raise CorruptMessage(f"{_where(batch)} has a record longer than the {total - at} bytes that are left.")
-        at += 2  # attributes, which are unused, and the first byte of the timestamp
-        delta = data[at - 1]
-        if delta >= 0x80:
-            byte = data[at]
-            if byte < 0x80:
-                delta = delta & 0x7F | byte << 7
-                at += 1
-            else:
-                delta, at = read_unsigned(data, at - 1, 10)
-        timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1)) if stamp is None else stamp
-        delta = data[at]
-        at += 1
-        if delta >= 0x80:
-            byte = data[at]
-            if byte < 0x80:
-                delta = delta & 0x7F | byte << 7
-                at += 1
-            else:
-                delta, at = read_unsigned(data, at - 1)
-        size = data[at]
-        at += 1
-        if size >= 0x80:
-            size, at = read_unsigned(data, at - 1)
-        if size & 1:
-            key = None
-        else:
-            start = at
-            at += size >> 1
-            key = data[start:at]
-        size = data[at]
-        at += 1
-        if size >= 0x80:
-            byte = data[at]
-            if byte < 0x80:
-                size = size & 0x7F | byte << 7
-                at += 1
-            else:
-                size, at = read_unsigned(data, at - 1)
-        if size & 1:
-            value = None
-        else:
-            start = at
-            at += size >> 1
-            value = data[start:at]
-        if data[at]:
-            headers, at = decode_headers(data, at, end)
-        else:
-            headers = none
-            at += 1
-        if at != end:
-            raise CorruptMessage(f"{_where(batch)} has a record whose length is off by {end - at} bytes.")
-        add(new(kind, (base_offset + ((delta >> 1) ^ -(delta & 1)), timestamp, key, value, headers)))
-    return out, at
+    return whereabouts(batch.position, batch.base_offset)

@@ -4,8 +4,7 @@ One turn per loop iteration takes everything that waits; one worker thread flush
 methods belong to the loop's thread.
 
 Nobody is expired whom the node could not hear. When the loop stood still, all deadlines move by it before anything else
-is done (`Pulse`). When a deadline comes, the sockets are read first: the turn that fires it comes a few passes of the
-loop later, and after as long again as the timer was late, for gRPC hands over what it has read from another thread.
+is done (`Pulse`). When a deadline comes, the sockets are read before the turn that fires it (`Alarm`).
 """
 
 import asyncio
@@ -25,6 +24,7 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.server.driver.alarm import Alarm
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.flusher import JobThread
 from muster.coordinator.server.driver.pulse import Pulse, StallReport
@@ -35,10 +35,6 @@ Seen = TypeVar("Seen")
 
 WORK_DEADLINE_MS = 10_000
 """The default of `group.assignor.deadline.ms`."""
-
-READING_PASSES = 4
-"""Passes of the loop between a deadline and the turn that fires it. A request that lies in a socket takes up to three:
-it is read, its call is begun, its handler runs."""
 
 LONG_POLLS = (events.JoinGroup, events.SyncGroup)
 
@@ -103,10 +99,7 @@ class Driver:
         self._flushing = False
         self._loading = False
         self._all_loaded = asyncio.Event()
-        self._wake_up: asyncio.Handle | None = None
-        self._wake_up_ms = 0
-        self._heard_ms = clock.now_ms()
-        self._reading = False
+        self._alarm = Alarm(self._loop, clock, self._wake)
         self._on_stall = on_stall
         self._pulse = Pulse(clock, self._stood_still)
         self._idle = asyncio.Event()
@@ -239,8 +232,7 @@ class Driver:
             for task in self._working:
                 task.cancel()
             self._abandon(Draining())
-            if self._wake_up is not None:
-                self._wake_up.cancel()
+            self._alarm.cancel()
             self._pulse.stop()
             self._flusher.close()
             self._loader.close()
@@ -271,7 +263,7 @@ class Driver:
         self._turn_due = False
         try:
             self._pulse.check()
-            self._engine.turn(self._clock.now_ms(), self._heard_ms)
+            self._engine.turn(self._clock.now_ms(), self._alarm.heard_ms)
             self._advance()
         except Exception as bug:
             self._stop_for(bug)
@@ -281,7 +273,7 @@ class Driver:
         self._release()
         self._start_flush()
         self._start_load()
-        self._arm_timer()
+        self._alarm.arm(self._engine.next_deadline_ms)
         if not self._engine.loading:
             self._all_loaded.set()
         if self._engine.pending:
@@ -376,33 +368,6 @@ class Driver:
             self._advance()
         except Exception as bug:
             self._stop_for(bug)
-
-    def _arm_timer(self) -> None:
-        """Wake up at the engine's next deadline; one that moved later is looked at when the old time comes."""
-        deadline_ms = self._engine.next_deadline_ms
-        if deadline_ms is None or self._reading or (self._wake_up is not None and self._wake_up_ms <= deadline_ms):
-            return
-        if self._wake_up is not None:
-            self._wake_up.cancel()
-        delay_ms = max(deadline_ms - self._clock.now_ms(), 0)
-        self._wake_up_ms = deadline_ms
-        self._wake_up = self._loop.call_later(delay_ms / 1000, self._ring)
-
-    def _ring(self) -> None:
-        """A deadline has come: read what has come to the node so far, then fire it."""
-        self._reading = True
-        now_ms = self._clock.now_ms()
-        late_s = (now_ms - self._wake_up_ms) / 1000
-        self._wake_up = self._loop.call_later(late_s, self._read_on, READING_PASSES, now_ms)
-
-    def _read_on(self, passes: int, rang_ms: int) -> None:
-        if passes:
-            self._wake_up = self._loop.call_soon(self._read_on, passes - 1, rang_ms)
-            return
-        self._wake_up = None
-        self._reading = False
-        self._heard_ms = rang_ms
-        self._wake()
 
     def _stood_still(self, stalled_ms: int, computing_ms: int) -> None:
         self._engine.stood_still(stalled_ms, self._clock.now_ms())

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.storage.records.batch import HEADER_SIZE, NewRecord, encode_batch, seal, view_at
+from muster.storage.records.batch import HEADER_SIZE, encode_batch, seal, view_at
+from muster.storage.records.body import NewRecord
 from muster.storage.records.look import see_each
 from muster.storage.records.together import see_together
 

@@ -16,7 +16,8 @@ from muster.storage.broker.requests import LogRequests
 from muster.storage.config import TopicSettings
 from muster.storage.errors import InvalidRecord, InvalidTimestamp, StorageError
 from muster.storage.logs.log import Log
-from muster.storage.records.batch import HEADER, HEADER_SIZE, NewRecord, encode_batch, seal, view_at
+from muster.storage.records.batch import HEADER, HEADER_SIZE, encode_batch, seal, view_at
+from muster.storage.records.body import NewRecord
 from muster.storage.records.compression import codec_number, compress
 from muster.storage.records.framing import Framings
 from muster.storage.records.look import AT_ONCE_BYTES, see_each, takes_time

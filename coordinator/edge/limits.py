@@ -6,10 +6,12 @@ A list is known by its field's name, whatever the request; its entries are added
 
 from typing import Final
 
+from muster.storage.service.shape import MAX_ENTRIES as MOST_OF_THE_LOG
+
 MAX_NAME_CHARS: Final = 4_096
 """Longest id or name. In UTF-8, with a uuid appended, it still fits the 32,767 bytes of a stored string."""
 
-MAX_ENTRIES: Final = 100_000
+MAX_ENTRIES: Final = MOST_OF_THE_LOG
 """Tools ask about all groups, topics or partitions that they found at once."""
 
 MAX_FEW: Final = 100
@@ -27,8 +29,17 @@ MANY: Final = frozenset(
 )
 """Lists of up to MAX_ENTRIES."""
 
-FEW: Final = frozenset({"protocols", "assignors", "states_filter", "types_filter", "set", "unset"})
+FEW: Final = frozenset({"protocols", "assignors", "states_filter", "types_filter", "set"})
 """Lists of up to MAX_FEW."""
+
+MAX_REASON_CHARS: Final = MAX_NAME_CHARS
+"""Longest reason that a member or an operator gives."""
+
+MAX_METADATA_CHARS: Final = 1 << 20
+"""Of a committed offset: far above `offset.metadata.max.bytes`, whose refusal belongs to the core."""
+
+MAX_LEADER_STATE_CHARS: Final = 16 << 20
+"""Far above `group.ledger.max.snapshot.bytes`, beyond which the core does not keep it."""
 
 MAX_SETTING_CHARS: Final = 64 << 10
 """Longest text of one setting of a group."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, TypeVar
 
 from muster.coordinator.core.effects import OffsetDeleteReply
+from muster.coordinator.edge.catalog import Catalog, exists
 from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.in_turns import AT_ONCE
 
@@ -34,3 +35,18 @@ async def here_or_off_the_loop(make: Callable[[], Result], entries: int) -> Resu
     It may look at nothing that others change meanwhile.
     """
     return make() if entries <= AT_ONCE else await asyncio.to_thread(make)
+
+
+async def delete_known(
+    catalog: Catalog, places: Sequence[tuple[str, int]], ask: Callable[[Places], Awaitable[OffsetDeleteReply]]
+) -> OffsetDeleteReply:
+    """As `delete_in_slices`, but places that do not exist are refused for themselves, each code in the order asked.
+
+    For such alone no group is asked, as in Kafka.
+    """
+    codes = dict.fromkeys(places, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    known = [place for place in codes if exists(catalog, *place)]
+    if places and not known:
+        return OffsetDeleteReply(partitions=codes)
+    reply = await delete_in_slices(known, ask)
+    return reply if reply.code is not ErrorCode.NONE else OffsetDeleteReply(partitions=codes | dict(reply.partitions))

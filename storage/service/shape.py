@@ -1,6 +1,7 @@
 """What every request of the Broker service must look like, whatever it asks for."""
 
-MAX_PARTITIONS_PER_REQUEST = 100_000
+MAX_ENTRIES = 100_000
+"""Of any list in one request, here as at every other door of a node."""
 
 
 class MalformedRequest(Exception):
@@ -8,10 +9,8 @@ class MalformedRequest(Exception):
 
 
 def bounded(what: str, count: int) -> None:
-    if count > MAX_PARTITIONS_PER_REQUEST:
-        raise MalformedRequest(
-            f"The request names {count} {what}; at most {MAX_PARTITIONS_PER_REQUEST} are taken. Split it."
-        )
+    if count > MAX_ENTRIES:
+        raise MalformedRequest(f"The request names {count} {what}; at most {MAX_ENTRIES} are taken. Split it.")
 
 
 def each_once(what: str, names: list[str] | list[tuple[str, int]]) -> None:

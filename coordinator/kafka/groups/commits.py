@@ -10,6 +10,7 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.edge.catalog import all_exist
 from muster.coordinator.kafka.codec.codec import decoder_of, encode
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.dispatch import Written
@@ -50,7 +51,7 @@ class Shape:
 
     def within(self, catalog: Mapping[str, int]) -> bool:
         """Whether all these partitions exist."""
-        return all(lowest >= 0 and highest < catalog.get(topic, 0) for topic, lowest, highest in self.spans)
+        return all(all_exist(catalog, *span) for span in self.spans)
 
     def resembles(self, other: "Shape") -> bool:
         """Whether both speak for the same group, of the same partitions, in the same words."""

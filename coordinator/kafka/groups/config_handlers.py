@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from muster.coordinator.edge.words import operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
@@ -169,7 +170,7 @@ class ConfigHandlers:
     async def _change_groups(
         self, wanted: Sequence[tuple[str, Asked]], validate_only: bool, call: KafkaCall
     ) -> Sequence[Any]:
-        return await self._groups.change(wanted, f"operator at {call.peer_host}", validate_only=validate_only)
+        return await self._groups.change(wanted, operator(call.peer_host), validate_only=validate_only)
 
     def _changes_of(self, name: str, asked: Asked) -> Changes:
         settings = self._broker.topic_settings(name)

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+from muster.assignors.api import JsonValue
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.state import ASSIGNOR_OPTIONS
-from muster.coordinator.edge.limits import MAX_SETTING_CHARS, too_long
+from muster.coordinator.edge.words import json_value
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.groups.asking import Groups
@@ -87,7 +89,7 @@ def altering(
     return events.AlterSettings(
         request_id,
         short("group_id", group_id),
-        {short("a setting", name): json_value(name, text) for name, text in changes.items() if text is not None},
+        {short("a setting", name): value_of(name, text) for name, text in changes.items() if text is not None},
         tuple(name for name, text in changes.items() if text is None),
         version,
         validate_only,
@@ -95,18 +97,9 @@ def altering(
     )
 
 
-def json_value(name: str, text: str) -> Any:
-    """The text's value; INVALID_CONFIG for a text that is too long, or no JSON, of a setting that there is."""
-    if len(text) > MAX_SETTING_CHARS:
-        raise CoordinatorError(ErrorCode.INVALID_CONFIG, too_long(name, len(text), MAX_SETTING_CHARS))
-    if name not in KNOWN:
-        return text  # The core tells what is known.
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CoordinatorError(
-            ErrorCode.INVALID_CONFIG, f"{name} is not JSON ({error}); expected a JSON value, such as {{}}"
-        ) from None
+def value_of(name: str, text: str) -> JsonValue:
+    """The text's value, INVALID_CONFIG if it has none; of a setting that there is, for the core tells which are."""
+    return json_value(name, text, partial(CoordinatorError, ErrorCode.INVALID_CONFIG)) if name in KNOWN else text
 
 
 def described(path: str, values: Mapping[str, Any], wanted: Sequence[str] | None) -> list[Any]:

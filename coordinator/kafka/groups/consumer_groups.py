@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.consumer.records import Shares, TopicId
+from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
 from muster.coordinator.kafka.codec.codec import struct
@@ -33,7 +34,7 @@ class ConsumerGroupHandlers:
         )
         response = struct("ConsumerGroupHeartbeatResponse")
         if reply.code is not ErrorCode.NONE:
-            return response(error_code=reply.code, error_message=reply.message or reply.code.meaning)
+            return response(error_code=reply.code, error_message=sentence(reply.code, reply.message))
         assigned = None if reply.assignment is None else assignment(reply.assignment)
         return response(
             member_id=reply.member_id,
@@ -104,7 +105,7 @@ def group_row(group_id: str, reply: effects.DescribeConsumerReply) -> Any:
     failed = reply.code is not ErrorCode.NONE
     return struct("ConsumerGroupDescribeResponse.groups")(
         error_code=reply.code if group_id else ErrorCode.INVALID_GROUP_ID,
-        error_message=reply.message or reply.code.meaning if failed else None,
+        error_message=sentence(reply.code, reply.message) or None,
         group_id=group_id,
         group_state="" if failed else reply.state,
         group_epoch=reply.epoch,

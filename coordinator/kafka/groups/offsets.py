@@ -1,15 +1,16 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Final, Protocol
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.observed.group import ZOOKEEPER
-from muster.coordinator.core.types import CommittedOffset, StoredOffset
-from muster.coordinator.edge.positions import Places, delete_in_slices, here_or_off_the_loop
+from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.edge.catalog import exists
+from muster.coordinator.edge.elsewhere import with_elsewhere
+from muster.coordinator.edge.positions import Places, delete_known, here_or_off_the_loop
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Written
@@ -97,16 +98,11 @@ class OffsetHandlers:
 
     async def offset_delete(self, request: Any, call: KafkaCall) -> Any:
         """Partitions that do not exist are refused for themselves; for such alone no group is asked, as in Kafka."""
-        catalog = self._partitions()
         asked = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
-        codes = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        known = tuple(place for place in codes if 0 <= place[1] < catalog.get(place[0], 0))
-        if known or not asked:
-            reply = await delete_in_slices(known, partial(self._deleted, request.group_id))
-            if reply.code is not ErrorCode.NONE:
-                return struct("OffsetDeleteResponse")(error_code=reply.code)
-            codes |= reply.partitions
-        return await here_or_off_the_loop(lambda: deleted(request, call.api_version, codes), len(asked))
+        reply = await delete_known(self._partitions(), asked, partial(self._deleted, request.group_id))
+        if reply.code is not ErrorCode.NONE:
+            return struct("OffsetDeleteResponse")(error_code=reply.code)
+        return await here_or_off_the_loop(lambda: deleted(request, call.api_version, reply.partitions), len(asked))
 
     async def _deleted(self, group_id: str, places: Places) -> effects.OffsetDeleteReply:
         return await self._groups.ask(
@@ -155,12 +151,7 @@ class OffsetHandlers:
             positions = await elsewhere.positions(group_id)
         except CoordinatorError as error:
             return effects.OffsetFetchReply(code=error.code, message=error.message)
-        offsets = dict(reply.offsets)
-        for place, offset in positions.items():
-            stored = offsets.get(place)
-            if (partitions is None or place in offsets) and (stored is None or stored.offset < offset):
-                offsets[place] = StoredOffset(offset, -1, "", 0)
-        return replace(reply, offsets=offsets)
+        return with_elsewhere(reply, positions, everything=partitions is None)
 
     def _positions(
         self, commit: Commit, refused: dict[tuple[str, int], ErrorCode]
@@ -181,7 +172,7 @@ class OffsetHandlers:
         self, topic: str, partition: int, position: CommittedOffset, catalog: Mapping[str, int]
     ) -> CommittedOffset:
         """The position, in numbers. Raises CoordinatorError if it cannot be one."""
-        if not 0 <= partition < catalog.get(topic, 0):
+        if not exists(catalog, topic, partition):
             raise CoordinatorError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if position.offset < EARLIEST:
             raise CoordinatorError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from muster.coordinator.core import effects, events
+from muster.coordinator.edge.listing import listed
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
 from muster.coordinator.kafka.codec.codec import struct
@@ -26,7 +27,7 @@ class GroupToolHandlers:
             (shard, events.ListGroups(self._groups.next_id(), states, types)) for shard in range(self._groups.shards)
         ]
         replies = await self._groups.ask_each(questions, effects.ListReply)
-        failed = next((r.code for r in replies if r.code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)), 0)
+        failed, found = listed(replies)
         made = struct("ListGroupsResponse.groups")
         rows = [
             made(
@@ -35,11 +36,9 @@ class GroupToolHandlers:
                 group_state=group.state,
                 group_type=group.group_type,
             )
-            for reply in replies
-            for group in reply.groups
+            for group in found
         ]
-        rows.sort(key=lambda row: str(row.group_id))
-        return struct("ListGroupsResponse")(error_code=failed, groups=rows)
+        return struct("ListGroupsResponse")(error_code=failed.code if failed else ErrorCode.NONE, groups=rows)
 
     async def describe_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups))

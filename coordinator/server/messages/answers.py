@@ -1,11 +1,12 @@
 """Core replies to protobuf responses. Pure; every reply type has one function here."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar, cast
 
 from muster.coordinator.core import effects
 from muster.coordinator.core.types import MemberPlan, Move, Phase, RebalanceEntry, StoredOffset
+from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2, ledger_pb2
@@ -20,11 +21,6 @@ NO_EPOCH = -1
 def error_code(code: ErrorCode) -> errors_pb2.ErrorCode:
     """The same number, in the type that generated code asks for."""
     return cast(errors_pb2.ErrorCode, code)
-
-
-def sentence(code: ErrorCode, message: str = "") -> str:
-    """What the client reads beside the number; empty without an error."""
-    return "" if code is ErrorCode.NONE else message or code.meaning
 
 
 def condition(known: Condition) -> pb.Condition:
@@ -168,8 +164,12 @@ def offset_fetch(
     spans: Mapping[tuple[str, int], tuple[int, int]] | None = None,
     *,
     sort: bool = False,
+    in_zookeeper: Collection[tuple[str, int]] = (),
 ) -> pb.OffsetFetchResponse:
-    """`spans`: (log start, log end) of the partitions, when they were asked for. `sort`: by topic and partition."""
+    """`spans`: (log start, log end) of the partitions, when they were asked for. `sort`: by topic and partition.
+
+    `in_zookeeper`: whose position is the one that the group keeps there.
+    """
     found: dict[tuple[str, int], pb.OffsetFetchPartition] = {}
     for topic, partition in sorted(reply.offsets) if sort else reply.offsets:
         stored = reply.offsets[topic, partition]
@@ -181,6 +181,8 @@ def offset_fetch(
             committed_leader_epoch=NO_EPOCH,
             error_code=error_code(code),
         )
+    for tp in in_zookeeper:
+        found[tp].in_zookeeper = True
     for tp, (start, end) in (spans or {}).items():
         if tp in found:
             found[tp].log_start_offset, found[tp].log_end_offset = start, end

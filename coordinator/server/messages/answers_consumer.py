@@ -5,10 +5,11 @@ from typing import cast
 
 from muster.coordinator.core import effects
 from muster.coordinator.core.consumer.records import TopicId
+from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
-from muster.coordinator.server.messages.answers import error_code, sentence
+from muster.coordinator.server.messages.answers import error_code
 
 SPEAKS_CLASSIC = 0
 SPEAKS_CONSUMER = 1

@@ -6,16 +6,18 @@ Every check raises MalformedRequest with the field, its value and what was expec
 
 from collections.abc import Hashable, Iterable
 
-from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_FEW, MAX_NAME_CHARS, too_long, too_many
+from muster.coordinator.edge.limits import (
+    MAX_ENTRIES,
+    MAX_FEW,
+    MAX_LEADER_STATE_CHARS,
+    MAX_METADATA_CHARS,
+    MAX_NAME_CHARS,
+    MAX_REASON_CHARS,
+    too_long,
+    too_many,
+)
 
-MAX_REASON_CHARS = 4_096
-MAX_METADATA_CHARS = 1 << 20
-"""Far above `offset.metadata.max.bytes`, whose refusal belongs to the core."""
-
-MAX_LEADER_STATE_CHARS = 16 << 20
-"""Far above `group.ledger.max.snapshot.bytes`, beyond which the core does not keep it."""
-
-MAX_PROTOCOLS = MAX_FILTERS = MAX_FEW
+MAX_PROTOCOLS = MAX_FILTERS = MAX_SETTINGS = MAX_FEW
 MAX_MEMBERS = MAX_PARTITIONS = MAX_GROUPS = MAX_TOPICS = MAX_ENTRIES
 SHOWN_CHARS = 60
 
@@ -30,8 +32,13 @@ class MalformedRequest(ValueError):
 
 def name(field: str, value: str) -> str:
     """Return `value` if it is short enough to be an id or a name; empty is allowed."""
-    if len(value) > MAX_NAME_CHARS:
-        raise MalformedRequest(too_long(field, len(value)))
+    return text(field, value, MAX_NAME_CHARS)
+
+
+def text(field: str, value: str, most: int) -> str:
+    """Return `value` if it has at most so many characters."""
+    if len(value) > most:
+        raise MalformedRequest(too_long(field, len(value), most))
     return value
 
 
@@ -52,15 +59,15 @@ def instance_id(field: str, present: bool, value: str) -> str | None:
 
 
 def leader_state(field: str, value: str) -> str:
-    if len(value) > MAX_LEADER_STATE_CHARS:
-        raise MalformedRequest(too_long(field, len(value), MAX_LEADER_STATE_CHARS))
-    return value
+    return text(field, value, MAX_LEADER_STATE_CHARS)
+
+
+def metadata(field: str, value: str) -> str:
+    return text(field, value, MAX_METADATA_CHARS)
 
 
 def reason(field: str, value: str) -> str:
-    if len(value) > MAX_REASON_CHARS:
-        raise MalformedRequest(too_long(field, len(value), MAX_REASON_CHARS))
-    return value
+    return text(field, value, MAX_REASON_CHARS)
 
 
 def at_least(field: str, value: int, lowest: int) -> int:

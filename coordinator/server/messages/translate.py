@@ -3,21 +3,16 @@
 Each function takes the request and the token that its answer will carry. MalformedRequest says what breaks the shape.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 
-from muster.assignors.api import JsonValue
 from muster.coordinator.core import events
 from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId
-from muster.coordinator.edge.limits import MAX_SETTING_CHARS
+from muster.coordinator.edge.words import json_value, operator
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.messages import shape
 from muster.coordinator.server.messages.shape import MalformedRequest
 
 AS_SESSION_TIMEOUT = -1
-
-MAX_SETTINGS = 100
-"""Of one request to alter a group's settings."""
 
 NO_GENERATION = -1
 NO_EPOCH = -1
@@ -90,7 +85,7 @@ def remove_members(request: pb.RemoveMembersRequest, request_id: RequestId, *, c
         request_id,
         shape.name("group_id", request.group_id),
         identities(request.members),
-        operator=f"operator at {client_host}: {reason}" if reason else f"operator at {client_host}",
+        operator=operator(client_host, reason),
         everyone=not request.members,
     )
 
@@ -99,27 +94,20 @@ def alter_settings(
     request: pb.AlterGroupSettingsRequest, request_id: RequestId, *, client_host: str
 ) -> events.AlterSettings:
     reason = shape.reason("reason", request.reason)
-    shape.at_most("set", len(request.set), MAX_SETTINGS)
-    shape.at_most("unset", len(request.unset), MAX_SETTINGS)
+    shape.at_most("set", len(request.set), shape.MAX_SETTINGS)
+    shape.at_most("unset", len(request.unset), shape.MAX_SETTINGS)
     return events.AlterSettings(
         request_id,
         shape.name("group_id", request.group_id),
-        {shape.name("set", name): json_value(name, text) for name, text in sorted(request.set.items())},
+        {
+            shape.name("set", name): json_value(name, text, MalformedRequest)
+            for name, text in sorted(request.set.items())
+        },
         tuple(shape.name("unset", name) for name in request.unset),
         request.expected_version if request.HasField("expected_version") else None,
         request.validate_only,
-        operator=f"operator at {client_host}: {reason}" if reason else f"operator at {client_host}",
+        operator=operator(client_host, reason),
     )
-
-
-def json_value(name: str, text: str) -> JsonValue:
-    if len(text) > MAX_SETTING_CHARS:
-        raise MalformedRequest(f"{name} has {len(text)} characters; at most {MAX_SETTING_CHARS} are taken")
-    try:
-        found: JsonValue = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MalformedRequest(f"{name} is not JSON ({error}); expected a JSON value, such as {{}}") from None
-    return found
 
 
 def offset_commit(request: pb.OffsetCommitRequest, request_id: RequestId) -> events.OffsetCommit:
@@ -211,11 +199,7 @@ def committed_offsets(topics: Iterable[pb.OffsetCommitTopic]) -> Iterator[tuple[
 
 
 def committed(position: pb.OffsetCommitPartition) -> CommittedOffset:
-    metadata = position.committed_metadata
-    if len(metadata) > shape.MAX_METADATA_CHARS:
-        raise MalformedRequest(
-            f"committed_metadata has {len(metadata)} characters; at most {shape.MAX_METADATA_CHARS} are accepted"
-        )
+    metadata = shape.metadata("committed_metadata", position.committed_metadata)
     has_epoch = position.HasField("committed_leader_epoch")
     return CommittedOffset(
         shape.at_least("committed_offset", position.committed_offset, 0),

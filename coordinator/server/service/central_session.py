@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from muster.coordinator.core.central import events
 from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import Draining, ErrorCode, Refusal
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.dispatch import Call
@@ -203,11 +204,11 @@ class CentralSession:
     def _refused(self, reply: CentralReply) -> None:
         if reply.code is not ErrorCode.UNKNOWN_MEMBER_ID:
             # The group's coordinator moved or was reloaded; the member finds it again.
-            self.end(answers.sentence(reply.code, reply.message))
+            self.end(sentence(reply.code, reply.message))
             return
         self.left = True
         fenced = pb.SessionFenced(
-            error_code=answers.error_code(reply.code), error_message=answers.sentence(reply.code, reply.message)
+            error_code=answers.error_code(reply.code), error_message=sentence(reply.code, reply.message)
         )
         self._finish(pb.SessionResponse(fenced=fenced))
 
@@ -225,7 +226,7 @@ def registered(reply: CentralReply, epoch: int = NO_ELECTION) -> pb.SessionRespo
     return pb.SessionResponse(
         registered=pb.ConsumerRegistered(
             error_code=answers.error_code(reply.code),
-            error_message=answers.sentence(reply.code, reply.message),
+            error_message=sentence(reply.code, reply.message),
             coordinator_epoch=epoch,
         )
     )

@@ -10,8 +10,12 @@ from uuid import uuid4
 from muster.assignors.isolation.pool import Isolation
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.central.views import CENTRAL
-from muster.coordinator.edge.positions import Places, delete_in_slices, here_or_off_the_loop
-from muster.coordinator.errors import ErrorCode, Overloaded
+from muster.coordinator.edge.catalog import exists, why_not
+from muster.coordinator.edge.elsewhere import with_elsewhere
+from muster.coordinator.edge.listing import listed
+from muster.coordinator.edge.positions import Places, delete_in_slices, delete_known, here_or_off_the_loop
+from muster.coordinator.edge.words import sentence
+from muster.coordinator.errors import CoordinatorError, ErrorCode, Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.ports import LogFailed
@@ -188,11 +192,22 @@ class GroupCoordinator:
             )
         else:
             reply, spans = await self._driver.ask(shard, event, effects.OffsetFetchReply), {}
-        sort = request.all_topics
-        response = await here_or_off_the_loop(lambda: answers.offset_fetch(reply, spans, sort=sort), len(reply.offsets))
+        there: frozenset[tuple[str, int]] = frozenset()
         if request.include_zookeeper and self._observed is not None and self._observed.knows(event.group_id):
-            return await self._observed.add_positions(response, event.group_id, everything=request.all_topics)
-        return response
+            reply, there = await self._with_positions(self._observed, event.group_id, reply, request.all_topics)
+        make = partial(answers.offset_fetch, reply, spans, sort=request.all_topics, in_zookeeper=there)
+        return await here_or_off_the_loop(make, len(reply.offsets))
+
+    async def _with_positions(
+        self, observed: ObservedGroups, group_id: str, reply: effects.OffsetFetchReply, everything: bool
+    ) -> tuple[effects.OffsetFetchReply, frozenset[tuple[str, int]]]:
+        """With what the group keeps in ZooKeeper, and where that is what counts."""
+        try:
+            positions = await observed.positions(group_id)
+        except CoordinatorError as error:
+            return effects.OffsetFetchReply(error.code, error.message), frozenset()
+        both = with_elsewhere(reply, positions, everything=everything)
+        return both, frozenset(tp for tp in positions if both.offsets.get(tp) is not reply.offsets.get(tp))
 
     async def _commit(self, event: events.OffsetCommit, include_zookeeper: bool) -> effects.OffsetCommitReply:
         """To the log; a tool's commit also to where a group of the ZooKeeper era looks for it, or only there."""
@@ -207,11 +222,14 @@ class GroupCoordinator:
         return await self._driver.ask(shard, event, effects.OffsetCommitReply)
 
     async def offset_delete(self, request: pb.OffsetDeleteRequest, call: Call) -> pb.OffsetDeleteResponse:
+        """Partitions that do not exist are refused for themselves; a group in ZooKeeper may know others."""
         event = translate.offset_delete(request, self._driver.next_id())
-        reply = await delete_in_slices(event.partitions, partial(self._deleted, event))
-        gone = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
-        if reply.code in gone and self._observed is not None and self._observed.knows(event.group_id):
-            reply = await self._observed.delete_positions(event.group_id, event.partitions)
+        if self._observed is not None and self._observed.knows(event.group_id):
+            reply = await delete_in_slices(event.partitions, partial(self._deleted, event))
+            if reply.code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+                reply = await self._observed.delete_positions(event.group_id, event.partitions)
+        else:
+            reply = await delete_known(self._partitions(), event.partitions, partial(self._deleted, event))
         return await here_or_off_the_loop(lambda: answers.offset_delete(reply), len(reply.partitions))
 
     async def _deleted(self, event: events.OffsetDelete, places: Places) -> effects.OffsetDeleteReply:
@@ -223,11 +241,10 @@ class GroupCoordinator:
         template = translate.list_groups(request, self._driver.next_id())
         questions = [(shard, replace(template, request_id=self._driver.next_id())) for shard in range(self._shards)]
         replies = await self._driver.ask_all(questions, effects.ListReply)
-        failed = next((r for r in replies if r.code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)), None)
-        found = sorted((group for reply in replies for group in reply.groups), key=lambda group: group.group_id)
+        failed, found = listed(replies)
         return pb.ListGroupsResponse(
             error_code=answers.error_code(failed.code if failed else ErrorCode.NONE),
-            error_message=answers.sentence(failed.code, failed.message) if failed else "",
+            error_message=sentence(failed.code, failed.message) if failed else "",
             groups=[answers.listed_group(group) for group in found],
         )
 
@@ -322,21 +339,18 @@ class GroupCoordinator:
             )
         if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return ""
-        count = self._partitions().get(topic, 0)
-        if not count:
-            return f"{topic}-{partition}: there is no topic {topic!r}; create it first"
-        return f"{topic}-{partition} does not exist; the partitions of {topic!r} are 0 to {count - 1}"
+        return why_not(self._partitions(), topic, partition)
 
     def _log_spans(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Of those that can be told; one that is damaged hides none of the others."""
         counts = self._partitions()
         spans: dict[tuple[str, int], tuple[int, int]] = {}
         for tp in partitions:
-            if 0 <= tp[1] < counts.get(tp[0], 0):
+            if exists(counts, *tp):
                 with suppress(LogFailed):
                     spans[tp] = self._log_span(*tp)
         return spans
 
     def _unknown_partitions(self, event: events.OffsetCommit) -> frozenset[tuple[str, int]]:
         catalog = self._partitions()
-        return frozenset(tp for tp in event.offsets if tp[1] >= catalog.get(tp[0], 0))
+        return frozenset(tp for tp in event.offsets if not exists(catalog, *tp))

@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from muster.coordinator.core.effects import DeleteReply, OffsetCommitReply, OffsetDeleteReply
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.messages import answers
 from muster.coordinator.zookeeper.errors import ConnectionLost, ZooKeeperError
 from muster.coordinator.zookeeper.observer import GroupActive, Observer
 
@@ -27,18 +25,6 @@ class ObservedGroups:
 
     def knows(self, group_id: str) -> bool:
         return self._observer.knows(group_id)
-
-    async def add_positions(
-        self, response: pb.OffsetFetchResponse, group_id: str, *, everything: bool
-    ) -> pb.OffsetFetchResponse:
-        """Fill in what the group keeps in ZooKeeper: where both have a position the larger counts, as it does for
-        members that commit to both. `everything`: also partitions that the answer does not name yet."""
-        try:
-            positions = await self.positions(group_id)
-        except CoordinatorError as error:
-            return pb.OffsetFetchResponse(error_code=answers.error_code(error.code), error_message=error.message)
-        fill_in(response, positions, everything=everything)
-        return response
 
     async def positions(self, group_id: str) -> Mapping[TopicPartition, int]:
         """What the group keeps in ZooKeeper; nothing when it is not there. Raises CoordinatorError: at once while
@@ -85,18 +71,3 @@ class ObservedGroups:
                 return await answer
         except TimeoutError as error:
             raise ConnectionLost(f"ZooKeeper did not answer within {self._patience_ms} ms; try again") from error
-
-
-def fill_in(response: pb.OffsetFetchResponse, positions: Mapping[TopicPartition, int], *, everything: bool) -> None:
-    rows = {(topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions}
-    topics = {topic.name: topic for topic in response.topics}
-    for (topic, partition), offset in positions.items():
-        row = rows.get((topic, partition))
-        if row is None and everything:
-            if topic not in topics:
-                topics[topic] = response.topics.add(name=topic)
-            row = topics[topic].partitions.add(partition_index=partition, committed_offset=answers.NO_OFFSET)
-        if row is not None and not row.error_code and offset > row.committed_offset:
-            row.committed_offset = offset
-            row.committed_leader_epoch = answers.NO_EPOCH
-            row.metadata, row.commit_timestamp_ms, row.in_zookeeper = "", 0, True

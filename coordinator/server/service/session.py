@@ -12,6 +12,7 @@ from typing import cast
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.central.events import StreamClosed
 from muster.coordinator.core.effects import CentralReply
+from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import ErrorCode, Overloaded, Refusal
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
@@ -332,17 +333,15 @@ def told(generation: int, word: effects.PushReply) -> pb.SessionResponse:
     """The push that says this."""
     if word.consumer is not None and word.code is ErrorCode.NONE:
         return pb.SessionResponse(consumer_group_heartbeat=answers_consumer.heartbeat(word.consumer))
-    code, sentence = answers.error_code(word.code), answers.sentence(word.code, word.message)
+    code, why = answers.error_code(word.code), sentence(word.code, word.message)
     if word.code is ErrorCode.REBALANCE_IN_PROGRESS:
         return pb.SessionResponse(
             rebalance=pb.SessionRebalance(
                 generation_id=generation,
                 error_code=code,
-                error_message=sentence,
+                error_message=why,
                 cause=cast(ledger_pb2.RebalanceCause, word.cause),
                 cause_detail=word.cause_detail,
             )
         )
-    return pb.SessionResponse(
-        fenced=pb.SessionFenced(generation_id=generation, error_code=code, error_message=sentence)
-    )
+    return pb.SessionResponse(fenced=pb.SessionFenced(generation_id=generation, error_code=code, error_message=why))

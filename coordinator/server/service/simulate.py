@@ -13,6 +13,7 @@ from muster.assignors.data.user_data import member_from_subscription, parse_assi
 from muster.assignors.registry import known, resolve
 from muster.assignors.tools.what_if import Change, Decide, what_if
 from muster.coordinator.core import effects, events
+from muster.coordinator.edge.elsewhere import later
 from muster.coordinator.errors import CoordinatorError, ErrorCode, Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.dispatch import Call
@@ -213,8 +214,7 @@ def lag(
 ) -> int:
     """From the larger of both positions, as elsewhere where a group keeps two."""
     start, end = spans.get(tp, (0, 0))
-    stored = reply.offsets.get(tp)
-    position = max(kept.get(tp, -1), -1 if stored is None else stored.offset)
-    if position >= 0:
-        return max(0, end - position)
+    position = later(reply.offsets.get(tp), kept.get(tp))
+    if position is not None:
+        return max(0, end - position.offset)
     return 0 if reset.lower() in ("", "latest") else end - start

@@ -64,6 +64,9 @@ def test_groups_are_seen_and_removed_only_when_empty(node: NodeProcess, admin: A
     admin.alter_offsets(topic, {(topic, 0): 3})
     assert admin.group_offsets(topic)[TopicPartition(topic, 0)].offset == 3
     admin.delete_offsets(topic, [(topic, 0)])
+    for absent in (("absent", 0), (topic, 4)):
+        with pytest.raises(UnknownTopic):
+            admin.delete_offsets(topic, [absent])
     assert TopicPartition(topic, 0) not in admin.group_offsets(topic)
     admin.delete_groups([topic])
     with pytest.raises(GroupNotFound, match=topic):

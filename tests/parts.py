@@ -33,7 +33,7 @@ REAL_RUNS = (
             f"{INTEGRATION}spark/test_spark_read.py",
             f"{INTEGRATION}spark/test_spark_fetch.py",
             f"{INTEGRATION}spark/test_spark_stream.py::test_all_there_is_now_in_batches_of_at_most_so_many",
-            f"{INTEGRATION}spark/test_spark_group.py::test_drivers_that_come_and_go_hand_over_exactly",
+            f"{INTEGRATION}spark/test_spark_group.py::test_a_driver_is_a_member_and_its_progress_is_the_group_s",
             f"{INTEGRATION}spark/test_spark_sink.py::test_all_columns_arrive",
             f"{INTEGRATION}spark/test_spark_sink.py::test_a_task_that_fails_in_mid_batch_doubles_nothing",
         ),

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.pace import pace
+
 START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
 
 SMALL = {
     # Few shards and short timeouts: a test node should start at once and decide soon.
@@ -43,7 +46,7 @@ class NodeProcess:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
         log.close()
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], START_TIMEOUT_S)
+        ready, _, _ = select.select([self._process.stdout], [], [], START_TIMEOUT_S * pace())
         line = self._process.stdout.readline() if ready else b""
         assert line, f"the node did not start: {self.log_tail()}"
         told = json.loads(line)
@@ -73,7 +76,7 @@ class NodeProcess:
         if process is None:
             return 0
         process.send_signal(how)
-        code = process.wait(timeout=30)
+        code = process.wait(timeout=STOP_TIMEOUT_S * pace())
         assert process.stdout is not None
         process.stdout.close()
         return code

@@ -11,9 +11,10 @@ import pytest
 
 from muster.coordinator.client import Admin
 from tests.support.node import running_node
+from tests.support.pace import pace
 
 pytestmark = pytest.mark.integration
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 
 
 def test_the_client_example_does_what_it_says(tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ def test_the_client_example_does_what_it_says(tmp_path: Path) -> None:
         assert process.stdout is not None
         said = [process.stdout.readline() for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(60 * pace())
         process.stdout.close()
         with Admin(bootstrap_servers=node.address) as admin:
             left = admin.describe_group("billing")

@@ -93,7 +93,7 @@ class Process:
     def __init__(self, properties: dict[str, Any], topic: str) -> None:
         self.lines: list[dict[str, Any]] = []
         command = [sys.executable, "-m", "tests.support.zookeeper.process", json.dumps(properties), topic]
-        root = Path(__file__).parents[2]
+        root = Path(__file__).parents[3]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}
         )

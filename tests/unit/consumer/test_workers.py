@@ -13,6 +13,7 @@ from muster.coordinator.core.effects import ResolveRegex
 from muster.coordinator.core.events import Planned, RegexResolved
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.server.driver.workers import Workers
+from tests.support.pace import pace
 
 SNAPSHOT = Snapshot({"t": 2}, [Member("a", ("t",))])
 HANGING = threading.Event()
@@ -103,7 +104,7 @@ def test_a_plugins_place_is_given_back_whatever_came_of_its_work() -> None:
         workers = Workers(60_000, max_threads=1, isolation=Isolation())
         for word in ("no.such:Thing", "tests.support.plugins:Deals", "tests.support.plugins:Deals"):
             # Without its place the next one would wait for ever: no deadline runs before its process does.
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(30 * pace()):
                 answer = await workers.answer(plan(word))
             assert isinstance(answer, Planned)
             assert (answer.plan is None) is (word == "no.such:Thing")

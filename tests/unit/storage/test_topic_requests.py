@@ -28,7 +28,7 @@ class Gate:
         if operation == self._wanted and not self._open.is_set():
             assert threading.current_thread() is not threading.main_thread(), f"{operation} of {path} on the loop"
             self.held.set()
-            assert self._open.wait(10)
+            assert self._open.wait(60)
 
     def open(self) -> None:
         self._open.set()

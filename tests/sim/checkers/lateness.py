@@ -1,31 +1,33 @@
 """11. Who sent in time is not expired: nobody is taken out while something he said waits to be heard."""
 
 from muster.coordinator.core.effects import Effects, Reply
-from muster.coordinator.core.events import Event, Request, TimerFired
+from muster.coordinator.core.events import Event, Heartbeat, Request, TimerFired
 from muster.coordinator.core.shard import Shard
 from tests.sim.watch import Checker
 from tests.sim.world import World
-
-Member = tuple[str, str]
 
 IN, LOST, OUT = 0, -1_000, -2_000
 """A member of a central group that has not answered one ping, two pings, ... stands between the first two."""
 
 
 class WhoSentInTimeIsNotExpired(Checker):
-    """From its arrival at the node's sockets until a shard has stepped it, a request speaks for its member."""
+    """From its arrival at the node's sockets until a shard has stepped it, a request speaks for its member.
+
+    A heartbeat of another generation than the group's does not: it is refused, and a refusal renews nothing, as in Kafka.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.in_sockets: dict[int, tuple[object, Member, int]] = {}
-        self.in_engine: dict[int, tuple[Member, int]] = {}
-        """request id -> who said it, and when it arrived"""
+        self.in_sockets: dict[int, tuple[object, Request, int]] = {}
+        self.in_engine: dict[int, tuple[Request, int]] = {}
+        """request id -> what was said, and when it arrived"""
         self.before: dict[str, int] = {}
+        self.generation: int | None = None
+        """Of the timer's group, where it is a classic one."""
 
     def arrived(self, token: object, request: Request) -> None:
-        member_id = getattr(request, "member_id", "")
-        if member_id:
-            self.in_sockets[id(token)] = (token, (request.group_id, member_id), self.world.now_ms)
+        if getattr(request, "member_id", ""):
+            self.in_sockets[id(token)] = (token, request, self.world.now_ms)
 
     def taken(self, token: object, request_id: int) -> None:
         arrived = self.in_sockets.pop(id(token), None)
@@ -35,6 +37,8 @@ class WhoSentInTimeIsNotExpired(Checker):
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         if isinstance(event, TimerFired):
             self.before = standing(core, event)
+            classic = core.groups.get(event.key[1]) if len(event.key) > 1 else None
+            self.generation = classic.generation if classic is not None else None
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         self.in_engine.pop(getattr(event, "request_id", 0), None)
@@ -46,10 +50,14 @@ class WhoSentInTimeIsNotExpired(Checker):
             return
         self.world.census[f"members expired by the timer {event.key[0]}"] += len(expired)
         waiting = [*self.in_engine.values(), *(arrived[1:] for arrived in self.in_sockets.values())]
-        for (group_id, member_id), at_ms in waiting:
-            if group_id == event.key[1] and member_id in expired and at_ms <= event.deadline_ms:
-                late_ms = self.world.now_ms - at_ms
-                self.fail(f"{event.key} expires {member_id}, of whom something has waited for {late_ms} ms")
+        for request, at_ms in waiting:
+            member_id = getattr(request, "member_id", "")
+            if request.group_id != event.key[1] or member_id not in expired or at_ms > event.deadline_ms:
+                continue
+            if isinstance(request, Heartbeat) and self.generation not in (None, request.generation):
+                continue
+            late_ms = self.world.now_ms - at_ms
+            self.fail(f"{event.key} expires {member_id}, of whom something has waited for {late_ms} ms")
 
     def released(self, request: Request, reply: Reply) -> None:
         self.in_engine.pop(request.request_id, None)

@@ -13,7 +13,7 @@ IN, LOST, OUT = 0, -1_000, -2_000
 class WhoSentInTimeIsNotExpired(Checker):
     """From its arrival at the node's sockets until a shard has stepped it, a request speaks for its member.
 
-    A heartbeat of another generation than the group's does not: it is refused, and a refusal renews nothing, as in Kafka.
+    A heartbeat of another generation than the group's does not: it is refused, and a refusal renews nothing.
     """
 
     def __init__(self, world: World) -> None:

@@ -10,7 +10,7 @@ ROUNDS ?= 1000
 PROCESSES ?= 2
 FUZZ_SECONDS ?= 120
 
-.PHONY: demo test verify check fmt proto proto-check properties search fuzz sim torture interop bench clean
+.PHONY: demo docs test verify check fmt proto proto-check properties search fuzz sim torture interop bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
@@ -54,6 +54,11 @@ proto-check: $(VENV)/.installed-dev
 properties: $(VENV)/.installed
 	$(BIN)/python -c 'from muster.coordinator.config import render_properties; print(render_properties(), end="")' \
 		> deploy/coordinator.properties
+
+# The reference, into build/site; a warning is an error.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # The property tests with examples drawn at random, and more of them.
 search: $(VENV)/.installed-dev

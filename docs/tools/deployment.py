@@ -1,0 +1,16 @@
+"""The files of deploy/, as blocks of code."""
+
+from pathlib import Path
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FILES = {
+    "container": ("Dockerfile", "dockerfile"),
+    "compose": ("compose.yaml", "yaml"),
+    "systemd": ("muster.service", "ini"),
+    "kubernetes": ("kubernetes/muster.yaml", "yaml"),
+}
+
+
+def shown(which: str) -> str:
+    name, language = FILES[which]
+    return f'```{language} title="deploy/{name}"\n{(DEPLOY / name).read_text(encoding="utf-8").rstrip()}\n```'

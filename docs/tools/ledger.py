@@ -1,0 +1,66 @@
+"""The fields of the ledger's JSON, from the types that are written."""
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+import types
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from docs.tools.tables import code, table
+from muster.coordinator.core import types as core
+from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement, Stall
+
+SHOWN = (RebalanceEntry, Phase, MemberPlan, Move, Settlement, Stall)
+
+
+def fields() -> str:
+    """A part for each object that may be in a value."""
+    return "\n\n".join(f"### {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n{rows(kind)}" for kind in SHOWN) + "\n"
+
+
+def rows(kind: type) -> str:
+    said, hints = remarks(kind), get_type_hints(kind, vars(core))
+    made = [[code(field.name), told(hints[field.name]), said.get(field.name, "")] for field in dataclasses.fields(kind)]
+    return table(["field", "JSON", ""], made)
+
+
+def remarks(kind: type) -> dict[str, str]:
+    """The string behind each field of a class."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, remark in zip(definition.body, definition.body[1:], strict=False):
+        named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if named and isinstance(remark, ast.Expr) and isinstance(remark.value, ast.Constant):
+            found[field.target.id] = " ".join(str(remark.value.value).split())
+    return found
+
+
+def told(hint: Any) -> str:
+    """A type as the JSON that it becomes."""
+    if hint in (Cause, Outcome):
+        return f"number: [{hint.__name__}](#{hint.__name__.lower()})"
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(told(each) for each in get_args(hint))
+    if get_origin(hint) is tuple:
+        inner = get_args(hint)
+        if inner[-1] is Ellipsis:
+            return f"list of {told(inner[0])}"
+        return "[" + ", ".join(told(each) for each in inner) + "]"
+    return {str: "text", int: "number", bool: "true or false", type(None): "null"}[hint]
+
+
+def causes() -> str:
+    return numbers(Cause)
+
+
+def outcomes() -> str:
+    return numbers(Outcome)
+
+
+def numbers(kind: type[Cause] | type[Outcome]) -> str:
+    """The members of an enum with their numbers."""
+    return table(["number", "name"], [[str(each.value), code(each.name)] for each in kind])

@@ -1,0 +1,60 @@
+"""What the docstring tool is told of ours.
+
+Methods of the synchronous clients are made of their asyncio twins (`position = waiting(AsyncConsumer.position)`). A
+tool that reads source sees attributes there; it is shown the methods that they are. Examples in docstrings become blocks
+of code.
+"""
+
+from typing import Any
+
+import griffe
+
+from docs.tools.examples import fenced
+
+CLIENTS = ("consumer", "producer", "worker", "admin")
+WRAPPERS = ("waiting", "same", "iterating")
+
+
+class Twins(griffe.Extension):
+    """Methods instead of attributes, and examples as code."""
+
+    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
+        if pkg.name != "muster":
+            return
+        for name in CLIENTS:
+            module = pkg[f"coordinator.client.{name}"]
+            for client in module.classes.values():
+                add_methods(client)
+        show_examples(pkg)
+
+
+def add_methods(client: griffe.Class) -> None:
+    for name, made in list(client.members.items()):
+        if isinstance(made, griffe.Attribute) and isinstance(made.value, griffe.ExprCall):
+            if str(made.value.function) in WRAPPERS:
+                (argument,) = made.value.arguments
+                client.set_member(name, method_of(client, made, str(argument)))
+
+
+def method_of(client: griffe.Class, made: griffe.Attribute, twin: str) -> griffe.Function:
+    """The twin's method, waited for: its parameters, docstring and what it returns."""
+    owner, _, method = twin.partition(".")
+    source = client.module[owner].final_target[method]
+    returns = source.returns
+    if isinstance(returns, griffe.ExprSubscript) and str(returns.left) == "AsyncIterator":
+        returns = griffe.ExprSubscript(griffe.ExprName("Iterator", parent=client.module), returns.slice)
+    shown = griffe.Function(
+        made.name, parameters=source.parameters, returns=returns, lineno=made.lineno, endlineno=made.endlineno
+    )
+    if source.docstring is not None:
+        shown.docstring = griffe.Docstring(source.docstring.value, parent=shown)
+    return shown
+
+
+def show_examples(thing: griffe.Object) -> None:
+    """Examples of this object and all below it, between fences."""
+    if thing.docstring is not None:
+        thing.docstring.value = fenced(thing.docstring.value)
+    for member in thing.members.values():
+        if not isinstance(member, griffe.Alias):
+            show_examples(member)

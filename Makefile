@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := assignors storage coordinator muster pyspark_muster
+PACKAGES := assignors storage coordinator muster pyspark_muster docs/tools
 PROTOS := $(wildcard proto/muster/*/rpc/v1/*.proto)
 SERVICES := $(wildcard proto/muster/*/rpc/v1/*_service.proto)
 SEEDS ?= 500
@@ -21,7 +21,7 @@ test: $(VENV)/.installed-dev
 	$(call suite,not verify)
 
 # All the rest.
-verify: $(VENV)/.installed-dev
+verify: $(VENV)/.installed-dev docs
 	$(call suite,verify)
 
 # What fails while processes share the machine is run once more, alone, and fails for good if it does so there too. Only exit
@@ -57,7 +57,6 @@ properties: $(VENV)/.installed
 
 # The reference, into build/site; a warning is an error.
 docs: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # The property tests with examples drawn at random, and more of them.

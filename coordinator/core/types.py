@@ -221,11 +221,15 @@ class Settlement:
     """What became known after the plan: when each moved partition was owned again. Completes a `RebalanceEntry`."""
 
     number: int
+    """The rebalance that it completes."""
     settled_at_ms: int
+    """When the last share had been fetched, or the next rebalance put an end to it."""
     waited_for: tuple[str, ...]
+    """Those who fetched theirs last."""
     unowned: tuple[tuple[str, int, int], ...]
     """(topic, partition, milliseconds without an owner) of the moved partitions."""
     unowned_partition_ms: int
+    """All partitions' time without an owner, added up."""
 
 
 @value
@@ -233,5 +237,6 @@ class Stall:
     """The node stood still: for so long it heard nobody, until that moment. No deadline ran meanwhile."""
 
     number: int
+    """Counts the stalls that a shard noted."""
     ended_at_ms: int
     stalled_ms: int

@@ -35,7 +35,9 @@ def parts(command: click.Command, name: str, parent: click.Context, level: int) 
     yield prose(command.help or "")
     yield f"```text\n{usage}\n```"
     params = [param for param in command.get_params(context) if not getattr(param, "hidden", False)]
-    options = [row(param, context) for param in params if isinstance(param, click.Option) and "--help" not in param.opts]
+    options = [
+        row(param, context) for param in params if isinstance(param, click.Option) and "--help" not in param.opts
+    ]
     if options:
         yield table(["option", "meaning"], options)
     yield prose(command.epilog or "")
@@ -50,6 +52,10 @@ def row(option: click.Option, context: click.Context) -> list[str]:
     """Its names with what it takes; what it means, what it is without it, and whether it must be given."""
     record = option.get_help_record(context)
     names, meaning = record if record is not None else (", ".join(option.opts), option.help or "")
+    if isinstance(option.type, click.Choice):
+        # Choices would make the column of names as wide as the page.
+        names = names.replace(option.make_metavar(context), "").rstrip()
+        meaning = f"{meaning} One of {', '.join(str(choice) for choice in option.type.choices)}."
     return [code(names), escaped(meaning)]
 
 

@@ -22,7 +22,7 @@ from docs.tools.tables import code, table
 PROTO = Path(__file__).parents[2] / "proto"
 MESSAGE, ENUM, SERVICE = 4, 5, 6
 """Numbers of FileDescriptorProto's fields, of which the paths of comments are made; below a message 2 is its fields."""
-COMMON = re.compile(r"^ - ([a-z_, ]+): (.+?)(?=^ - |^\s*$|\Z)", re.MULTILINE | re.DOTALL)
+COMMON = re.compile(r"^ +- ([a-z_, ]+): (.+?)(?=^ +- |^\s*$|\Z)", re.MULTILINE | re.DOTALL)
 """In a service's comment: `- name, name: what a field of this name means wherever its message does not say more`."""
 
 Path_ = tuple[int, ...]
@@ -53,15 +53,33 @@ def comments(file: FileDescriptorProto) -> dict[Path_, str]:
 
 
 @cache
-def common_words() -> Mapping[str, str]:
-    """What fields of the same name mean everywhere, as the services' comments list it."""
+def common_words(package: str) -> Mapping[str, str]:
+    """What fields of the same name mean everywhere in a package, as its services' comments list it."""
     words: dict[str, str] = {}
     for file in files().values():
         notes = comments(file)
-        for at in range(len(file.service)):
+        for at in range(len(file.service) if file.package == package else 0):
             for names, meaning in COMMON.findall(notes.get((SERVICE, at), "")):
                 words |= dict.fromkeys((name.strip() for name in names.split(",")), " ".join(meaning.split()))
     return words
+
+
+@cache
+def types() -> Mapping[str, tuple[str, str]]:
+    """Every message and enum by its full name: the page that tells of it, and its comment."""
+    found = {}
+    for stem, file in files().items():
+        notes = comments(file)
+        messages = [(MESSAGE, at, message.name) for at, message in enumerate(file.message_type)]
+        enums = [(ENUM, at, enum.name) for at, enum in enumerate(file.enum_type)]
+        for kind, at, name in (*messages, *enums):
+            found[f".{file.package}.{name}"] = (stem, notes.get((kind, at), ""))
+    return found
+
+
+def meaning(package: str, field: FieldDescriptorProto, said: str) -> str:
+    """What a field means: its own comment, else the common word for it, else what its type is."""
+    return said or common_words(package).get(field.name, "") or types().get(field.type_name, ("", ""))[1]
 
 
 def page(name: str) -> str:
@@ -72,7 +90,7 @@ def page(name: str) -> str:
     for at, service in enumerate(file.service):
         parts += service_parts(service, notes, (SERVICE, at))
     for at, message in enumerate(file.message_type):
-        parts += message_parts(message, notes, (MESSAGE, at))
+        parts += message_parts(file.package, message, notes, (MESSAGE, at))
     for at, enum in enumerate(file.enum_type):
         parts += enum_parts(enum, notes, (ENUM, at))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -89,13 +107,13 @@ def service_parts(service: ServiceDescriptorProto, notes: Mapping[Path_, str], p
     yield table(["call", "takes", "answers", ""], rows)
 
 
-def message_parts(message: DescriptorProto, notes: Mapping[Path_, str], path: Path_) -> Iterator[str]:
+def message_parts(package: str, message: DescriptorProto, notes: Mapping[Path_, str], path: Path_) -> Iterator[str]:
     yield f"## {message.name}"
     yield prose(notes.get(path, ""))
     rows = []
     maps = {nested.name: nested for nested in message.nested_type if nested.options.map_entry}
     for at, field in enumerate(message.field):
-        said = notes.get((*path, 2, at), "") or common_words().get(field.name, "")
+        said = meaning(package, field, notes.get((*path, 2, at), ""))
         chosen = "" if field.proto3_optional or not field.HasField("oneof_index") else "one of these. "
         rows.append([code(field.name), str(field.number), type_of(field, maps), chosen + prose(said)])
     yield table(["field", "number", "type", ""], rows) if rows else "No fields."
@@ -104,7 +122,10 @@ def message_parts(message: DescriptorProto, notes: Mapping[Path_, str], path: Pa
 def enum_parts(enum: EnumDescriptorProto, notes: Mapping[Path_, str], path: Path_) -> Iterator[str]:
     yield f"## {enum.name}"
     yield prose(notes.get(path, ""))
-    rows = [[code(value.name), str(value.number), prose(notes.get((*path, 2, at), ""))] for at, value in enumerate(enum.value)]
+    rows = [
+        [code(value.name), str(value.number), prose(notes.get((*path, 2, at), ""))]
+        for at, value in enumerate(enum.value)
+    ]
     yield table(["name", "number", ""], rows)
 
 
@@ -122,18 +143,16 @@ def type_of(field: FieldDescriptorProto, maps: Mapping[str, DescriptorProto]) ->
 
 def linked(type_name: str) -> str:
     """A link to where a message or enum is told of."""
-    package, _, name = type_name.strip(".").rpartition(".")
-    for stem, file in files().items():
-        if file.package == package and name in {each.name for each in (*file.message_type, *file.enum_type)}:
-            return f"[{name}]({stem}.md#{name.lower()})"
-    raise ValueError(f"{type_name} is in none of {', '.join(files())}")
+    name = type_name.rpartition(".")[2]
+    return f"[{name}]({types()[type_name][0]}.md#{name.lower()})"
 
 
 def prose(text: str) -> str:
     """A comment's lines, joined in paragraphs; lists stay lists."""
     paragraphs = [re.sub(r"\n\s*(?!\s*- )", " ", part.strip()) for part in re.split(r"\n\s*\n", text) if part.strip()]
     told = "\n\n".join(re.sub(r"(?m)^\s*- ([a-z_, ]+):", listed, part) for part in paragraphs)
-    return told.replace("<", "&lt;")
+    # A list begins after an empty line.
+    return re.sub(r"\n- ", r"\n\n- ", told, count=1).replace("<", "&lt;")
 
 
 def listed(match: re.Match[str]) -> str:
@@ -148,10 +167,22 @@ def unsaid() -> list[str]:
         notes = comments(file)
         for at, message in enumerate(file.message_type):
             for place, field in enumerate(message.field):
-                if (MESSAGE, at, 2, place) not in notes and field.name not in common_words():
+                if not meaning(file.package, field, notes.get((MESSAGE, at, 2, place), "")):
                     missing.append(f"{message.name}.{field.name}")
         for at, service in enumerate(file.service):
             for place, method in enumerate(service.method):
                 if (SERVICE, at, 2, place) not in notes:
                     missing.append(f"{service.name}.{method.name}")
     return missing
+
+
+def field_comments(stem: str, message_name: str) -> dict[str, str]:
+    """What a message's fields mean, by their names; nothing for a message that there is not."""
+    file = files()[stem]
+    notes = comments(file)
+    return {
+        field.name: prose(meaning(file.package, field, notes.get((MESSAGE, at, 2, place), "")))
+        for at, message in enumerate(file.message_type)
+        if message.name == message_name
+        for place, field in enumerate(message.field)
+    }

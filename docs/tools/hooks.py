@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 MADE = re.compile(r"^<!-- made: (\w+)\.(\w+)((?: [\w-]+)*) -->$", re.MULTILINE)
 """A line of a page in whose place comes what a function of docs/tools answers: module.function, then its arguments."""
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)]*)?\))")
-FOREIGN = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>|url\(\s*["']?https?:""")
+FOREIGN = re.compile(
+    r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>|url\(\s*["']?https?:"""
+)
 
 BESIDE = {
     "README.md": "first-steps.md",
@@ -107,4 +109,3 @@ def on_post_build(config: MkDocsConfig) -> None:
     ]
     if asked:
         raise PluginError("pages load from other hosts:\n" + "\n".join(asked[:20]))
-

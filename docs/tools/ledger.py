@@ -7,11 +7,20 @@ import textwrap
 import types
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from docs.tools import contracts
 from docs.tools.tables import code, table
 from muster.coordinator.core import types as core
 from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement, Stall
 
-SHOWN = (RebalanceEntry, Phase, MemberPlan, Move, Settlement, Stall)
+SHOWN = {
+    RebalanceEntry: "Rebalance",
+    Phase: "RebalancePhase",
+    MemberPlan: "MemberPlan",
+    Move: "PartitionMove",
+    Settlement: "",
+    Stall: "NodeStall",
+}
+"""What may be in a value, and the message by which gRPC tells the same: its comments hold for both."""
 
 
 def fields() -> str:
@@ -20,7 +29,7 @@ def fields() -> str:
 
 
 def rows(kind: type) -> str:
-    said, hints = remarks(kind), get_type_hints(kind, vars(core))
+    said, hints = contracts.field_comments("ledger", SHOWN[kind]) | remarks(kind), get_type_hints(kind, vars(core))
     made = [[code(field.name), told(hints[field.name]), said.get(field.name, "")] for field in dataclasses.fields(kind)]
     return table(["field", "JSON", ""], made)
 
@@ -31,9 +40,9 @@ def remarks(kind: type) -> dict[str, str]:
     assert isinstance(definition, ast.ClassDef)
     found = {}
     for field, remark in zip(definition.body, definition.body[1:], strict=False):
-        named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if named and isinstance(remark, ast.Expr) and isinstance(remark.value, ast.Constant):
-            found[field.target.id] = " ".join(str(remark.value.value).split())
+        match field, remark:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = " ".join(text.split())
     return found
 
 

@@ -1,8 +1,8 @@
 """What the docstring tool is told of ours.
 
 Methods of the synchronous clients are made of their asyncio twins (`position = waiting(AsyncConsumer.position)`). A
-tool that reads source sees attributes there; it is shown the methods that they are. Examples in docstrings become blocks
-of code.
+tool that reads source sees attributes there; it is shown the methods that they are. Examples in docstrings become
+blocks of code.
 """
 
 from typing import Any
@@ -30,13 +30,13 @@ class Twins(griffe.Extension):
 
 def add_methods(client: griffe.Class) -> None:
     for name, made in list(client.members.items()):
-        if isinstance(made, griffe.Attribute) and isinstance(made.value, griffe.ExprCall):
-            if str(made.value.function) in WRAPPERS:
-                (argument,) = made.value.arguments
-                client.set_member(name, method_of(client, made, str(argument)))
+        call = made.value if isinstance(made, griffe.Attribute) else None
+        if isinstance(call, griffe.ExprCall) and str(call.function) in WRAPPERS:
+            (argument,) = call.arguments
+            client.set_member(name, method_of(client, made, str(argument)))
 
 
-def method_of(client: griffe.Class, made: griffe.Attribute, twin: str) -> griffe.Function:
+def method_of(client: griffe.Class, made: griffe.Object | griffe.Alias, twin: str) -> griffe.Function:
     """The twin's method, waited for: its parameters, docstring and what it returns."""
     owner, _, method = twin.partition(".")
     source = client.module[owner].final_target[method]

@@ -172,6 +172,7 @@ class Admin:
     # Groups
 
     async def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
+        """All groups by name; only those in one of `states`, of one of `types`, where any are given."""
         request = group_pb.ListGroupsRequest(states_filter=states, types_filter=types)
         answer = await self._transport.retried(methods.LIST_GROUPS, request, doing="listing groups")
         check(answer.error_code, answer.error_message)
@@ -382,6 +383,7 @@ class Admin:
             yield change
 
     async def close(self) -> None:
+        """Give the connections back."""
         await self._transport.close()
 
     async def __aenter__(self) -> Self:

@@ -165,9 +165,11 @@ class Consumer:
         await self._core.seeking.pause([TopicPartition(*tp) for tp in partitions])
 
     async def resume(self, *partitions: tuple[str, int]) -> None:
+        """Hand over records of these again, from where `pause` left off."""
         await self._core.seeking.resume([TopicPartition(*tp) for tp in partitions])
 
     def paused(self) -> set[TopicPartition]:
+        """What `pause` holds back now."""
         return self._core.seeking.paused()
 
     def subscription(self) -> set[str]:
@@ -179,9 +181,11 @@ class Consumer:
         return set(self._core.assigned)
 
     def memberid(self) -> str:
+        """By which id the group knows this consumer; empty while it is no member."""
         return self._core.group_metadata().member_id
 
     def consumer_group_metadata(self) -> GroupMetadata:
+        """Who this consumer is to its group right now."""
         return self._core.group_metadata()
 
     def fencing_token(self, partition: tuple[str, int]) -> FencingToken:

@@ -51,6 +51,7 @@ class Worker:
         return self._core.fencing_token(TopicPartition(*partition))
 
     def group_metadata(self) -> GroupMetadata:
+        """Who this worker is to its group right now."""
         return self._core.identity()
 
     async def close(self, leave: bool | str = True) -> None:

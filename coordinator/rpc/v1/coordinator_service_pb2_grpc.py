@@ -36,6 +36,43 @@ class GroupCoordinatorStub(object):
 
     Fields of type bytes hold what Kafka's clients exchange, in Kafka's own encoding (ConsumerProtocolSubscription and
     ConsumerProtocolAssignment, versions 0 to 3, each behind an int16 version), and pass through the coordinator as they are.
+
+    Fields of one name mean the same everywhere, and are explained here where their message says no more:
+    - error_code: NONE, or why the request, or this part of it, was refused.
+    - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
+    - throttle_time_ms: always 0: no call is throttled.
+    - group_id, group_ids, groups_names: the group's name, at most 4,096 characters.
+    - member_id: the member, by the id that the coordinator gave it or, in newer protocols, that it made for itself.
+    - group_instance_id: absent or empty for a dynamic member; names a static one (KIP-345).
+    - generation_id, generation: the group's generation, or epoch in KIP-848 groups; -1 where there is none.
+    - previous_generation: the one before.
+    - group_state, group_type: as Kafka's tools write them, such as "Stable" and "Classic".
+    - protocol_type: "consumer" for consumers; other programs that share work have words of their own.
+    - protocol_name, protocol_data, assignor_name, assignor: the assignor in use, by name; empty where none is.
+    - client_id, client_host, culprit_client_id, culprit_client_host: what the client calls itself, and where it calls from.
+    - session_timeout_ms: after so long without a heartbeat the member is given up.
+    - rebalance_timeout_ms: so long a rebalance waits for the member.
+    - heartbeat_interval_ms: how often the member shall say that it lives.
+    - rack_id: where the member runs, for rack-aware assignors; empty or absent where nothing is known.
+    - subscribed_topic_names, subscribed_topic_regex: what the member subscribes to: names, and a pattern in RE2 syntax.
+    - member_epoch: the epoch up to which the member has followed the group's plans (KIP-848).
+    - members, groups, results, topics, partitions, assignments, rebalances: one for each that was asked for or is there.
+    - name, topic, topic_name: the topic's name.
+    - partition, partition_index, partition_indexes: the partition's number, from 0.
+    - offset, committed_offset: the offset of the next record to read.
+    - offsets: how far the member has come.
+    - leader_epoch, committed_leader_epoch: the leader's epoch of the last record read; -1 or absent when unknown.
+    - committed_metadata, metadata: a note of the application, kept with the offset.
+    - cause, cause_detail: why the rebalance began: as a code, and as the sentence that the ledger keeps.
+    - rebalance_number: the rebalance, as the ledger counts those of this group; 0 when it is not known.
+    - reason: what for, in the words of who asked; the ledger keeps it.
+    - started_at_ms, ended_at_ms, commit_timestamp_ms, last_ms: when, in epoch milliseconds.
+    - duration_ms, stalled_ms: how long.
+    - waiting_until_ms: until when the group waits for them, in epoch milliseconds; 0 when for nobody.
+    - leader: the member id of who makes the plan; empty where the coordinator does, or there is none.
+    - number: the order that this answers.
+    - node_id, host, port: the node, and where clients connect to it.
+    - snapshot_json: an assignor's input as JSON, as `muster assign` takes it; empty where none was asked for, or kept.
     buf:lint:ignore SERVICE_SUFFIX
     """
 
@@ -163,11 +200,49 @@ class GroupCoordinatorServicer(object):
 
     Fields of type bytes hold what Kafka's clients exchange, in Kafka's own encoding (ConsumerProtocolSubscription and
     ConsumerProtocolAssignment, versions 0 to 3, each behind an int16 version), and pass through the coordinator as they are.
+
+    Fields of one name mean the same everywhere, and are explained here where their message says no more:
+    - error_code: NONE, or why the request, or this part of it, was refused.
+    - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
+    - throttle_time_ms: always 0: no call is throttled.
+    - group_id, group_ids, groups_names: the group's name, at most 4,096 characters.
+    - member_id: the member, by the id that the coordinator gave it or, in newer protocols, that it made for itself.
+    - group_instance_id: absent or empty for a dynamic member; names a static one (KIP-345).
+    - generation_id, generation: the group's generation, or epoch in KIP-848 groups; -1 where there is none.
+    - previous_generation: the one before.
+    - group_state, group_type: as Kafka's tools write them, such as "Stable" and "Classic".
+    - protocol_type: "consumer" for consumers; other programs that share work have words of their own.
+    - protocol_name, protocol_data, assignor_name, assignor: the assignor in use, by name; empty where none is.
+    - client_id, client_host, culprit_client_id, culprit_client_host: what the client calls itself, and where it calls from.
+    - session_timeout_ms: after so long without a heartbeat the member is given up.
+    - rebalance_timeout_ms: so long a rebalance waits for the member.
+    - heartbeat_interval_ms: how often the member shall say that it lives.
+    - rack_id: where the member runs, for rack-aware assignors; empty or absent where nothing is known.
+    - subscribed_topic_names, subscribed_topic_regex: what the member subscribes to: names, and a pattern in RE2 syntax.
+    - member_epoch: the epoch up to which the member has followed the group's plans (KIP-848).
+    - members, groups, results, topics, partitions, assignments, rebalances: one for each that was asked for or is there.
+    - name, topic, topic_name: the topic's name.
+    - partition, partition_index, partition_indexes: the partition's number, from 0.
+    - offset, committed_offset: the offset of the next record to read.
+    - offsets: how far the member has come.
+    - leader_epoch, committed_leader_epoch: the leader's epoch of the last record read; -1 or absent when unknown.
+    - committed_metadata, metadata: a note of the application, kept with the offset.
+    - cause, cause_detail: why the rebalance began: as a code, and as the sentence that the ledger keeps.
+    - rebalance_number: the rebalance, as the ledger counts those of this group; 0 when it is not known.
+    - reason: what for, in the words of who asked; the ledger keeps it.
+    - started_at_ms, ended_at_ms, commit_timestamp_ms, last_ms: when, in epoch milliseconds.
+    - duration_ms, stalled_ms: how long.
+    - waiting_until_ms: until when the group waits for them, in epoch milliseconds; 0 when for nobody.
+    - leader: the member id of who makes the plan; empty where the coordinator does, or there is none.
+    - number: the order that this answers.
+    - node_id, host, port: the node, and where clients connect to it.
+    - snapshot_json: an assignor's input as JSON, as `muster assign` takes it; empty where none was asked for, or kept.
     buf:lint:ignore SERVICE_SUFFIX
     """
 
     def FindCoordinator(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Which node coordinates a group: ask it everything else about the group.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -190,7 +265,8 @@ class GroupCoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """A member of a classic group lives; it hears whether it has to join again.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -204,49 +280,57 @@ class GroupCoordinatorServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ConsumerGroupDescribe(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """KIP-848 groups with members, epochs, present and target assignments.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LeaveGroup(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Members leave; their partitions are given to others at once.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OffsetCommit(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Answered when the positions are on the disk.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OffsetFetch(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What is committed, as far as it is on the disk.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OffsetDelete(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Positions are forgotten; refused for topics that a member subscribes to.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListGroups(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All groups of the node, without members.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeGroups(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Classic groups with members and assignments, and whom a rebalance waits for.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroups(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Groups without members, with positions and ledger.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -437,6 +521,43 @@ class GroupCoordinator(object):
 
     Fields of type bytes hold what Kafka's clients exchange, in Kafka's own encoding (ConsumerProtocolSubscription and
     ConsumerProtocolAssignment, versions 0 to 3, each behind an int16 version), and pass through the coordinator as they are.
+
+    Fields of one name mean the same everywhere, and are explained here where their message says no more:
+    - error_code: NONE, or why the request, or this part of it, was refused.
+    - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
+    - throttle_time_ms: always 0: no call is throttled.
+    - group_id, group_ids, groups_names: the group's name, at most 4,096 characters.
+    - member_id: the member, by the id that the coordinator gave it or, in newer protocols, that it made for itself.
+    - group_instance_id: absent or empty for a dynamic member; names a static one (KIP-345).
+    - generation_id, generation: the group's generation, or epoch in KIP-848 groups; -1 where there is none.
+    - previous_generation: the one before.
+    - group_state, group_type: as Kafka's tools write them, such as "Stable" and "Classic".
+    - protocol_type: "consumer" for consumers; other programs that share work have words of their own.
+    - protocol_name, protocol_data, assignor_name, assignor: the assignor in use, by name; empty where none is.
+    - client_id, client_host, culprit_client_id, culprit_client_host: what the client calls itself, and where it calls from.
+    - session_timeout_ms: after so long without a heartbeat the member is given up.
+    - rebalance_timeout_ms: so long a rebalance waits for the member.
+    - heartbeat_interval_ms: how often the member shall say that it lives.
+    - rack_id: where the member runs, for rack-aware assignors; empty or absent where nothing is known.
+    - subscribed_topic_names, subscribed_topic_regex: what the member subscribes to: names, and a pattern in RE2 syntax.
+    - member_epoch: the epoch up to which the member has followed the group's plans (KIP-848).
+    - members, groups, results, topics, partitions, assignments, rebalances: one for each that was asked for or is there.
+    - name, topic, topic_name: the topic's name.
+    - partition, partition_index, partition_indexes: the partition's number, from 0.
+    - offset, committed_offset: the offset of the next record to read.
+    - offsets: how far the member has come.
+    - leader_epoch, committed_leader_epoch: the leader's epoch of the last record read; -1 or absent when unknown.
+    - committed_metadata, metadata: a note of the application, kept with the offset.
+    - cause, cause_detail: why the rebalance began: as a code, and as the sentence that the ledger keeps.
+    - rebalance_number: the rebalance, as the ledger counts those of this group; 0 when it is not known.
+    - reason: what for, in the words of who asked; the ledger keeps it.
+    - started_at_ms, ended_at_ms, commit_timestamp_ms, last_ms: when, in epoch milliseconds.
+    - duration_ms, stalled_ms: how long.
+    - waiting_until_ms: until when the group waits for them, in epoch milliseconds; 0 when for nobody.
+    - leader: the member id of who makes the plan; empty where the coordinator does, or there is none.
+    - number: the order that this answers.
+    - node_id, host, port: the node, and where clients connect to it.
+    - snapshot_json: an assignor's input as JSON, as `muster assign` takes it; empty where none was asked for, or kept.
     buf:lint:ignore SERVICE_SUFFIX
     """
 

@@ -32,6 +32,35 @@ class BrokerStub(object):
     disk for up to timeout_ms (0: as long as it takes); all others are answered at once, those that make or delete thousands of partitions
     within seconds. Refusals travel in error_code, for each topic or partition; a gRPC status other than OK means that the
     call did not get through (UNAVAILABLE), or that the request itself is at fault (INVALID_ARGUMENT, and says how).
+
+    Fields of one name mean the same everywhere, and are explained here where their message says no more:
+    - error_code: NONE, or why the request, or this part of it, was refused.
+    - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
+    - throttle_time_ms: always 0: no call is throttled.
+    - name, topic, topic_names: the topic's name.
+    - partition, partition_index, index: the partition's number, from 0.
+    - topics, partitions, results, responses, topic_data, partition_data, partition_responses, fetches: one for each that was asked
+    for or is there, in the order asked.
+    - num_partitions: how many partitions the topic has.
+    - configs: settings of the topic by name, as text.
+    - validate_only: check and answer as if it were done, and change nothing.
+    - fetch_offset, base_offset, first_offset: the offset of the first record wanted, appended or concerned.
+    - log_start_offset, low_watermark: the first offset that is still there.
+    - high_watermark, last_stable_offset: where what readers get ends: all, or what no open transaction stands behind.
+    - partition_max_bytes, max_bytes: about how many bytes one partition, or the answer, may have; a first batch comes whole.
+    - max_wait_ms, min_bytes: so long is waited for so many bytes.
+    - isolation_level: 0 for all records, 1 for committed ones only.
+    - timestamp, log_append_time_ms: epoch milliseconds; -1 where there is none.
+    - timeout_ms: so long is waited for the disk; 0: as long as it takes.
+    - producer_id, producer_epoch: who numbers the batches, and its how many-th life.
+    - transaction_timeout_ms: how long a transaction may stay open.
+    - leader_id, leader_epoch: the node that has the partition, and its epoch.
+    - node_id, host, port: the node, and where clients connect to it.
+    - cluster_id: which cluster, the same for as long as it lives.
+    - brokers: the nodes.
+    - all_topics: instead of naming them.
+    - include_internal, is_internal: internal topics, such as __consumer_offsets, which readers usually pass over.
+    - value, is_default, documentation: a setting's value, whether nobody has set it, and a sentence on it.
     buf:lint:ignore SERVICE_SUFFIX
     """
 
@@ -110,35 +139,69 @@ class BrokerServicer(object):
     disk for up to timeout_ms (0: as long as it takes); all others are answered at once, those that make or delete thousands of partitions
     within seconds. Refusals travel in error_code, for each topic or partition; a gRPC status other than OK means that the
     call did not get through (UNAVAILABLE), or that the request itself is at fault (INVALID_ARGUMENT, and says how).
+
+    Fields of one name mean the same everywhere, and are explained here where their message says no more:
+    - error_code: NONE, or why the request, or this part of it, was refused.
+    - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
+    - throttle_time_ms: always 0: no call is throttled.
+    - name, topic, topic_names: the topic's name.
+    - partition, partition_index, index: the partition's number, from 0.
+    - topics, partitions, results, responses, topic_data, partition_data, partition_responses, fetches: one for each that was asked
+    for or is there, in the order asked.
+    - num_partitions: how many partitions the topic has.
+    - configs: settings of the topic by name, as text.
+    - validate_only: check and answer as if it were done, and change nothing.
+    - fetch_offset, base_offset, first_offset: the offset of the first record wanted, appended or concerned.
+    - log_start_offset, low_watermark: the first offset that is still there.
+    - high_watermark, last_stable_offset: where what readers get ends: all, or what no open transaction stands behind.
+    - partition_max_bytes, max_bytes: about how many bytes one partition, or the answer, may have; a first batch comes whole.
+    - max_wait_ms, min_bytes: so long is waited for so many bytes.
+    - isolation_level: 0 for all records, 1 for committed ones only.
+    - timestamp, log_append_time_ms: epoch milliseconds; -1 where there is none.
+    - timeout_ms: so long is waited for the disk; 0: as long as it takes.
+    - producer_id, producer_epoch: who numbers the batches, and its how many-th life.
+    - transaction_timeout_ms: how long a transaction may stay open.
+    - leader_id, leader_epoch: the node that has the partition, and its epoch.
+    - node_id, host, port: the node, and where clients connect to it.
+    - cluster_id: which cluster, the same for as long as it lives.
+    - brokers: the nodes.
+    - all_topics: instead of naming them.
+    - include_internal, is_internal: internal topics, such as __consumer_offsets, which readers usually pass over.
+    - value, is_default, documentation: a setting's value, whether nobody has set it, and a sentence on it.
     buf:lint:ignore SERVICE_SUFFIX
     """
 
     def Metadata(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The nodes, and topics with their partitions.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateTopics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Each topic is made or refused by itself.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """With all records; positions of groups go with them.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreatePartitions(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Adds partitions to topics; there is no way back.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeConfigs(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Settings of topics, those that nobody has set included.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -151,7 +214,8 @@ class BrokerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Produce(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Appends record batches; answered as acks says.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -178,13 +242,15 @@ class BrokerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListOffsets(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Offsets by time, and where logs begin and end.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteRecords(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Records below an offset are gone for readers.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -267,6 +333,35 @@ class Broker(object):
     disk for up to timeout_ms (0: as long as it takes); all others are answered at once, those that make or delete thousands of partitions
     within seconds. Refusals travel in error_code, for each topic or partition; a gRPC status other than OK means that the
     call did not get through (UNAVAILABLE), or that the request itself is at fault (INVALID_ARGUMENT, and says how).
+
+    Fields of one name mean the same everywhere, and are explained here where their message says no more:
+    - error_code: NONE, or why the request, or this part of it, was refused.
+    - error_message: a sentence on the refusal for people, which names what was refused; empty where nothing was.
+    - throttle_time_ms: always 0: no call is throttled.
+    - name, topic, topic_names: the topic's name.
+    - partition, partition_index, index: the partition's number, from 0.
+    - topics, partitions, results, responses, topic_data, partition_data, partition_responses, fetches: one for each that was asked
+    for or is there, in the order asked.
+    - num_partitions: how many partitions the topic has.
+    - configs: settings of the topic by name, as text.
+    - validate_only: check and answer as if it were done, and change nothing.
+    - fetch_offset, base_offset, first_offset: the offset of the first record wanted, appended or concerned.
+    - log_start_offset, low_watermark: the first offset that is still there.
+    - high_watermark, last_stable_offset: where what readers get ends: all, or what no open transaction stands behind.
+    - partition_max_bytes, max_bytes: about how many bytes one partition, or the answer, may have; a first batch comes whole.
+    - max_wait_ms, min_bytes: so long is waited for so many bytes.
+    - isolation_level: 0 for all records, 1 for committed ones only.
+    - timestamp, log_append_time_ms: epoch milliseconds; -1 where there is none.
+    - timeout_ms: so long is waited for the disk; 0: as long as it takes.
+    - producer_id, producer_epoch: who numbers the batches, and its how many-th life.
+    - transaction_timeout_ms: how long a transaction may stay open.
+    - leader_id, leader_epoch: the node that has the partition, and its epoch.
+    - node_id, host, port: the node, and where clients connect to it.
+    - cluster_id: which cluster, the same for as long as it lives.
+    - brokers: the nodes.
+    - all_topics: instead of naming them.
+    - include_internal, is_internal: internal topics, such as __consumer_offsets, which readers usually pass over.
+    - value, is_default, documentation: a setting's value, whether nobody has set it, and a sentence on it.
     buf:lint:ignore SERVICE_SUFFIX
     """
 

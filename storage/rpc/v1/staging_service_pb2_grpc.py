@@ -61,19 +61,22 @@ class StagingServicer(object):
     """
 
     def StageRecords(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Keeps records of an attempt outside of the log.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitStaged(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Decides a batch, once: these attempts come into the log, all others are dropped.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AbortStaged(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Drops what was staged.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

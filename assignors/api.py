@@ -32,7 +32,9 @@ class RebalanceProtocol(enum.Enum):
     """How members hand partitions over (KIP-429)."""
 
     EAGER = "eager"
+    """Everybody lets go of everything, then all is given out."""
     COOPERATIVE = "cooperative"
+    """Only what moves is let go of, and given out in the next round."""
 
 
 class AssignorError(ValueError):

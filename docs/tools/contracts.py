@@ -60,7 +60,8 @@ def common_words(package: str) -> Mapping[str, str]:
         notes = comments(file)
         for at in range(len(file.service) if file.package == package else 0):
             for names, meaning in COMMON.findall(notes.get((SERVICE, at), "")):
-                words |= dict.fromkeys((name.strip() for name in names.split(",")), " ".join(meaning.split()))
+                said = " ".join(meaning.split())
+                words |= dict.fromkeys((name.strip() for name in names.split(",")), said[0].upper() + said[1:])
     return words
 
 

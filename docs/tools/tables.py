@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 from muster.coordinator.client import config
 from muster.coordinator.config import expected, known_settings
 from muster.coordinator.config.settings import Settings
+from muster.coordinator.errors import ErrorCode
 from muster.storage.topic_config import TopicSettings
 from muster.storage.wording import as_text
 from muster.storage.wording import expected as in_words
@@ -108,3 +109,11 @@ def topic_settings() -> str:
     """What a topic may set for itself."""
     fields = {field.alias or name: field for name, field in TopicSettings.model_fields.items()}
     return settings_table(fields, told=in_words)
+
+
+def error_codes() -> str:
+    """The codes that a coordinator answers with."""
+    return table(
+        ["number", "name", "retriable"],
+        [[str(error.value), code(error.name), "yes" if error.retriable else ""] for error in ErrorCode],
+    )

@@ -11,6 +11,7 @@ import griffe
 
 from docs.tools.examples import fenced
 
+VALUES = ("coordinator.client.types", "coordinator.client.described")
 CLIENTS = ("consumer", "producer", "worker", "admin")
 WRAPPERS = ("waiting", "same", "iterating")
 
@@ -25,6 +26,9 @@ class Twins(griffe.Extension):
             module = pkg[f"coordinator.client.{name}"]
             for client in module.classes.values():
                 add_methods(client)
+        for name in VALUES:
+            for value in pkg[name].classes.values():
+                add_signature(value)
         show_examples(pkg)
 
 
@@ -34,6 +38,19 @@ def add_methods(client: griffe.Class) -> None:
         if isinstance(call, griffe.ExprCall) and str(call.function) in WRAPPERS:
             (argument,) = call.arguments
             client.set_member(name, method_of(client, made, str(argument)))
+
+
+def add_signature(value: griffe.Class) -> None:
+    """How a named tuple is made, which the tool knows of dataclasses only."""
+    if "NamedTuple" in map(str, value.bases):
+        fields = [field for field in value.attributes.values() if "property" not in field.labels]
+        made = griffe.Function("__init__", parameters=griffe.Parameters(griffe.Parameter("self")))
+        for field in fields:
+            kind = griffe.ParameterKind.positional_or_keyword
+            made.parameters.add(
+                griffe.Parameter(field.name, annotation=field.annotation, kind=kind, default=field.value)
+            )
+        value.set_member("__init__", made)
 
 
 def method_of(client: griffe.Class, made: griffe.Object | griffe.Alias, twin: str) -> griffe.Function:

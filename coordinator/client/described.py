@@ -20,6 +20,8 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
+    """One group of the node. `state`, `protocol_type` and `group_type` are in Kafka's words."""
+
     group_id: str
     state: str
     protocol_type: str

@@ -27,6 +27,8 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time: its offset, and its own time in epoch milliseconds."""
+
     offset: int
     timestamp_ms: int
 

@@ -114,6 +114,6 @@ def topic_settings() -> str:
 def error_codes() -> str:
     """The codes that a coordinator answers with."""
     return table(
-        ["number", "name", "retriable"],
-        [[str(error.value), code(error.name), "yes" if error.retriable else ""] for error in ErrorCode],
+        ["number", "name", "retriable", "meaning"],
+        [[str(error.value), code(error.name), "yes" if error.retriable else "", error.meaning] for error in ErrorCode],
     )

@@ -21,7 +21,7 @@ test: $(VENV)/.installed-dev
 	$(call suite,not verify)
 
 # All the rest.
-verify: $(VENV)/.installed-dev docs
+verify: $(VENV)/.installed-dev
 	$(call suite,verify)
 
 # What fails while processes share the machine is run once more, alone, and fails for good if it does so there too. Only exit

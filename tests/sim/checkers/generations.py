@@ -61,8 +61,11 @@ class GenerationsNeverGoBack(Checker):
     def told(self, process: Process, event: ev.Event | ev.ConsumerEvent) -> None:
         if isinstance(event, ev.JoinAnswered) and event.code is ErrorCode.NONE:
             newest = self.shares.get(process.name, 0)
-            if event.generation < newest:
+            if event.generation < newest and process.name not in self.bereft:
                 self.fail(f"{process} had its share of generation {newest} and is told to join {event.generation}")
+            elif event.generation < newest:  # Its share was under way, or it stood still, while the group was deleted.
+                self.bereft.discard(process.name)
+                self.shares.pop(process.name, None)
         if isinstance(event, ev.SyncAnswered) and event.code is ErrorCode.NONE:
             self.shares[process.name] = max(self.shares.get(process.name, 0), process.member.generation)
 

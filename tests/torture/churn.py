@@ -213,7 +213,8 @@ async def consumer_groups_live_and_go(churn: Churn, channel: grpc.aio.Channel) -
             answer = await client.ask("ConsumerGroupHeartbeat", 1, **said)
             assert not answer.error_code, answer
     gone = await stub.DeleteGroups(pb.DeleteGroupsRequest(groups_names=[group]))
-    assert not gone.results[0].error_code, gone
+    # A look at what has expired, every ten minutes, takes a group that is empty and has no positions.
+    assert gone.results[0].error_code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND), gone
 
 
 async def kafkas_groups_live_and_go(churn: Churn, channel: grpc.aio.Channel) -> None:

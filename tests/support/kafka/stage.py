@@ -32,7 +32,7 @@ NODE = {
     "group.consumer.heartbeat.interval.ms": "300",
     "group.consumer.assignment.interval.ms": "0",
 }
-WORKER = Path(__file__).with_name("kafka_worker.py")
+WORKER = Path(__file__).with_name("worker.py")
 numbers = count()
 
 

@@ -14,10 +14,10 @@ from muster.assignors.isolation.pool import decide
 from muster.assignors.registry import resolve
 from muster.assignors.run import withheld
 from muster.assignors.tools.moves import moves
+from muster.coordinator.core.types import DELAYED
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
-DELAYED = "delayed"
 REMOTE = "remote"
 WHOLE_PLANS = ("target", "central")
 REPRODUCED = "same"

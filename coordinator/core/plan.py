@@ -16,8 +16,6 @@ from muster.assignors.run import run
 from muster.coordinator.core.types import Limits, Partitions
 
 CONSUMER = "consumer"
-DELAYED = "delayed"
-"""The protocol by which workers share named resources (KIP-415, docs/protocol/delayed.md)."""
 
 Plan = dict[str, dict[str, Partitions]]
 """member id -> topic -> partitions"""

@@ -5,6 +5,9 @@ from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.core.value import value
 
+DELAYED = "delayed"
+"""The protocol by which workers share named resources (KIP-415, docs/protocol/delayed.md)."""
+
 RequestId: TypeAlias = int
 """An opaque token of the edge for one request; the edge keeps the future that belongs to it."""
 

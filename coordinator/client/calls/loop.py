@@ -56,9 +56,7 @@ class BackgroundLoop:
             )
         if threading.current_thread() is self._thread:
             work.close()
-            raise IllegalState(
-                "a synchronous client was called on the client's own loop; use muster.coordinator.client.aio"
-            )
+            raise IllegalState("a synchronous client was called on the client's own loop; use muster.aio")
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -3,9 +3,10 @@
 from muster.coordinator.client.calls.transport import now_ms
 from muster.coordinator.client.config import WorkerConfig
 from muster.coordinator.client.membership.planner import Plans
+from muster.coordinator.core.types import DELAYED
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.connect.member import DELAYED, DelayedLeader
+from muster.coordinator.member.connect.member import DelayedLeader
 
 
 class DelayedPlanner:

@@ -26,9 +26,10 @@ from muster.coordinator.core.consumer.records import (
 )
 from muster.coordinator.core.events import ConsumerHeartbeat
 from muster.coordinator.core.groups.conversion import Conversion
-from muster.coordinator.core.plan import CONSUMER, DELAYED, assignment_of
+from muster.coordinator.core.plan import CONSUMER, assignment_of
 from muster.coordinator.core.records import GroupDeleted
 from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import DELAYED
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 UPGRADES = ("upgrade", "bidirectional")

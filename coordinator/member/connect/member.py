@@ -18,14 +18,12 @@ from muster.assignors.data.user_data import (
     parse_assignment,
     parse_subscription,
 )
+from muster.coordinator.core.types import DELAYED
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.classic.subscription import NamedAssignor, Subscriber, by_topic
 from muster.coordinator.member.connect.leader import Decision, LeaderState, Round, plan_round
 from muster.coordinator.member.types import NO_GENERATION, GroupMember, OfferedProtocol, TopicPartition
-
-DELAYED = "delayed"
-"""The protocol's name in JoinGroup."""
 
 USER_DATA_VERSION = 1
 STATE_VERSION = 1

@@ -6,9 +6,10 @@ from muster.assignors.api import Snapshot
 from muster.assignors.data.user_data import encode_assignment, member_from_subscription
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
+from muster.coordinator.core.types import DELAYED
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.connect.member import DELAYED, DelayedLeader
+from muster.coordinator.member.connect.member import DelayedLeader
 
 if TYPE_CHECKING:
     from tests.sim.members.client import Process

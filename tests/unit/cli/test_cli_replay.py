@@ -11,8 +11,9 @@ from muster.assignors.registry import resolve
 from muster.assignors.run import run
 from muster.coordinator.cli.common.errors import Exit
 from muster.coordinator.cli.main import main
+from muster.coordinator.core.types import DELAYED
 from muster.coordinator.member.actions import Plan
-from muster.coordinator.member.connect.member import DELAYED, DelayedLeader
+from muster.coordinator.member.connect.member import DelayedLeader
 from tests.support.stories.delayed import shares, worker
 
 

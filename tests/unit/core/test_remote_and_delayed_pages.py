@@ -7,8 +7,7 @@ import pytest
 
 from muster.coordinator.client.config import WorkerConfig
 from muster.coordinator.config import known_settings
-from muster.coordinator.core.types import Cause
-from muster.coordinator.member.connect.member import DELAYED
+from muster.coordinator.core.types import DELAYED, Cause
 
 ROOT = Path(__file__).parents[3]
 PAGES = ["delayed", "remote"]

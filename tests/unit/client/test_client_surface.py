@@ -146,7 +146,7 @@ def test_the_background_loop_refuses_its_own_thread_and_other_processes() -> Non
     async def nested() -> None:
         background.run(asyncio.sleep(0))
 
-    with pytest.raises(IllegalState, match=r"coordinator\.client\.aio"):
+    with pytest.raises(IllegalState, match=r"use muster\.aio"):
         background.run(nested())
 
     background.pid = os.getpid() + 1

@@ -90,8 +90,8 @@ def may_upgrade(group: ClassicGroup, request: ConsumerHeartbeat, step: Step) -> 
         raise stays(group, "group.consumer.migration.policy does not allow it to change")
     if group.protocol_type != CONSUMER:
         raise stays(group, f"its protocol type is {group.protocol_type!r}")
-    if any(chosen_by(group, member) == DELAYED for member in group.members.values()):
-        raise stays(group, f"its members share named resources by {DELAYED!r}, and KIP-848 knows topics only")
+    if any(offered.name == DELAYED for member in group.members.values() for offered in member.protocols):
+        raise stays(group, f"its members share named resources (they offer {DELAYED!r}), and KIP-848 knows topics only")
     if len(group.members) >= step.limits.consumer_max_group_size:
         raise stays(group, f"it has {len(group.members)} members, group.consumer.max.size counts the new one, too")
     try:
@@ -104,11 +104,6 @@ def metadata_of(group: ClassicGroup, member: Member) -> bytes:
     """What it says under the protocol that the group chose, or would choose for itself."""
     chosen = group.protocol_name
     return member.metadata(chosen) or (member.protocols[0].metadata if member.protocols else b"")
-
-
-def chosen_by(group: ClassicGroup, member: Member) -> str:
-    """The protocol that the group chose; before it has, the one that the member likes best."""
-    return group.protocol_name or (member.protocols[0].name if member.protocols else "")
 
 
 def stays(group: ClassicGroup, why: str) -> CoordinatorError:

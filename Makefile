@@ -10,7 +10,7 @@ ROUNDS ?= 1000
 PROCESSES ?= 2
 FUZZ_SECONDS ?= 120
 
-.PHONY: demo docs test verify check fmt proto proto-check properties search fuzz sim torture interop bench clean
+.PHONY: demo docs test verify check fmt proto proto-check properties search fuzz sim torture interop bench screenshots clean
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
@@ -86,6 +86,10 @@ fuzz: $(VENV)/.installed-dev
 interop: $(VENV)/.installed-dev
 	-cd tests/interop/js && npm install --no-package-lock --no-audit --no-fund --silent
 	MUSTER_INTEROP=1 $(BIN)/python -m pytest tests/interop -rs
+
+# The pictures of the page in README and docs, anew, from a real node and Debian's Chromium.
+screenshots: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.screenshots docs/images
 
 # Ratios against peers in the same run; a goal that is missed does not stop the other suites.
 bench: $(VENV)/.installed-dev

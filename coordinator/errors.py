@@ -115,6 +115,14 @@ class Overloaded(Refusal):
         self.retry_after_ms = retry_after_ms
 
 
+class NotThere(Refusal):
+    """What is asked about does not exist."""
+
+
+class NotNow(Refusal):
+    """It cannot be told at the moment; asking again later may help."""
+
+
 class Draining(Refusal):
     """The node is shutting down and takes no new calls."""
 

@@ -67,6 +67,16 @@ REAL_RUNS = (
         ),
     ),
     Part(
+        "http",
+        "a node's HTTP listener: probes, the JSON API, live events, actions, its end",
+        (f"{INTEGRATION}web/",),
+    ),
+    Part(
+        "web page",
+        "a real Chromium sees who owns what, what moved last and why",
+        (f"{INTEGRATION}page/test_page.py::test_a_stranger_sees_who_owns_what_and_what_moved_last",),
+    ),
+    Part(
         "zookeeper",
         "a real ZooKeeper: consumers of that era share, are shown, moved to a coordinator and read by hand",
         (
@@ -121,6 +131,27 @@ REST = (
         "members, all", "every protocol by gRPC: sessions, takeovers, failovers, workers", (f"{INTEGRATION}members/",)
     ),
     Part("clients, all", "asyncio, producers, operators, workers, trouble", (f"{INTEGRATION}client/",)),
+    Part(
+        "units, the long ones",
+        "a kill at every call of the disk, what the lab and the pages about it show",
+        (
+            "tests/unit/storage/test_crashes.py",
+            "tests/unit/storage/test_log_threads.py",
+            "tests/unit/member/test_zookeeper_page.py::test_the_page_shows_what_a_join_costs",
+            "tests/unit/docs/test_protocol_pages.py::test_the_page_on_central_groups_shows_what_the_lab_finds",
+            "tests/unit/lab/test_lab_compare.py",
+            "tests/unit/lab/test_autoscaling.py::test_the_command_shows_both",
+        ),
+    ),
+    Part(
+        "http, all",
+        "hostile requests, streams of events, a real Prometheus that scrapes a real node",
+        (
+            f"{INTEGRATION}web/test_http_hostile.py",
+            f"{INTEGRATION}web/test_http_events.py",
+            f"{INTEGRATION}web/test_prometheus.py",
+        ),
+    ),
     Part("node, all", "the edge, health, settings, simulations, kills", (f"{INTEGRATION}node/",)),
     Part(
         "kafka's door, all",
@@ -134,7 +165,14 @@ REST = (
         (
             "tests/sim/test_sim.py::test_many_runs_break_nothing_and_meet_everything",
             "tests/sim/test_zookeeper_sim.py::test_no_seed_breaks_a_rule",
+            "tests/sim/test_central_sim.py::test_no_seed_breaks_a_rule",
+            "tests/sim/test_sim.py::test_a_group_of_what_is_left_beside_a_damaged_record_never_comes_to_rest",
         ),
+    ),
+    Part(
+        "web page, all",
+        "every page, light and dark, wide and narrow; liveness, hostile names, 10,000 partitions, restarts",
+        (f"{INTEGRATION}page/",),
     ),
     Part("torture", "kills, full disks, stalls and a short soak", ("tests/torture/",)),
     Part("benchmarks", "each runs and reports, at a size that proves nothing about speed", ("tests/bench/",)),

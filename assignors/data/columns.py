@@ -172,9 +172,12 @@ def table_of(snapshot: Facts) -> MemberTable:
     rows: list[MemberRow] = []
     kinds: list[int] = []
     claims: list[Ints | None] = []
+    topics: tuple[str, ...] | None = None
     for member in snapshot.members:
         rows.append(MemberRow(member.id, member.generation, member.instance_id, member.rack, member.user_data))
-        kinds.append(known.setdefault(member.topics, len(known)))
+        if member.topics is not topics:  # Members that read the same share one tuple more often than not.
+            topics, kind = member.topics, known.setdefault(member.topics, len(known))
+        kinds.append(kind)
         claims.append(None if member.owned is None else _positions(member.owned, base, snapshot.topics))
     return MemberTable(rows, list(known), kinds, axis, claims)
 

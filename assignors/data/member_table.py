@@ -77,6 +77,10 @@ class MemberTable(Sequence[Member]):
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __iter__(self) -> Iterator[Member]:
+        for row, kind, claim in zip(self.rows, self.subscription_of, self.claims, strict=True):
+            yield self._member(row, kind, claim)
+
     @overload
     def __getitem__(self, index: int) -> Member: ...
     @overload
@@ -84,10 +88,12 @@ class MemberTable(Sequence[Member]):
     def __getitem__(self, index: int | slice) -> Member | list[Member]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
-        row, claim = self.rows[index], self.claims[index]
+        return self._member(self.rows[index], self.subscription_of[index], self.claims[index])
+
+    def _member(self, row: MemberRow, kind: int, claim: Ints | None) -> Member:
         return Member(
             id=row.id,
-            topics=self.subscriptions[self.subscription_of[index]],
+            topics=self.subscriptions[kind],
             owned=None if claim is None else OwnedView(self.axis, claim),
             generation=row.generation,
             instance_id=row.instance_id,

@@ -1,20 +1,21 @@
 """A snapshot and its plan as bytes, between a caller and the process of a plugin.
 
-A plan is rows of three int32 (member, topic, how many partitions: numbers into the snapshot's own lists) and after them
-the partitions as int64, row by row; where the plugin worked on arrays, the int32 owner of each partition instead.
-Whatever comes back is checked as if anybody had sent it.
+A plan is the int32 owner of each partition; where some have none, rows of three int32 (member, topic, how many
+partitions: numbers into the snapshot's own lists) and after them the partitions as int64, row by row. Whatever comes
+back is checked as if anybody had sent it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from muster.assignors.api import Assignment, AssignorError, Snapshot
-from muster.assignors.data.columns import OwnerTable, table_of
+from muster.assignors.data.columns import NOBODY, OwnerTable, table_of
 from muster.assignors.data.member_table import MemberList, MemberTable
 from muster.assignors.run import checked
 from muster.assignors.wire import snapshot_binary
@@ -43,20 +44,44 @@ def load_snapshot(header: Mapping[str, Any], body: Any) -> Snapshot:
 
 
 def dump_plan(snapshot: Snapshot, plan: Assignment) -> tuple[dict[str, Any], bytes]:
+    """Header and body of a checked plan: where every partition has a reader, as owners, however it was written."""
     header: dict[str, Any] = {"note": plan.note[:MAX_NOTE], "unassigned": [list(tp) for tp in plan.unassigned]}
     if isinstance(plan.members, OwnerTable):
         return header | {"form": OWNERS}, np.ascontiguousarray(plan.members.owner, dtype="<i4").tobytes()
+    if not plan.unassigned:
+        return header | {"form": OWNERS}, owner_of_each(snapshot, plan.members).tobytes()
     member_number = {member.id: number for number, member in enumerate(snapshot.members)}
     topic_number = {topic: number for number, topic in enumerate(snapshot.topics)}
-    rows: list[tuple[int, int, int]] = []
-    numbers: list[Sequence[int]] = []
-    for member, share in plan.members.items():
-        for topic, partitions in share.items():
-            rows.append((member_number[member], topic_number[topic], len(partitions)))
-            numbers.append(partitions)
-    flat = [np.asarray(partitions, dtype="<i8") for partitions in numbers]
-    body = np.array(rows, dtype="<i4").tobytes() + (np.concatenate(flat).tobytes() if flat else b"")
-    return header | {"form": ROWS, "rows": len(rows)}, body
+    rows = [
+        (member_number[member], topic_number[topic], len(partitions))
+        for member, share in plan.members.items()
+        for topic, partitions in share.items()
+    ]
+    numbers = np.fromiter(chain.from_iterable(rows_of(plan.members)), "<i8")
+    return header | {"form": ROWS, "rows": len(rows)}, np.array(rows, dtype="<i4").tobytes() + numbers.tobytes()
+
+
+def owner_of_each(snapshot: Snapshot, shares: Mapping[str, Mapping[str, Sequence[int]]]) -> Any:
+    """The shares as an owner for each partition of the subscribed topics (int32, numbers into `columns.members`).
+
+    A plan may have a row for every single partition: nothing is done row by row but by C.
+    """
+    columns = snapshot.columns
+    base = dict(zip(columns.axis.topics, columns.axis.base.tolist(), strict=False))
+    number = {member: at for at, member in enumerate(columns.members)}
+    rows_each = [len(share) for share in shares.values()]
+    count = sum(rows_each)
+    starts = np.fromiter(map(base.__getitem__, chain.from_iterable(shares.values())), np.int64, count)
+    sizes = np.fromiter(map(len, rows_of(shares)), np.int64, count)
+    numbers = np.fromiter(chain.from_iterable(rows_of(shares)), np.int64, int(sizes.sum()))
+    readers = np.repeat(np.array([number[member] for member in shares], "<i4"), rows_each)
+    owner = np.full(columns.axis.size, NOBODY, "<i4")
+    owner[np.repeat(starts, sizes) + numbers] = np.repeat(readers, sizes)
+    return owner
+
+
+def rows_of(shares: Mapping[str, Mapping[str, Sequence[int]]]) -> Iterator[Sequence[int]]:
+    return chain.from_iterable(share.values() for share in shares.values())
 
 
 def load_plan(name: str, snapshot: Snapshot, header: Mapping[str, Any], body: Any) -> Assignment:
@@ -74,9 +99,6 @@ def load_plan(name: str, snapshot: Snapshot, header: Mapping[str, Any], body: An
         raise
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise AssignorError(name, f"its process sent something that is no plan ({error})") from None
-    if not unassigned and covers_once(snapshot, rows, numbers):
-        return Assignment(shares, note=note)
-    # There is something to be said about it, and that is the business of one place.
     return checked(name, snapshot, Assignment(shares, unassigned=unassigned, note=note))
 
 
@@ -103,20 +125,3 @@ def shares_of(snapshot: Snapshot, rows: Any, numbers: Any) -> dict[str, dict[str
         share[topics[topic]] = listed[at : at + size]
         at += size
     return shares
-
-
-def covers_once(snapshot: Snapshot, rows: Any, numbers: Any) -> bool:
-    """Whether each partition of each subscribed topic goes to one subscriber: the quick way to a yes."""
-    wanted = [frozenset(member.topics) for member in snapshot.members]
-    topics = list(snapshot.topics)
-    if any(topics[topic] not in wanted[member] for member, topic, _ in rows.tolist()):
-        return False
-    counts = np.array([snapshot.topics[topic] for topic in topics] or [0], dtype=np.int64)
-    topic_of = np.repeat(rows[:, 1], rows[:, 2])
-    if len(numbers) and not (numbers.min() >= 0 and (numbers < counts[topic_of]).all()):
-        return False
-    base = np.cumsum(counts) - counts
-    times = np.bincount(base[topic_of] + numbers, minlength=int(counts.sum()))
-    subscribed = frozenset().union(*wanted)
-    expected = np.repeat([int(topic in subscribed) for topic in topics] or [0], counts)
-    return bool(np.array_equal(times, expected))

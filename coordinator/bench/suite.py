@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from muster.coordinator.bench import abuse, growth, handover, heartbeat, loading
+from muster.coordinator.bench import abuse, growth, handover, heartbeat, loading, pages
 from muster.coordinator.bench.cases import Measure, measured
+from muster.coordinator.bench.observed import following, metrics, scrape
 from muster.coordinator.bench.rows import Row
 from muster.coordinator.bench.stall import measure as stall
 from muster.coordinator.bench.stall import startup
@@ -15,6 +16,10 @@ CASES: dict[str, Measure] = {
     "stall": stall.measure,
     "startup": startup.measure,
     "abuse": abuse.measure,
+    "metrics": metrics.measure,
+    "scrape": scrape.measure,
+    "following": following.measure,
+    "pages": pages.measure,
     "one group": growth.measure,
     "one pushed group": growth.measure_pushed,
 }

@@ -16,9 +16,10 @@ from muster.coordinator.cli.common.output import notice
 from muster.coordinator.cli.common.plugins import find_plugins_here
 from muster.coordinator.cli.common.records import FIELDS, Writer, fields_option, writer
 from muster.coordinator.cli.common.signals import interrupt_on_sigterm, stop_on_signal
-from muster.coordinator.cli.common.words import plural
-from muster.coordinator.cli.groups.reset import Position, parse_position, targets
+from muster.coordinator.cli.groups.reset import targets
 from muster.coordinator.cli.groups.which import chosen_partitions
+from muster.coordinator.views.positions import Position, parse_position
+from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Consumer, Message, RebalanceEvent, TopicPartition
@@ -242,7 +243,7 @@ def write(messages: Sequence["Message"], line: Writer) -> None:
 
 def tell(consumer: "Consumer", partitions: Sequence["TopicPartition"], event: "RebalanceEvent") -> None:
     """One line per callback: what came or went, and why."""
-    from muster.coordinator.cli.common.words import spans
+    from muster.coordinator.views.words import spans
 
     by_topic: dict[str, list[int]] = {}
     for topic, number in partitions:

@@ -36,6 +36,16 @@ JOIN_COLUMNS = [
     Column("WOKEN", "woken"),
     Column("MESSAGES", "messages"),
 ]
+SCALING_COLUMNS = [
+    Column("LOAD", "load", style="cyan"),
+    Column("RULES", "rules"),
+    Column("CHANGES", "changes"),
+    Column("REVERSALS", "reversals"),
+    Column("IN-30MIN", "reversals_30min"),
+    Column("PEAK-LAG", "peak_lag"),
+    Column("BEHIND-S", "behind_s"),
+    Column("REPLICA-HOURS", "replica_hours"),
+]
 JOINING = ("zookeeper", "eager", "pushed", "kip848-pushed")
 """The ones that say most about how a group hears of a newcomer."""
 WHOLE = "all"
@@ -109,6 +119,37 @@ def join(members: Sequence[int], seed: int, only: Sequence[str], style: str) -> 
 
 def join_row(costs: "JoinCosts") -> dict[str, Any]:
     return {key: round(value, 1) if isinstance(value, float) else value for key, value in asdict(costs).items()}
+
+
+@lab.command()
+@click.option(
+    "--lag-threshold",
+    "thresholds",
+    type=click.IntRange(1, 1_000_000),
+    multiple=True,
+    default=(1_000, 5_000, 30_000),
+    show_default=True,
+    metavar="N",
+    help="Of KEDA's Kafka rules; may be given more than once.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same noise.")
+@output_option
+def scaler(thresholds: Sequence[int], seed: int, style: str) -> None:
+    """Scale a deployment under four loads by KEDA's Kafka rules and by measured rates, in virtual time.
+
+    Consumers read 100 records a second and take 20 s to start. IN-30MIN: the most reversals in any half hour; BEHIND-S:
+    how long more waited than is written in two minutes.
+    """
+    from muster.coordinator.lab.autoscaling import MUSTER, keda, run, traces
+
+    rules = {f"kafka, lagThreshold {each}": keda(each) for each in thresholds}
+    rules[f"drainTargetSeconds {MUSTER.drain_target_s}"] = MUSTER
+    found = []
+    for trace in traces(seed):
+        for name, trigger in rules.items():
+            told = asdict(run(trace, trigger)) | {"load": trace.name, "rules": name}
+            found.append(told | {"replicas": None, "replica_hours": round(told["replica_hours"], 1)})
+    show(found, SCALING_COLUMNS, style)
 
 
 def chosen(names: Sequence[str], *, real: bool = False) -> "list[Generation]":

@@ -32,9 +32,11 @@ COMMANDS = {
     "pipeline": Lazy(
         "muster.coordinator.cli.pipeline:pipeline", "Analyse what groups did, and try other assignors on it."
     ),
-    "lab": Lazy("muster.coordinator.cli.lab:lab", "Compare the protocol's generations on one workload."),
+    "lab": Lazy("muster.coordinator.cli.lab:lab", "Compare the protocol's generations, and scalers, on one workload."),
     "zookeeper": Lazy("muster.coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."),
     "health": Lazy("muster.coordinator.cli.health:health", "Ask a node whether it serves."),
+    "doctor": Lazy("muster.coordinator.cli.doctor.command:doctor", "Find what is wrong with groups and their node."),
+    "top": Lazy("muster.coordinator.cli.top.command:top", "Watch the groups of a node, live."),
     "completion": Lazy("muster.coordinator.cli.completion:completion", "Let the shell complete commands and options."),
     "demo-worker": Lazy("muster.coordinator.cli.demo.worker:demo_worker", ""),
     "demo-spark-driver": Lazy("muster.coordinator.cli.demo.spark_driver:demo_spark_driver", ""),

@@ -12,7 +12,7 @@ import click
 from muster.coordinator.cli.common.errors import CommandError, Exit, exit_code_of
 from muster.coordinator.cli.common.options import client_options, properties, somebody_listens
 from muster.coordinator.cli.common.output import notice
-from muster.coordinator.cli.common.words import plural, spans
+from muster.coordinator.views.words import plural, spans
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Producer, RecordMetadata

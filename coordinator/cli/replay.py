@@ -65,8 +65,8 @@ def replay(
 
 
 def ledger_of(bootstrap: str, overrides: dict[str, str], group: str) -> list[dict[str, Any]]:
-    from muster.coordinator.cli.groups.explain import document
     from muster.coordinator.cli.groups.story import recorded
+    from muster.coordinator.views.ledger import document
 
     with admin_of(bootstrap, overrides) as admin:
         return [document(entry) for entry in recorded(admin, group)]

@@ -16,6 +16,7 @@ from muster.coordinator.cli.common.options import set_option
 @click.option("--listen", metavar="HOST:PORT", help="The address to serve on (listeners); port 0 takes a free one.")
 @click.option("--kafka-listen", metavar="HOST:PORT", help="Serve Kafka's wire protocol there, too (kafka.listeners).")
 @click.option("--advertise", metavar="HOST:PORT", help="Where Kafka clients are told to connect instead.")
+@click.option("--http", metavar="HOST:PORT", help="Serve probes, the JSON API and the page there (http.listeners).")
 @click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
 @click.option("--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes.")
 def serve(
@@ -25,6 +26,7 @@ def serve(
     listen: str | None,
     kafka_listen: str | None,
     advertise: str | None,
+    http: str | None,
     announce: bool,
     until_eof: bool,
 ) -> int:
@@ -41,6 +43,7 @@ def serve(
         "listeners": listen,
         "kafka.listeners": kafka_listen,
         "kafka.advertised.listeners": advertise,
+        "http.listeners": http,
     }
     given = overrides | {key: value for key, value in named.items() if value is not None}
     try:

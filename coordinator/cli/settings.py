@@ -14,6 +14,7 @@ from muster.coordinator.cli.common.output import Column, show
 
 if TYPE_CHECKING:
     from muster.coordinator.config import Settings
+    from muster.coordinator.views.settings import NodeSettingRow
 
 COLUMNS = [
     Column("SETTING", "setting", style="cyan"),
@@ -65,7 +66,7 @@ def settings(
     if running and (file or overrides):
         raise click.UsageError("--running asks a node what it has; leave --config and --set out")
     rows = running_rows(bootstrap) if running else rows_of(loaded(file, overrides))
-    rows = [row for row in named(rows, names) if not changed or row["changed"]]
+    rows = [row for row in named(rows, names) if not changed or row["value"] != row["default"]]
     if style == "properties":
         click.echo(properties_of(rows), nl=False)
     else:
@@ -81,38 +82,25 @@ def loaded(file: Path | None, overrides: Mapping[str, str]) -> "Settings":
         raise CommandError(str(error), code=Exit.USAGE) from error
 
 
-def rows_of(given: "Settings") -> list[dict[str, Any]]:
+def rows_of(given: "Settings") -> "list[NodeSettingRow]":
     from muster.coordinator.config import known_settings
+    from muster.coordinator.views.settings import node_setting_row
     from muster.storage.wording import as_text
 
     of = {field.alias or name: name for name, field in type(given).model_fields.items()}
-    return [row(name, as_text(getattr(given, of[name])) or "") for name in known_settings()]
+    return [node_setting_row(name, as_text(getattr(given, of[name])) or "") for name in known_settings()]
 
 
-def running_rows(bootstrap: str) -> list[dict[str, Any]]:
-    """What a node says of itself. One of another version may have settings that are not known here."""
+def running_rows(bootstrap: str) -> "list[NodeSettingRow]":
+    """What a node says of itself."""
+    from muster.coordinator.views.settings import node_setting_row
+
     with admin_of(bootstrap, {}) as admin:
         told = admin.describe_node()
-    return [row(name, value) for name, value in told.items()]
+    return [node_setting_row(name, value) for name, value in told.items()]
 
 
-def row(name: str, value: str) -> dict[str, Any]:
-    from muster.coordinator.config import expected, known_settings
-    from muster.storage.wording import as_text
-
-    field = known_settings().get(name)
-    default = as_text(field.default) or "" if field else None
-    return {
-        "setting": name,
-        "value": value,
-        "default": default,
-        "changed": value != default,
-        "allowed": expected(field) if field else None,
-        "meaning": field.description if field else "not known to this version",
-    }
-
-
-def named(rows: Sequence[dict[str, Any]], words: Sequence[str]) -> list[dict[str, Any]]:
+def named(rows: "Sequence[NodeSettingRow]", words: Sequence[str]) -> "list[NodeSettingRow]":
     """The rows whose name is one of the words, or else has it in it. Raises CommandError for a word that none has."""
     if not words:
         return list(rows)

@@ -4,7 +4,8 @@ import click
 
 from muster.coordinator.cli.common.options import COUNT, admin_of, client_options, key_values, output_option
 from muster.coordinator.cli.common.output import Column, notice, show, show_document
-from muster.coordinator.cli.common.words import plural
+from muster.coordinator.views.topics import partition_rows, topic_document, topic_row
+from muster.coordinator.views.words import plural
 
 EARLIEST, LATEST = -2, -1
 TOPIC_COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("#PARTITIONS", "partitions")]
@@ -49,7 +50,7 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, internal: bool)
     """List topics and their partition counts."""
     with admin_of(bootstrap, overrides) as admin:
         counts = admin.list_topics(internal)
-    show([{"topic": topic, "partitions": count} for topic, count in counts.items()], TOPIC_COLUMNS, style)
+    show([topic_row(topic, count) for topic, count in counts.items()], TOPIC_COLUMNS, style)
 
 
 @topics.command()
@@ -63,19 +64,9 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
         numbers = range(topic.partitions)
         starts = admin.list_offsets({(name, number): EARLIEST for number in numbers})
         ends = admin.list_offsets({(name, number): LATEST for number in numbers})
-    rows = [
-        {
-            "topic": name,
-            "partition": tp.partition,
-            "log_start_offset": start.offset,
-            "log_end_offset": ends[tp].offset,
-            "records": ends[tp].offset - start.offset,
-        }
-        for tp, start in sorted(starts.items())
-    ]
+    rows = partition_rows(name, ((tp.partition, start.offset, ends[tp].offset) for tp, start in starts.items()))
     if style in ("json", "yaml"):
-        about = {"topic": name, "topic_id": topic.topic_id, "internal": topic.internal}
-        show_document({**about, "partitions": rows, "configs": dict(topic.configs)}, style)
+        show_document(topic_document(name, topic.topic_id, topic.internal, rows, topic.configs), style)
         return
     show(rows, PARTITION_COLUMNS, style)
     if style == "wide":

@@ -10,7 +10,7 @@ import click
 from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
 from muster.coordinator.cli.common.options import output_option
 from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.common.words import plural
+from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
     from muster.coordinator.zookeeper.ensemble import Ensemble

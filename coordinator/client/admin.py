@@ -21,6 +21,7 @@ class Admin:
 
     nodes = waiting(AsyncAdmin.nodes)
     conditions = waiting(AsyncAdmin.conditions)
+    node_status = waiting(AsyncAdmin.node_status)
     zookeeper_away = waiting(AsyncAdmin.zookeeper_away)
     describe_node = waiting(AsyncAdmin.describe_node)
 
@@ -36,6 +37,7 @@ class Admin:
 
     list_groups = waiting(AsyncAdmin.list_groups)
     describe_group = waiting(AsyncAdmin.describe_group)
+    describe_groups = waiting(AsyncAdmin.describe_groups)
     delete_groups = waiting(AsyncAdmin.delete_groups)
     remove_members = waiting(AsyncAdmin.remove_members)
     group_settings = waiting(AsyncAdmin.group_settings)

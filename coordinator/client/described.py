@@ -40,6 +40,24 @@ class NodeCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """How a node is. `now_ms` is its clock; a figure is None where the node, or its operating system, does not tell."""
+
+    now_ms: int | None
+    conditions: tuple[NodeCondition, ...]
+    open_descriptors: int | None = None
+    descriptor_limit: int | None = None
+    resident_bytes: int | None = None
+    memory_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    disk_total_bytes: int | None = None
+    loop_late_ms: int | None = None
+    stalls: int | None = None
+    stalled_ms: int | None = None
+    started_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MemberDescription:
     """`assignment` and `topics` are empty while the group is not stable.
 
@@ -54,6 +72,28 @@ class MemberDescription:
     topics: tuple[str, ...]
     assignment: tuple[TopicPartition, ...]
     client_software: str = ""
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    """None where members keep theirs to themselves: in classic groups."""
+    offered_assignors: tuple[str, ...] = ()
+    last_heard_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """How a group gets on, as its node saw it at `sampled_ms` (epoch milliseconds).
+
+    `trend` is by how many records a second the lag grows (below 0: shrinks), None while rates are not known. `eta_s` is
+    None when nothing points to an end. `health` is OK, WARN or ERR by Burrow's rules, `reason` a sentence.
+    """
+
+    sampled_ms: int
+    lag: int
+    trend: float | None
+    eta_s: float | None
+    health: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +110,8 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
     waiting_for: tuple[str, ...] = ()
     waiting_until_ms: int = 0
+    progress: GroupProgress | None = None
+    """None from a node that does not sample its groups, or has not seen this one yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +124,8 @@ class PartitionLag:
     log_end: int
     lag: int
     owner: str = ""
+    committed_at_ms: int | None = None
+    """Epoch milliseconds; None where nothing is committed, or ZooKeeper keeps it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,16 @@ class GrpcSettings(BaseModel):
         alias="grpc.max.streams.per.connection",
         ge=1,
         le=MAX_INT,
-        description="How many calls one connection may have under way at once, open streams and long polls included; "
-        "further ones are refused (UNAVAILABLE), so that a flood holds others up by so many calls.",
+        description="How many calls one connection may have under way at once, so that a flood holds others up by so "
+        "many; three quarters of them may be streams, more of those are refused (RESOURCE_EXHAUSTED).",
+    )
+    grpc_max_unsent_bytes: int = Field(
+        default=128 << 20,
+        alias="grpc.max.unsent.bytes",
+        ge=1 << 20,
+        le=MAX_INT,
+        description="How many bytes of answers gRPC clients may leave unread, all together; above it the slowest are "
+        "cut off, who leaves some unread is refused large answers, and who reads gets a batch at a time.",
     )
     grpc_keepalive_time_ms: int = Field(
         default=10_000,

@@ -9,9 +9,13 @@ from muster.coordinator.config.central_groups import CentralGroupSettings
 from muster.coordinator.config.consumer_groups import ConsumerGroupSettings
 from muster.coordinator.config.groups import GroupSettings
 from muster.coordinator.config.grpc import GrpcSettings
+from muster.coordinator.config.http import HttpSettings
 from muster.coordinator.config.kafka import KafkaSettings
+from muster.coordinator.config.metrics import MetricsSettings
 from muster.coordinator.config.node import NodeSettings
+from muster.coordinator.config.observe import ObserveSettings
 from muster.coordinator.config.offsets import OffsetsSettings
+from muster.coordinator.config.tracing import TracingSettings
 from muster.coordinator.config.values import offered
 from muster.coordinator.config.waiting import WaitingSettings
 from muster.coordinator.config.zookeeper import ZookeeperSettings
@@ -25,12 +29,16 @@ class Settings(
     NodeSettings,
     GrpcSettings,
     KafkaSettings,
+    HttpSettings,
+    MetricsSettings,
+    TracingSettings,
     WaitingSettings,
     GroupSettings,
     ConsumerGroupSettings,
     CentralGroupSettings,
     OffsetsSettings,
     ZookeeperSettings,
+    ObserveSettings,
     LogSettings,
 ):
     """All settings of one node, checked as a whole. Build it with `load_settings`.
@@ -39,6 +47,11 @@ class Settings(
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @property
+    def observes(self) -> bool:
+        """Whether there is anybody for whom the node would look at its groups."""
+        return self.scaler_enable or bool(self.http_listeners)
 
     @model_validator(mode="after")
     def has_one_assignor_for_each_name(self) -> Self:

@@ -192,6 +192,14 @@ class DescribedMember:
     metadata: bytes
     assignment: bytes
     client_software: str = ""
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    offers: tuple[str, ...] = ()
+    """Assignors, in its order of preference."""
+    last_heard_ms: int | None = None
+    topics: tuple[str, ...] = ()
+    """Where `metadata` does not say it."""
 
 
 @value
@@ -241,6 +249,15 @@ class SettingsReply:
 
 
 @value
+class ListSettingsReply:
+    """The groups that have settings, whether or not there is such a group."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    group_ids: tuple[str, ...] = ()
+
+
+@value
 class ExplainReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -274,6 +291,7 @@ Reply: TypeAlias = (
     | DeleteReply
     | ExplainReply
     | SettingsReply
+    | ListSettingsReply
     | ConsumerHeartbeatReply
     | DescribeConsumerReply
     | CentralReply

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from muster.assignors.api import JsonValue, Snapshot
 from muster.coordinator.core.central.events import CentralRequest, StreamClosed
-from muster.coordinator.core.consumer.records import Shares
+from muster.coordinator.core.consumer.records import ConsumerRecord, Shares
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
 from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
@@ -241,6 +241,13 @@ class DescribeSettings:
 
 
 @value
+class ListSettings:
+    """An operator asks which of the shard's groups have settings."""
+
+    request_id: RequestId
+
+
+@value
 class AlterSettings:
     """`expected_version` None: whatever it is. `operator` is who asks, and from where."""
 
@@ -303,6 +310,8 @@ class ExpireOffsets:
 
     groups: tuple[str, ...]
     places: tuple[tuple[str, int], ...] | None = None
+    begin: int = 0
+    """Where in `places` it goes on."""
 
 
 @value
@@ -312,6 +321,8 @@ class ForgetOffsets:
     groups: tuple[str, ...]
     topics: Mapping[str, int]
     places: tuple[tuple[str, int], ...] | None = None
+    begin: int = 0
+    """Where in `places` it goes on."""
 
 
 @value
@@ -341,6 +352,9 @@ class RegexResolved:
 class Loaded:
     """The log has been replayed; the shard is active from here on."""
 
+    damaged: tuple[ConsumerRecord, ...] = ()
+    """A tombstone for each record of a KIP-848 group that is in the log and cannot be read."""
+
 
 @value
 class Unload:
@@ -364,6 +378,7 @@ Request: TypeAlias = (
     | ConsumerHeartbeat
     | DescribeConsumerGroup
     | DescribeSettings
+    | ListSettings
     | AlterSettings
     | CentralRequest
 )

@@ -11,9 +11,9 @@ from dataclasses import replace
 from muster.assignors.api import AssignorError, JsonValue, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.assignors.registry import BUILT_IN, resolve
-from muster.coordinator.core.effects import SettingsReply
+from muster.coordinator.core.effects import ListSettingsReply, SettingsReply
 from muster.coordinator.core.entries import keep_entry, next_number
-from muster.coordinator.core.events import AlterSettings, DescribeSettings
+from muster.coordinator.core.events import AlterSettings, DescribeSettings, ListSettings
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.ledger import Trigger
@@ -41,6 +41,11 @@ def describe_settings(request: DescribeSettings, step: Step) -> None:
     """What is set, and how often it was changed. A group that nobody has heard of has nothing set."""
     named(request.group_id)
     step.reply(request.request_id, reply_of(step.state.settings.get(request.group_id)))
+
+
+def list_settings(request: ListSettings, step: Step) -> None:
+    """Of which groups something is set."""
+    step.reply(request.request_id, ListSettingsReply(group_ids=tuple(step.state.settings)))
 
 
 def alter_settings(request: AlterSettings, step: Step) -> None:

@@ -16,7 +16,7 @@ from muster.coordinator.core.central.events import (
     StreamClosed,
 )
 from muster.coordinator.core.classic import join
-from muster.coordinator.core.classic.checks import group_id_given
+from muster.coordinator.core.consumer.records import OF_ONE_MEMBER
 from muster.coordinator.core.events import (
     AlterSettings,
     ConsumerHeartbeat,
@@ -33,6 +33,7 @@ from muster.coordinator.core.events import (
     LeaveGroup,
     Listen,
     ListGroups,
+    ListSettings,
     Loaded,
     OffsetCommit,
     OffsetDelete,
@@ -49,6 +50,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.groups import sweeps
 from muster.coordinator.core.groups.conversions import converted
+from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.observed import watching
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
@@ -157,6 +159,11 @@ def on_loaded(event: Loaded, step: Step) -> None:
     step.state.loaded_at_ms = step.now_ms
     for group in list(step.state.groups.values()):
         KINDS[type(group)].load(group, step)
+    for tombstone in event.damaged:
+        damaged = step.state.groups.get(tombstone.group_id)
+        KINDS[type(damaged)].damaged(damaged, step)
+        if isinstance(tombstone, OF_ONE_MEMBER):
+            step.keep(tombstone)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
     # A topic may have been deleted while nobody listened, and made anew since.
     if step.state.catalog_known:
@@ -185,6 +192,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     DeleteGroup: on_delete,
     ExplainGroup: describe.explain_group,
     DescribeSettings: group_settings.describe_settings,
+    ListSettings: group_settings.list_settings,
     AlterSettings: group_settings.alter_settings,
     Listen: on_listen,
     SessionHeartbeat: on_session_heartbeat,

@@ -1,16 +1,19 @@
 """Committed offsets: commit, fetch, delete. What concerns all of them is in `sweeps.py`."""
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
-from muster.coordinator.core.classic.checks import group_id_given
 from muster.coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
 from muster.coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
 from muster.coordinator.core.groups.forgetting import forget_ledger
+from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import OffsetDeleted, OffsetsStored
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
 from muster.coordinator.errors import ErrorCode
+
+Place: TypeAlias = tuple[str, int]
 
 made = tuple.__new__
 """What a NamedTuple's own constructor does, without its argument names: a commit makes many of them."""
@@ -53,12 +56,16 @@ def utf16_length(text: str) -> int:
 def fetch_offsets(request: OffsetFetch, step: Step) -> None:
     """Positions as committed; an unknown group or partition has none, which is not an error."""
     group = step.state.groups.get(request.group_id)
-    stored = living(KINDS[type(group)].positions(group, request, step), step)
-    if request.partitions is None:
-        step.reply(request.request_id, OffsetFetchReply(offsets=dict(stored)))
-        return
+    stored = KINDS[type(group)].positions(group, request, step)
     wanted = request.partitions
-    step.reply(request.request_id, OffsetFetchReply(offsets=dict(zip(wanted, map(stored.get, wanted), strict=True))))
+    if wanted is None:
+        found: dict[Place, StoredOffset | None] = dict(living(stored, step))
+    else:
+        found = dict(zip(wanted, map(stored.get, wanted), strict=True))
+        if step.state.forgetting:
+            there = living({place: value for place, value in found.items() if value is not None}, step)
+            found = {place: there.get(place) for place in found}
+    step.reply(request.request_id, OffsetFetchReply(offsets=found))
 
 
 def delete_offsets(request: OffsetDelete, step: Step) -> None:
@@ -94,7 +101,7 @@ def outlived(topic: str, value: StoredOffset, deleted_at_ms: int, step: Step) ->
     return step.past(value.commit_timestamp_ms) <= deleted_at_ms
 
 
-def living(stored: Mapping[tuple[str, int], StoredOffset], step: Step) -> Mapping[tuple[str, int], StoredOffset]:
+def living(stored: Mapping[Place, StoredOffset], step: Step) -> Mapping[Place, StoredOffset]:
     """Without the positions of deleted topics that have still to be found."""
     gone = step.state.forgetting
     if not gone:

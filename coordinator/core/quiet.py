@@ -5,18 +5,28 @@ from muster.coordinator.core.events import (
     ConsumerHeartbeat,
     DescribeConsumerGroup,
     DescribeGroup,
+    DescribeSettings,
     Event,
     ExplainGroup,
     Heartbeat,
     Listen,
     ListGroups,
+    ListSettings,
     OffsetFetch,
     SessionHeartbeat,
 )
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.state import ShardState
 
-READS = (OffsetFetch, DescribeGroup, DescribeConsumerGroup, ListGroups, ExplainGroup)
+READS = (
+    OffsetFetch,
+    DescribeGroup,
+    DescribeConsumerGroup,
+    ListGroups,
+    ExplainGroup,
+    DescribeSettings,
+    ListSettings,
+)
 SIGNS_OF_LIFE = (Heartbeat, Listen, PingAnswered, AwaitOrders)
 
 

@@ -24,6 +24,7 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.DeleteGroup: effects.DeleteReply,
     events.ExplainGroup: effects.ExplainReply,
     events.DescribeSettings: effects.SettingsReply,
+    events.ListSettings: effects.ListSettingsReply,
     events.AlterSettings: effects.SettingsReply,
     events.ConsumerHeartbeat: effects.ConsumerHeartbeatReply,
     events.DescribeConsumerGroup: effects.DescribeConsumerReply,

@@ -1,5 +1,7 @@
 """The groups of one offsets partition: `step` decides, `apply` makes facts true. Pure."""
 
+from collections.abc import Mapping
+
 from muster.coordinator.core import push
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic import liveness
@@ -15,7 +17,7 @@ from muster.coordinator.core.quiet import quiet
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.refusals import refused
 from muster.coordinator.core.state import ShardState, Step, apply
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.types import Limits, TimerKey
 from muster.coordinator.errors import CoordinatorError
 
 
@@ -52,18 +54,23 @@ class Shard:
     def ledgers(self) -> dict[str, Ledger]:
         return self.state.ledgers
 
+    @property
+    def deadlines(self) -> Mapping[TimerKey, int]:
+        """When each timer is due, ms. There is no other place where that is kept."""
+        return self.state.deadlines
+
     def apply(self, record: Record) -> None:
         """Make a recorded fact true again (replay)."""
         apply(self.state, record)
 
-    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> liveness.Renewal | None:
-        """Take the heartbeat of a dynamic classic member if all is well, and say when its session ends now.
+    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
+        """Take the heartbeat of a dynamic classic member if all is well: its session ends later now.
 
-        The short way for the most frequent request; `step` decides the same. None: nothing was done, `step` it.
+        The short way for the most frequent request; `step` decides the same. False: nothing was done, `step` it.
         """
         group = self.state.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
-            return None
+            return False
         return liveness.steady(group, member_id, generation, self.state, now_ms)
 
     def writes_nothing(self, event: Event) -> bool:

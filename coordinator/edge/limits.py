@@ -29,7 +29,9 @@ MANY: Final = frozenset(
 )
 """Lists of up to MAX_ENTRIES."""
 
-FEW: Final = frozenset({"protocols", "assignors", "states_filter", "types_filter", "set"})
+FEW: Final = frozenset(
+    {"protocols", "assignors", "states_filter", "types_filter", "resource_types", "set", "scalerMetadata"}
+)
 """Lists of up to MAX_FEW."""
 
 MAX_REASON_CHARS: Final = MAX_NAME_CHARS

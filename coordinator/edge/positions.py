@@ -1,16 +1,20 @@
 """What both doors do about very many committed positions, in slices or in a thread: others have turns in between."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
 from typing import TypeAlias, TypeVar
 
-from muster.coordinator.core.effects import OffsetDeleteReply
+from muster.coordinator.core.effects import OffsetDeleteReply, OffsetFetchReply
 from muster.coordinator.edge.catalog import Catalog, exists
 from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.in_turns import AT_ONCE
 
 Result = TypeVar("Result")
 Places: TypeAlias = tuple[tuple[str, int], ...]
+
+LOOKED_UP_AT_ONCE = 4 * AT_ONCE
+"""Positions that one step looks up: four of them take as long as one that is deleted."""
 
 
 async def delete_in_slices(
@@ -27,6 +31,32 @@ async def delete_in_slices(
             return reply
         told |= reply.partitions
     return OffsetDeleteReply(partitions=told)
+
+
+async def fetch_in_slices(
+    places: Iterable[tuple[str, int]] | None, ask: Callable[[Places | None], Awaitable[OffsetFetchReply]]
+) -> OffsetFetchReply:
+    """What `ask` is told about all the places, asked slice by slice; None: about everything, which is one question.
+
+    A slice refused as a whole is the answer. Each position is one that counted while it was asked about; those of
+    different slices need not have counted at the same time.
+    """
+    if places is None:
+        return await ask(None)
+    left = iter(places)
+    reply = await ask(tuple(islice(left, LOOKED_UP_AT_ONCE)))
+    if reply.code is not ErrorCode.NONE or not (later := tuple(islice(left, LOOKED_UP_AT_ONCE))):
+        return reply
+    offsets, refused = dict(reply.offsets), dict(reply.refused)
+    while later:
+        await asyncio.sleep(0)
+        reply = await ask(later)
+        if reply.code is not ErrorCode.NONE:
+            return reply
+        offsets.update(reply.offsets)
+        refused.update(reply.refused)
+        later = tuple(islice(left, LOOKED_UP_AT_ONCE))
+    return OffsetFetchReply(offsets=offsets, refused=refused)
 
 
 async def here_or_off_the_loop(make: Callable[[], Result], entries: int) -> Result:

@@ -55,6 +55,7 @@ APIS: Final = (
     Api(47, "OffsetDelete", 0, 0),
     Api(68, "ConsumerGroupHeartbeat", 0, 1),
     Api(69, "ConsumerGroupDescribe", 0, 1, parks=True),
+    Api(74, "ListConfigResources", 0, 1, parks=True),
 )
 
 API_VERSIONS: Final = 18

@@ -16,8 +16,9 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from muster.coordinator.edge.audit import ACTIONS, Tell, watched
 from muster.coordinator.edge.software import is_word, named
 from muster.coordinator.kafka.apis import API_VERSIONS, APIS, Api
 from muster.coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flexible, message_of, struct
@@ -25,10 +26,16 @@ from muster.coordinator.kafka.codec.decoding import Decoder
 from muster.coordinator.kafka.codec.emitting import Buffer, present
 from muster.coordinator.kafka.codec.encoding import Encoder
 
+if TYPE_CHECKING:
+    from muster.coordinator.metrics.instruments import Instruments, Meter
+
 Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
 Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]
 
 INVALID_REQUEST: Final = 42
+
+DOOR: Final = "kafka"
+"""This door's name among metrics."""
 
 
 class Written:
@@ -140,11 +147,15 @@ class Form:
     write: Encoder
     tagged: bool
     """The answer's header has tagged fields (KIP-482: that of ApiVersions never has)."""
+    meter: "Meter | None" = None
+    """Where its requests are counted, if anywhere."""
+    coded: bool = False
+    """The answer has one error code for the whole request."""
 
     def refusal(self, why: str) -> Any:
         """The answer that refuses the whole request with INVALID_REQUEST; None where it has no place for a code."""
         name = f"{self.api.name}Response"
-        places = {one.name for one in present(message_of(name, self.version).fields, self.version)}
+        places = fields_of(name, self.version)
         said = {"error_code": INVALID_REQUEST, "error_message": why}
         return (
             struct(name)(**{place: said[place] for place in places & said.keys()}) if "error_code" in places else None
@@ -154,10 +165,15 @@ class Form:
 class Dispatch:
     """All forms that are served here. `handlers` are asked for each API in turn; ApiVersions is answered here.
 
-    Raises LookupError when nobody answers an API.
+    Requests are counted in `instruments`, and what operators change is told to `tell`, if there are any. Raises
+    LookupError when nobody answers an API.
     """
 
-    def __init__(self, handlers: Sequence[object]) -> None:
+    def __init__(
+        self, handlers: Sequence[object], instruments: "Instruments | None" = None, tell: Tell | None = None
+    ) -> None:
+        self.instruments = instruments
+        self._tell = tell
         everyone = (Negotiation(), *handlers)
         self._answering = {api.key: (api, answering(api, everyone)) for api in APIS}
         self._forms: dict[tuple[int, int], Form] = {}
@@ -165,6 +181,11 @@ class Dispatch:
     def form(self, key: int, version: int) -> Form | None:
         """None when this version is not served."""
         return self._forms.get((key, version)) or self._made(key, version)
+
+    def _watched(self, api: Api, handler: Handler | None) -> Handler | None:
+        if handler is None or self._tell is None or api.name not in ACTIONS:
+            return handler
+        return watched(handler, api.name, DOOR, self._tell)
 
     def _made(self, key: int, version: int) -> Form | None:
         """Its first request compiles a form."""
@@ -178,14 +199,21 @@ class Dispatch:
         made = self._forms[key, version] = Form(
             api,
             version,
-            getattr(who, name, None),
+            self._watched(api, getattr(who, name, None)),
             getattr(who, f"{name}_now", None),
             decoder_of("RequestHeader", 1 + is_flexible(request, version)),
             partial(getattr(who, f"{name}_reader", partial(decoder_of, request)), version),
             encoder_of(response, version),
             is_flexible(response, version) and key != API_VERSIONS,
+            None if self.instruments is None else self.instruments.meter(DOOR, api.name),
+            "error_code" in fields_of(response, version),
         )
         return made
+
+
+def fields_of(name: str, version: int) -> set[str]:
+    """The fields of a message in this version."""
+    return {one.name for one in present(message_of(name, version).fields, version)}
 
 
 def answering(api: Api, handlers: Sequence[object]) -> object:

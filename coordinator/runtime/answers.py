@@ -82,6 +82,8 @@ class Answers:
             request = slot.unanswered.pop(request_id, None)
             if request is not None:  # None: its client is gone
                 self.answer(type(request), request_id, reply)
+                if reply.code:
+                    self._metrics.fence(getattr(request, "group_id", ""), reply.code)
         self._released.notices += notices
 
 

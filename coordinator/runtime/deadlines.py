@@ -1,6 +1,6 @@
 """The deadlines of all shards, and what holds them back: only who could be heard and was not, is late."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from muster.coordinator.core.events import Event, TimerFired
 from muster.coordinator.core.types import TimerKey
@@ -16,27 +16,34 @@ TIMERS_PER_TURN = 10_000
 
 
 class Deadlines:
-    """One set of timers for all slots. Those that came due too early to be fired are kept by their slot (`patient`)."""
+    """When to look at the deadlines of all slots: each slot's core keeps its own, and is asked when a look is due.
+
+    Timers that came due too early to be fired are kept by their slot (`patient`).
+    """
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._slots = slots
-        self._timers: Timers[tuple[int, TimerKey]] = Timers()
+        self._timers: Timers[tuple[int, TimerKey]] = Timers(self._deadline)
         self._unheard_ms = 0  # then answers went out behind which something may have waited that nobody has heard yet
 
     @property
     def next_ms(self) -> int | None:
         return self._timers.next_ms
 
-    def set(self, shard: int, key: TimerKey, at_ms: int) -> None:
-        self._timers.set((shard, key), at_ms)
-
     def update(self, shard: int, timers: Mapping[TimerKey, int | None]) -> None:
-        """Take what a step set; None cancels."""
+        """A step has set these; None cancels."""
         for key, at_ms in timers.items():
             if at_ms is None:
                 self._timers.cancel((shard, key))
             else:
                 self._timers.set((shard, key), at_ms)
+
+    def look_again(self, slot: Slot, keys: Iterable[TimerKey]) -> None:
+        """These were due and not fired: fire those that still are."""
+        for key in keys:
+            at_ms = self._deadline((slot.index, key))
+            if at_ms is not None:
+                self._timers.set((slot.index, key), at_ms)
 
     def fire(self, heard_ms: int, now_ms: int, step: Callable[[Slot, Event, int], None]) -> int:
         """Step what is due, as far as everything has been heard until `heard_ms`; how many came due.
@@ -55,7 +62,7 @@ class Deadlines:
             if slot.held and shard not in held_back:
                 held_back[shard] = slot.held_back()
             if slot.held and key[1:] in held_back[shard]:
-                slot.patient[key] = deadline_ms
+                slot.patient.add(key)
             else:
                 step(slot, TimerFired(key, deadline_ms), now_ms)
         return TIMERS_PER_TURN
@@ -65,25 +72,20 @@ class Deadlines:
         if not slot.patient:
             return
         self._unheard_ms = at_ms
-        patient, slot.patient = slot.patient, {}
-        for key, deadline_ms in patient.items():
-            if self._timers.deadline((slot.index, key)) is None:  # otherwise the member was heard meanwhile
-                self._timers.set((slot.index, key), deadline_ms)
+        patient, slot.patient = slot.patient, set()
+        self.look_again(slot, patient)
 
     def move(self, by_ms: int) -> None:
-        """All come later by that much."""
+        """All come later by that much. Each core is told by itself."""
         self._timers.move(by_ms)
-        for slot in self._slots:
-            slot.patient = {key: at_ms + by_ms for key, at_ms in slot.patient.items()}
-
-    def move_shard(self, slot: Slot, by_ms: int) -> None:
-        """Those of one shard come later by that much."""
-        self._timers.move(by_ms, lambda key: key[0] == slot.index)
-        slot.patient = {key: at_ms + by_ms for key, at_ms in slot.patient.items()}
 
     def forget(self, slot: Slot) -> None:
         slot.patient.clear()
         self._timers.cancel_all(lambda key: key[0] == slot.index)
+
+    def _deadline(self, key: tuple[int, TimerKey]) -> int | None:
+        core = self._slots[key[0]].core
+        return None if core is None else core.deadlines.get(key[1])
 
 
 def moved_by(stalled_ms: int) -> int:

@@ -91,6 +91,11 @@ class Engine:
         return len(self._slots)
 
     @property
+    def waiting(self) -> int:
+        """Events that wait for the next turn."""
+        return len(self._inbox)
+
+    @property
     def pending(self) -> bool:
         """Whether a turn has something to do now, whatever the time."""
         return bool(self._inbox or self._loads.fallen or self._stepper.chores)
@@ -212,11 +217,8 @@ class Engine:
             return False
         if self._starved.closes(shard, group_id):
             return False
-        renewal = core.beat(group_id, member_id, generation, now_ms)
-        if renewal is None:
+        if not core.beat(group_id, member_id, generation, now_ms):
             return False
-        key, at_ms = renewal
-        self._deadlines.set(shard, key, at_ms)
         self.metrics.requests[WELL] += 1
         return True
 
@@ -294,7 +296,6 @@ class Engine:
 
     def _move(self, event: StoodStill, now_ms: int) -> None:
         self._deadlines.move(event.moved_ms)
-        self._starved.move(event.moved_ms)
         for slot in self._slots:
             self._stepper.step(slot, event, now_ms)
 

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Protocol
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
+from muster.coordinator.core.consumer.records import ConsumerRecord
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -62,6 +63,8 @@ class LoadReport:
     moved: list[Record] = field(default_factory=list)
     """Hard facts that an older version kept in the ledger: to be written where they belong now. And how far numbers of
     rebalances may have come that nobody can read any more."""
+    damaged: list[ConsumerRecord] = field(default_factory=list)
+    """A tombstone for each record of a KIP-848 group that says nothing."""
     unread_until: int = 0
     """Where the last part of the ledger ends that cannot be read."""
     orphans: str = ""
@@ -200,11 +203,22 @@ def understood(
             complain(report, f"{place} offset {item.offset}: {error}; the record is passed over")
             if decode is decode_ledger:
                 report.unread_until = max(report.unread_until, item.offset + 1)
+            elif tombstone := of_several(item):
+                report.damaged.append(tombstone)
             continue
         if isinstance(record, Skipped):
             report.skipped[f"{place.rsplit('-', 1)[0]} {record.kind}"] += 1
         else:
             yield record
+
+
+def of_several(item: KeyValue) -> ConsumerRecord | None:
+    """The tombstone of one of the several records that make a KIP-848 group; None for any other, or an unknown key."""
+    try:
+        tombstone = decode_group(item._replace(value=None))
+    except MalformedRecord:
+        return None
+    return tombstone if isinstance(tombstone, ConsumerRecord) else None
 
 
 def newest(stored: Iterable[KeyValue], report: LoadReport) -> Iterable[KeyValue]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from muster.coordinator.runtime.loader import LoadReport, replay
 from muster.coordinator.runtime.ports import GroupLog
 from muster.coordinator.runtime.slot import Core, ShardStatus, Slot
-from muster.coordinator.runtime.timers import Timers
+from muster.coordinator.runtime.timers import Pauses
 
 
 @dataclass(eq=False, slots=True)
@@ -31,7 +31,7 @@ class Loads:
     def __init__(self) -> None:
         self._jobs: dict[int, LoadJob] = {}
         self._queue: deque[LoadJob] = deque()  # those that the driver has not taken yet
-        self._pauses: Timers[int] = Timers()
+        self._pauses = Pauses()
         self.fallen: list[Slot] = []
         """Dropped since the last turn, reload not yet planned."""
 
@@ -85,5 +85,4 @@ class Loads:
 
     def pop_due(self, now_ms: int) -> int | None:
         """The next shard whose pause is over."""
-        due = self._pauses.pop_due(now_ms)
-        return None if due is None else due[0]
+        return self._pauses.pop_due(now_ms)

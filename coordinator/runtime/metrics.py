@@ -8,6 +8,20 @@ from muster.coordinator.core.records import RebalanceDecided, Record
 from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
 
+FENCING = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+    }
+)
+"""Answers to those who are not, or no longer, who they say."""
+
+MAX_FENCED = 10_000
+
 
 @dataclass(slots=True)
 class Metrics:
@@ -36,8 +50,15 @@ class Metrics:
     stalled_ms: int = 0
     """How long, altogether."""
     longest_stall_ms: int = 0
+    fenced: dict[tuple[str, ErrorCode], int] = field(default_factory=dict)
+    """(group, code) -> requests refused because their sender is not, or no longer, who it says; at most MAX_FENCED."""
     held: int = 0
     """Replies that wait, right now, for their records to be durable."""
+
+    def fence(self, group_id: str, code: ErrorCode) -> None:
+        """Count a refusal, if it is one of these. Groups are named by anybody: beyond so many no more are counted."""
+        if code in FENCING and ((group_id, code) in self.fenced or len(self.fenced) < MAX_FENCED):
+            self.fenced[group_id, code] = self.fenced.get((group_id, code), 0) + 1
 
     def decided(self, records: Iterable[Record]) -> None:
         """Count the rebalances among what was written."""

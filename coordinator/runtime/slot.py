@@ -1,7 +1,7 @@
 """One shard's place in the engine: its core while it has one, who waits for an answer, and what is held back."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -30,14 +30,18 @@ def not_served(shard: int, why: str) -> str:
 class Core(Protocol):
     """What the engine runs: `muster.coordinator.core.shard.Shard`, or a test's stand-in."""
 
+    @property
+    def deadlines(self) -> Mapping[TimerKey, int]:
+        """When each timer is due, ms; kept here and nowhere else. A step says of which it made, moved or cancelled."""
+
     def writes_nothing(self, event: Event) -> bool:
         """Whether a request can be told in advance to leave no record."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
         """Take one event. An exception is a bug: the shard is dropped and replayed."""
 
-    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> tuple[TimerKey, int] | None:
-        """Take a heartbeat that changes a session's deadline and nothing else; None: it has to be stepped."""
+    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
+        """Take a heartbeat that pushes a session's deadline back and does nothing else; False: it has to be stepped."""
 
     def apply(self, record: Record) -> None:
         """Take in one fact of the log."""
@@ -72,8 +76,8 @@ class Slot:
     records: list[Record] = field(default_factory=list)
     """What this turn decided and has not appended yet."""
     held: deque[Held] = field(default_factory=deque)
-    patient: dict[TimerKey, int] = field(default_factory=dict)
-    """Timers that came due while their members' answers were held back, with their deadlines."""
+    patient: set[TimerKey] = field(default_factory=set)
+    """Timers that came due while their members' answers were held back."""
     appended: int = 0
     """Counts appends, and replays: what a replay read may not be durable either."""
     durable: int = 0

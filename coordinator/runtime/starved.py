@@ -17,7 +17,7 @@ from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.codec.own import room_probe
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.slot import Core, Notices, Replies
-from muster.coordinator.runtime.timers import Timers
+from muster.coordinator.runtime.timers import Pauses
 
 PROBE_MS = 1_000
 """How long between two looks whether there is room again."""
@@ -37,8 +37,8 @@ class Starved:
     owed: list[Record] = field(default_factory=list)
     closed: set[str] = field(default_factory=set)
     """Groups that owe facts."""
-    timers: dict[TimerKey, int] = field(default_factory=dict)
-    """Those that were due, with their deadlines."""
+    due: set[TimerKey] = field(default_factory=set)
+    """Timers that came due meanwhile, and were not fired."""
     waiting: list[tuple[Replies, Notices]] = field(default_factory=list)
     """What may be told once the facts that are owed are durable."""
 
@@ -69,7 +69,7 @@ class StarvedShards:
 
     def __init__(self) -> None:
         self.by_shard: dict[int, Starved] = {}
-        self._probes: Timers[int] = Timers()
+        self._probes = Pauses()
 
     @property
     def next_ms(self) -> int | None:
@@ -100,13 +100,7 @@ class StarvedShards:
 
     def pop_due(self, now_ms: int) -> int | None:
         """The next shard whose log is to be looked at."""
-        due = self._probes.pop_due(now_ms)
-        return None if due is None else due[0]
-
-    def move(self, by_ms: int) -> None:
-        """Timers that wait come later by that much."""
-        for starved in self.by_shard.values():
-            starved.timers = {key: at_ms + by_ms for key, at_ms in starved.timers.items()}
+        return self._probes.pop_due(now_ms)
 
 
 def group_of(record: Record) -> str:

@@ -95,7 +95,7 @@ class Stepper:
         if topics is not None:
             self.step(slot, topics, now_ms)
         told = len(slot.records)
-        self.step(slot, Loaded(), now_ms)
+        self.step(slot, Loaded(tuple(slot.report.damaged)), now_ms)
         if dropped := orphans_dropped(slot.records[told:]):
             slot.report.orphans = dropped
             self._reports.status(slot.index, slot.status, dropped)
@@ -176,7 +176,7 @@ class Stepper:
         """Whether an event is stepped though the log has no room; otherwise it has been refused, or waits."""
         starved = self.starved.by_shard[slot.index]
         if isinstance(event, TimerFired):
-            starved.timers[event.key] = event.deadline_ms
+            starved.due.add(event.key)
             return False
         if not is_request(event) or starved.takes(event, getattr(event, "group_id", ""), core):
             return True
@@ -188,10 +188,8 @@ class Stepper:
         """The log has taken what was owed: tell what rested on it, and let timers run again."""
         for replies, notices in starved.waiting:
             self.answers.tell(slot, replies, notices)
-        self.deadlines.update(slot.index, starved.timers)
-        waited_ms = now_ms - starved.since_ms
-        self.deadlines.move_shard(slot, waited_ms)
-        self.step(slot, StoodStill(0, waited_ms), now_ms)
+        self.step(slot, StoodStill(0, now_ms - starved.since_ms), now_ms)
+        self.deadlines.look_again(slot, starved.due)
         self._reports.status(slot.index, slot.status, "its log has room again")
 
     def _take(self, slot: Slot, effects: Effects) -> None:

@@ -96,6 +96,10 @@ HEADINGS = {
     "CentralGroupSettings": "Central groups",
     "OffsetsSettings": "Offsets",
     "ZookeeperSettings": "ZooKeeper",
+    "HttpSettings": "The HTTP listener",
+    "ObserveSettings": "Samples, and the scaler",
+    "MetricsSettings": "Metrics",
+    "TracingSettings": "Traces",
     "LogSettings": "The log",
 }
 

@@ -85,6 +85,21 @@ class Broker(Topics):
     def start_offset(self, topic: str, partition: int) -> int:
         return self.log(topic, partition).start_offset
 
+    def ends(self, places: Iterable[TopicPartition]) -> list[int]:
+        """The high watermark of each, -1 where there is no log or it cannot be read. Nothing is opened or raised."""
+        logs = self._logs
+        return [-1 if (log := logs.get(place)) is None else log.high_watermark for place in places]
+
+    def starts(self, places: Iterable[TopicPartition]) -> list[int]:
+        """The first offset of each, -1 where there is no log."""
+        logs = self._logs
+        return [-1 if (log := logs.get(place)) is None else log.start_offset for place in places]
+
+    def sizes(self, places: Iterable[TopicPartition]) -> list[int]:
+        """Bytes of each one's segments, 0 where there is no log."""
+        logs = self._logs
+        return [0 if (log := logs.get(place)) is None else log.size for place in places]
+
     def high_watermark(self, topic: str, partition: int) -> int:
         """Fetches end here."""
         return self.log(topic, partition).high_watermark

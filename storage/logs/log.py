@@ -73,6 +73,8 @@ class Log:
         self._settle(settings)
         self._told_high_watermark: int | None = None
         self.doomed: list[tuple[int, str]] = []
+        # Files beside the last sealed segment that a flush has yet to flush, with the directory; see `reshape.settle`.
+        self.owed: list[str] | None = None
         self._lock = threading.Lock()
         # Held while the list of segments and what is written down of it change: by the appending thread for rolls
         # and removals, by whoever compacts for the swap.
@@ -268,6 +270,7 @@ class Log:
             return
         # Read after `end`: a roll in between has flushed the segment before.
         active = self.segment_list.active
+        reshape.settle(self)
         file = reshape.opened(active)
         try:
             file.sync()
@@ -308,6 +311,7 @@ class Log:
             if self.failure is None:
                 self.flush()
                 with self.reshaping:
+                    reshape.settle(self)
                     active = self.segment_list.active
                     if active.size and not active.as_summarised:
                         reshape.seal(self, active, sync=sync)

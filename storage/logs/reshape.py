@@ -1,32 +1,41 @@
 """Change which segments a log consists of. The caller holds `log.reshaping`."""
 
+import logging
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from muster.storage.disk.files import File
+from muster.storage.disk.files import File, Files
 from muster.storage.errors import StorageError
 from muster.storage.logs.stamp import Stamped
 from muster.storage.producers.loading import load_producers
 from muster.storage.producers.state import ProducerState
 from muster.storage.records.scan import BatchFault, Order, walk_checked
 from muster.storage.segments.reading import SegmentList
-from muster.storage.segments.segment import Segment
+from muster.storage.segments.segment import Segment, segment_path
 from muster.storage.segments.summaries import save_summaries
 from muster.storage.wording import remedy
 
 if TYPE_CHECKING:
     from muster.storage.logs.log import Log
 
+logger = logging.getLogger("muster.storage")
+
 
 def roll(log: "Log", base: int, now_ms: int) -> None:
-    """Seal the active segment and begin the next one at `base`; everything so far is durable then."""
+    """Seal the active segment and begin the next one at `base`; all records so far are durable then.
+
+    That the next segment's file stays in the directory, and what is written down of the last one, is left to `settle`,
+    which the next flush does first: nothing in the new segment counts before. A crash without it costs the next start
+    a scan of the last segment.
+    """
+    settle(log)
     log.flush()
     log.check_place()
     sealed = log.segment_list.active
     fresh = Segment(log.files, log.directory, base, log.opened, log.settings.index_interval_bytes)
     try:
-        seal(log, sealed)
+        owed = write_down(log, sealed, sync=False)
         fresh.start(now_ms)
     except OSError as error:
         refusal = StorageError(
@@ -35,16 +44,44 @@ def roll(log: "Log", base: int, now_ms: int) -> None:
         )
         log.troubles.refused(log.partition, refusal, error)
         raise refusal from error
-    try:
-        log.files.sync_dir(log.directory)
-    except OSError as error:
-        # A second try may be told that all is well, although the entry was lost.
-        raise log.fence(f"Could not flush {log.directory}: {error.strerror or error}") from error
+    log.owed = owed  # before the new segment can be seen, and flushed
     log.segment_list = SegmentList((*log.segment_list.all, fresh))
+    if base != log.end_offset:
+        settle(log)  # a follower's log ends where its files say so
     log.end_offset = base
     log.durable_offset = max(log.durable_offset, base)
     sealed.active = False
     sealed.gaps = log.settings.compacted
+
+
+def settle(log: "Log") -> None:
+    """Flush what the last roll wrote besides records: the directory, files beside the sealed segment. Any thread.
+
+    Without the directory nothing in the new segment counts; the files are known by their checksums, and only save time.
+    """
+    if log.owed is None:
+        return
+    with log.reshaping:
+        owed = log.owed
+        if owed is None or log.retired:
+            return
+        try:
+            log.files.sync_dir(log.directory)
+        except OSError as error:
+            # A second try may be told that all is well, although the entry was lost.
+            raise log.fence(f"Could not flush {log.directory}: {error.strerror or error}") from error
+        log.owed = None
+        try:
+            for path in owed:
+                sync_if_there(log.files, path)
+            save_summaries(log.files, log.directory, log.summaries.values())
+        except OSError as error:
+            why = StorageError(
+                f"Could not flush what is kept beside the segments of {log.directory}: {error.strerror or error}. "
+                f"Nothing is lost; {remedy(error)}, or the next start may have to scan them."
+            )
+            logger.warning("%s", why)
+            log.troubles.refused(log.partition, why, error)
 
 
 def cut_active(log: "Log", active: Segment, position: int) -> None:
@@ -88,11 +125,30 @@ def seal(log: "Log", segment: Segment, *, sync: bool = True) -> None:
 
     Each file is known by its checksum, so without `sync` a crash costs the next start a scan and nothing else.
     """
+    write_down(log, segment, sync=sync)
+    save_summaries(log.files, log.directory, log.summaries.values(), sync=sync)
+
+
+def write_down(log: "Log", segment: Segment, *, sync: bool) -> list[str]:
+    """Write the files beside a segment, and note what they are; their paths, some of which may have no file."""
     snapshot = log.producers.snapshot() if log.producers.producers else b""
     if snapshot:
         segment.write_side(".snapshot", snapshot, segment.next_offset, sync=sync)
     log.summaries[segment.base_offset] = segment.seal(crc32c(snapshot) if snapshot else 0, sync=sync)
-    save_summaries(log.files, log.directory, log.summaries.values(), sync=sync)
+    beside = [segment.path(suffix) for suffix in (".index", ".timeindex", ".txnindex")]
+    return [*beside, segment_path(log.directory, segment.next_offset, ".snapshot")]
+
+
+def sync_if_there(files: Files, path: str) -> None:
+    """Flush a file that retention, a compaction or a truncation may have taken away."""
+    try:
+        file = files.open(path, writable=False)
+    except FileNotFoundError:
+        return
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 def is_full(log: "Log", stamped: Stamped, now_ms: int) -> bool:

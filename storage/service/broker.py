@@ -21,6 +21,8 @@ from muster.storage.types import Appended, Fetched, Topic
 from muster.storage.wording import as_text
 
 READ_COMMITTED = 1
+ROOM = 1 << 30
+"""More than any answer has."""
 
 
 def _code(error: StorageError) -> Any:
@@ -31,8 +33,17 @@ def _code(error: StorageError) -> Any:
 class BrokerService:
     """Handlers named after the RPCs, in snake_case. `call` is the transport's context and is not looked at."""
 
-    def __init__(self, requests: LogRequests, *, node_id: int, advertised: Callable[[], tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        requests: LogRequests,
+        *,
+        node_id: int,
+        advertised: Callable[[], tuple[str, int]],
+        room: Callable[[Any], int] = lambda call: ROOM,
+    ) -> None:
+        """`room` says, of a call, how many bytes its answer should have at most."""
         self.requests = requests
+        self._room = room
         self._broker = requests.broker
         self._node_id = node_id
         self._advertised = advertised
@@ -236,16 +247,16 @@ class BrokerService:
             for topic in request.topics
             for part in topic.partitions
         ]
-        parts = iter(await self._long_poll(wanted, request))
+        parts = iter(await self._long_poll(wanted, request, self._room(call)))
         return fetch_response((topic.topic, islice(parts, len(topic.partitions))) for topic in request.topics)
 
     async def multi_fetch(self, request: pb.MultiFetchRequest, call: object) -> bytes:
         """Long poll over a flat list of partitions, answered in that order. A MultiFetchResponse, encoded."""
         wanted = [(part.topic, part.partition, part.fetch_offset, part.partition_max_bytes) for part in request.fetches]
-        return multi_fetch_response(await self._long_poll(wanted, request))
+        return multi_fetch_response(await self._long_poll(wanted, request, self._room(call)))
 
     async def _long_poll(
-        self, wanted: list[tuple[str, int, int, int]], request: pb.FetchRequest | pb.MultiFetchRequest
+        self, wanted: list[tuple[str, int, int, int]], request: pb.FetchRequest | pb.MultiFetchRequest, room: int
     ) -> list[Part]:
         bounded("partitions", len(wanted))
         each_once("partition", [part[:2] for part in wanted])
@@ -255,8 +266,8 @@ class BrokerService:
         found = await self.requests.fetch(
             wanted,
             max_wait_ms=request.max_wait_ms,
-            min_bytes=request.min_bytes,
-            max_bytes=request.max_bytes,
+            min_bytes=min(request.min_bytes, room),
+            max_bytes=min(request.max_bytes or ROOM, room),  # what is waited for has to fit, too
             committed=request.isolation_level == READ_COMMITTED,
         )
         return [_fetched(*place[:2], result) for place, result in zip(wanted, found, strict=True)]

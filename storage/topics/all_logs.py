@@ -1,7 +1,7 @@
 """Make, open and close the logs of a data directory: together, with one flush for all where there are many."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.disk.files import Files, remove_tree
@@ -16,6 +16,9 @@ from muster.storage.types import Topic, TopicPartition
 
 FEW_PARTITIONS = 8
 """From so many on, partitions are flushed together: one flush of the file system, not two of each partition."""
+
+TOLD_AT_ONCE = 256
+"""Of logs that are made."""
 
 logger = logging.getLogger("muster.storage")
 
@@ -73,8 +76,13 @@ def _flush_found(files: Files, data_dir: str, logs: Sequence[Log]) -> None:
             log.segment_list.active.file().sync()
 
 
-def make_all(files: Files, data_dir: str, plan: Plan, opened: OpenSegments, now_ms: int) -> list[Log]:
-    """The new logs of a plan, empty. From FEW_PARTITIONS on none is flushed for itself: that is the caller's then."""
+def make_all(
+    files: Files, data_dir: str, plan: Plan, opened: OpenSegments, now_ms: int, made: Callable[[int], None]
+) -> list[Log]:
+    """The new logs of a plan, empty. From FEW_PARTITIONS on none is flushed for itself: that is the caller's then.
+
+    `made` hears how many there are more, every now and then.
+    """
     wanted = [((plan.topic.name, number),) for number in range(plan.first, plan.topic.partitions)]
     topic_id, sync = format_id(plan.topic.id), len(wanted) < FEW_PARTITIONS
 
@@ -85,7 +93,12 @@ def make_all(files: Files, data_dir: str, plan: Plan, opened: OpenSegments, now_
             remove_tree(files, directory)
         return create_log(files, directory, tp, plan.settings, opened, now_ms=now_ms, topic_id=topic_id, sync=sync)
 
-    return together(one, wanted)
+    logs: list[Log] = []
+    for start in range(0, len(wanted), TOLD_AT_ONCE):
+        some = together(one, wanted[start : start + TOLD_AT_ONCE])
+        logs += some
+        made(len(some))
+    return logs
 
 
 def remove_all(files: Files, data_dir: str, partitions: Iterable[TopicPartition]) -> None:

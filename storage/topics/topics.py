@@ -78,6 +78,7 @@ class Topics:
         self.troubles = Troubles()
         self._topic_listeners: list[Callable[[], None]] = []
         self._append_listeners: list[Callable[[str, int], None]] = []
+        self._made_listeners: list[Callable[[int], None]] = []
         self._lock, identity, fresh = take_directory(self._files, self.data_dir, node_id, random_bytes, cluster_id)
         self.identity: Identity = identity
         self.closed = False
@@ -263,7 +264,9 @@ class Topics:
             try:
                 if not plan.first:
                     self._finish_deletion_of(plan.topic.name)
-                made.append((plan, make_all(self._files, self.data_dir, plan, self._opened, self._clock_ms())))
+                made.append(
+                    (plan, make_all(self._files, self.data_dir, plan, self._opened, self._clock_ms(), self._tell_made))
+                )
                 results.append(plan.topic)
             except StorageError as refusal:
                 results.append(refusal)
@@ -393,6 +396,14 @@ class Topics:
     def on_topics_changed(self, listener: Callable[[], None]) -> None:
         """Call after topics or partition counts changed."""
         self._topic_listeners.append(listener)
+
+    def on_logs_made(self, listener: Callable[[int], None]) -> None:
+        """Call with how many logs have been made, some at a time, in the thread that makes them."""
+        self._made_listeners.append(listener)
+
+    def _tell_made(self, count: int) -> None:
+        for listener in self._made_listeners:
+            listener(count)
 
     def tell_topics(self) -> None:
         """Call the listeners, after `make` or `hide`; in the thread in which they live."""

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.bench import abuse, crowd, growth, handover, heartbeat, loading, suite
+from muster.coordinator.bench import abuse, crowd, growth, handover, heartbeat, loading, pages, suite
+from muster.coordinator.bench.observed import following, metrics, scrape
 from muster.coordinator.bench.processes import BenchFailed, server
 from muster.coordinator.bench.rows import less_is_better
 from muster.coordinator.bench.stall import measure as stall
@@ -26,6 +27,14 @@ def test_loading_is_reported_against_a_plain_read(tmp_path: Path, monkeypatch: p
     (row,) = loading.measure("loading", str(tmp_path / "data"))
     assert row.value > 0
     assert row.ratio == pytest.approx(row.peer_value / row.value, rel=0.1)
+
+
+def test_pages_are_reported_by_time_size_and_stretch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("MEMBERS", 7), ("PARTITIONS", 70), ("GROUPS", 5), ("TIMES", 1)):
+        monkeypatch.setattr(pages, name, value)
+    rows = list(pages.measure("pages", str(tmp_path)))
+    assert [row.unit for row in rows] == ["ms cpu", "KB", "ms of loop"] * 2
+    assert all(row.value > 0 for row in rows)
 
 
 def test_an_unknown_case_is_not_found(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,6 +76,36 @@ def test_heartbeats_are_measured_against_the_echo(tmp_path: Path, monkeypatch: p
     assert row.unit == "us CPU/RPC"
     assert row.value > 0
     assert row.peer_value > 0
+
+
+@pytest.mark.integration
+def test_a_node_that_counts_is_measured_against_one_that_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, small in (("MEMBERS", 3), ("ROUNDS", 1), ("WARM_UP_S", 0.1), ("ROUND_S", 0.2)):
+        monkeypatch.setattr(metrics, name, small)
+    monkeypatch.setattr(heartbeat, "MEMBERS", 3)
+    rows = list(metrics.measure("metrics", str(tmp_path)))
+    assert [row.case.rpartition(" by ")[2] for row in rows] == ["gRPC", "Kafka's door"]
+    assert all(row.value > 0 and row.peer_value > 0 for row in rows)
+
+
+@pytest.mark.integration
+def test_a_scrape_is_measured_by_its_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, small in (("GROUPS", 10), ("PARTITIONS", 10), ("TIMES", 2)):
+        monkeypatch.setattr(scrape, name, small)
+    rows = list(scrape.measure("scrape", str(tmp_path)))
+    assert [row.unit for row in rows] == ["us CPU/series", "us CPU/series", "ms CPU"] * 2
+    assert all(row.value > 0 for row in rows)
+
+
+@pytest.mark.integration
+def test_open_pages_are_measured_beside_a_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, small in (("PAGES", 4), ("ROUNDS", 1), ("ROUND_S", 0.1), ("SETTLED_S", 0.0)):
+        monkeypatch.setattr(following, name, small)
+    (row,) = following.measure("following", str(tmp_path / "data"))
+    assert row.case.startswith("following: 4 open pages")
+    assert row.ok is (row.value <= row.peer_value)
 
 
 @pytest.mark.integration

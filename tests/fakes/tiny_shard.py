@@ -17,6 +17,7 @@ from muster.coordinator.core.events import (
     Loaded,
     OffsetCommit,
     OffsetFetch,
+    StoodStill,
     TimerFired,
     TopicsChanged,
 )
@@ -29,6 +30,7 @@ from muster.coordinator.core.types import (
     Protocol,
     RebalanceEntry,
     StoredOffset,
+    TimerKey,
 )
 
 JOIN_WAIT_MS = 1_000
@@ -47,6 +49,7 @@ class TinyShard:
         self.parked: dict[str, list[int]] = {}
         self.rounds: dict[str, int] = {}
         self.seen: list[Event] = []
+        self.deadlines: dict[TimerKey, int] = {}
 
     def apply(self, record: Record) -> None:
         match record:
@@ -62,7 +65,7 @@ class TinyShard:
         out = Effects()
         match event:
             case Heartbeat():
-                out.set_timer(("session", event.group_id, event.member_id), now_ms + SESSION_MS)
+                self.arm(("session", event.group_id, event.member_id), now_ms + SESSION_MS, out)
                 out.reply(event.request_id, HeartbeatReply())
             case OffsetCommit():
                 self.commit(event, now_ms, out)
@@ -70,9 +73,13 @@ class TinyShard:
                 out.reply(request_id, OffsetFetchReply(offsets=self.fetch(group_id)))
             case JoinGroup():
                 self.parked.setdefault(event.group_id, []).append(event.request_id)
-                out.set_timer(("join", event.group_id), now_ms + JOIN_WAIT_MS)
-            case TimerFired(("join", group_id), _):
-                self.answer_joins(group_id, now_ms, out)
+                self.arm(("join", event.group_id), now_ms + JOIN_WAIT_MS, out)
+            case TimerFired(key, _):
+                del self.deadlines[key]
+                if key[0] == "join":
+                    self.answer_joins(key[1], now_ms, out)
+            case StoodStill():
+                self.deadlines = {key: at_ms + event.moved_ms for key, at_ms in self.deadlines.items()}
             case Forget(group_id, request_id):
                 waiting = self.parked.get(group_id, [])
                 self.parked[group_id] = [parked for parked in waiting if parked != request_id]
@@ -100,6 +107,13 @@ class TinyShard:
         for request_id in self.parked.pop(group_id, []):
             out.reply(request_id, JoinReply(generation=self.rounds[group_id]))
         out.notices.append(GroupChanged(group_id, "Stable", self.rounds[group_id]))
+
+    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
+        return False
+
+    def arm(self, key: TimerKey, at_ms: int, out: Effects) -> None:
+        self.deadlines[key] = at_ms
+        out.set_timer(key, at_ms)
 
     def keep(self, record: Record, out: Effects) -> None:
         self.apply(record)

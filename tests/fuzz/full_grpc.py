@@ -9,12 +9,12 @@ from typing import NamedTuple
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
 from muster.coordinator.kafka.codec.encoding import uvarint
-from muster.coordinator.rpc.v1 import coordinator_service_pb2
+from muster.coordinator.rpc.v1 import coordinator_service_pb2, externalscaler_service_pb2
 from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 
 SERVICES = [
     service
-    for module in (coordinator_service_pb2, broker_service_pb2, staging_service_pb2)
+    for module in (coordinator_service_pb2, externalscaler_service_pb2, broker_service_pb2, staging_service_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
 ]
 NUMBERS = frozenset(

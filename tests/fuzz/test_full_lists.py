@@ -26,6 +26,8 @@ from tests.support.kafka.client import frame
 from tests.support.kafka.memory_node import MemoryNode
 
 FRAME = 4 << 20
+PIECE = 1 << 16
+"""Of a frame comes in one turn."""
 LIMITS = ConnectionLimits(
     max_frame=2 * FRAME, max_in_flight=5, max_in_flight_bytes=2 * FRAME, max_unsent_bytes=1 << 16, max_idle_ms=60_000
 )
@@ -82,8 +84,10 @@ async def refused(listing: full_kafka.Listing) -> None:
         wire = Wire()
         talk = wire.protocol = Connection(node.dispatch, LIMITS, lambda one: True, lambda one: None)
         talk.connection_made(wire)  # type: ignore[arg-type]
-        with peak_below(3 * FRAME):
-            talk.data_received(len(body).to_bytes(4, "big") + body)
+        stream = len(body).to_bytes(4, "big") + body
+        with peak_below(FRAME // 4):
+            for at in range(0, len(stream), PIECE):
+                talk.data_received(stream[at : at + PIECE])
         wire.close()
         await asyncio.sleep(0)
     response = messages()[f"{name}Response"]

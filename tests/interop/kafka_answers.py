@@ -315,6 +315,12 @@ async def configs(ask: Asker) -> dict[str, object]:
         "configs: no keys": len((await described(2, topic, [])).configs) > 20,
         "configs: a topic that is not there": (await described(2, f"none{ask.run}")).error_code,
         "configs: loggers": (await described(8, "1")).error_code,
+        "resources: of a type that there is not": (await ask("ListConfigResources", 1, resource_types=[3])).error_code,
+        "resources: metrics of clients": len((await ask("ListConfigResources", 0)).config_resources),
+        "resources: nodes and their loggers": [
+            (row.resource_type, row.resource_name)
+            for row in (await ask("ListConfigResources", 1, resource_types=[8, 4, 8])).config_resources
+        ],
         "configs: of a group": sorted(row.name for row in (await described(32, "g")).configs),
         "alter: set": (await alter(2, topic, (retention, put, "6000")), await own()),
         "alter: delete": (await alter(2, topic, (retention, drop, None)), await own()),

@@ -160,4 +160,13 @@ WANTED = (
     "records of a ledger that say nothing",
     "strangers with much to say: INVALID_REQUEST",
     "strangers with much to say: NONE",
+    "shards that fell for want of room",
+    "shards that had room again",
+    "groups that owed facts",
+    "requests answered without room",
+    "explanations that found no room",
+    "groups whose records are damaged",
+    "records of groups that say nothing: a position",
+    "records of groups that say nothing: a classic group",
+    "records of KIP-848 groups that say nothing",
 )

@@ -7,6 +7,7 @@ from random import Random
 REQUEST_TIMEOUT_MS = 8_000
 JOIN_GRACE_MS = 5_000
 """How much longer than the rebalance timeout a member waits for the answer to its join."""
+FULL_MS = 60_000
 DEAF_MS = 40_000
 """Beyond the shorter rebalance timeouts, while the session is renewed by what is heard of the member."""
 
@@ -25,8 +26,12 @@ class Faults:
     read_fails: float = 0.0
     fence: float = 0.0
     """A flush that failed leaves the log of its shard fenced: nothing goes in or out until the process is new."""
+    full_every_ms: int = 0
+    """The disk has no room for up to FULL_MS, or for little only."""
     damage: float = 0.0
     """A shard that is loaded finds a part of its ledger spoilt, for good."""
+    harm: float = 0.0
+    """A shard that is loaded finds a record of one of its groups that says nothing, for good."""
     bulk_every_ms: int = 0
     """Somebody sends what would become a record larger than the log takes, at once or together with others."""
     flush_ms: int = 20
@@ -64,8 +69,10 @@ class Faults:
 CALM = Faults()
 
 HARD_ON_MEMBERS: Mapping[str, float] = {
-    **dict.fromkeys(("append_fails", "flush_fails", "read_fails", "fence", "damage"), 0),
-    **dict.fromkeys(("kill_every_ms", "power_loss_every_ms", "node_stall_every_ms", "unload_every_ms"), 0),
+    **dict.fromkeys(("append_fails", "flush_fails", "read_fails", "fence", "damage", "harm"), 0),
+    **dict.fromkeys(
+        ("kill_every_ms", "power_loss_every_ms", "node_stall_every_ms", "unload_every_ms", "full_every_ms"), 0
+    ),
     "flush_ms": 20,
     "loss": 0.08,
     "slow": 0.1,
@@ -119,4 +126,6 @@ def draw(rng: Random) -> Faults:
         fence=rate(0.7, 0.9),
         damage=rate(0.5, 0.7),
         bulk_every_ms=often(0.4, 5_000, 40_000),
+        full_every_ms=often(0.4, 10_000, 90_000),
+        harm=rate(0.4, 0.7),
     )

@@ -1,7 +1,9 @@
 """Parts that are broken on purpose, one for each checker: a checker that catches nothing proves nothing."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
+from typing import Any
 
 from muster.coordinator.core.consumer import reconcile
 from muster.coordinator.core.consumer.group import ConsumerGroup
@@ -15,8 +17,9 @@ from muster.coordinator.core.consumer.records import (
     TopicId,
 )
 from muster.coordinator.core.effects import Effects, HeartbeatReply
-from muster.coordinator.core.events import ConsumerHeartbeat, Event, OffsetCommit, SyncGroup
+from muster.coordinator.core.events import ConsumerHeartbeat, Event, Loaded, OffsetCommit, SyncGroup
 from muster.coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record
+from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.member.classic.cooperative import Cooperative
@@ -30,7 +33,9 @@ from muster.coordinator.runtime.answers import Released
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.loads import LoadJob
-from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.ports import KeyValue, LogFailed
+from muster.coordinator.runtime.refusals import is_request
+from muster.coordinator.runtime.starved import NO_ROOM
 from tests.sim.node.crashing_log import CrashingLog
 
 
@@ -95,6 +100,57 @@ class FastidiousEngine(Engine):
             self.load_failed(job, LogFailed("a part of the ledger is spoilt"))
         else:
             super().loaded(job, now_ms)
+
+
+class HopelessEngine(Engine):
+    """Takes a log that has no room for one that is broken."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._starved.refused = lambda *_: None  # type: ignore[method-assign]
+
+
+class RelentlessEngine(Engine):
+    """Lets deadlines run while there is no room."""
+
+    def turn(self, now_ms: int, heard_ms: int | None = None) -> None:
+        for starved in self._starved.by_shard.values():
+            starved.since_ms = now_ms
+        super().turn(now_ms, heard_ms)
+
+
+class StubbornEngine(Engine):
+    """Answers nothing while there is no room."""
+
+    def submit(self, shard: int, event: Event) -> bool:
+        if shard in self.starved and is_request(event):
+            self._answers.answer(type(event), event.request_id, refusal_reply(event, NO_ROOM, "there is no room"))
+            return True
+        return super().submit(shard, event)
+
+
+class TalkativeEngine(Engine):
+    """Tells what is owed to a log that has no room."""
+
+    def turn(self, now_ms: int, heard_ms: int | None = None) -> None:
+        for starved in self._starved.by_shard.values():
+            starved.closed.clear()
+        super().turn(now_ms, heard_ms)
+
+
+class MakeshiftShard(Shard):
+    """Goes on with what is left of a group of which a record is damaged."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        return super().step(Loaded() if isinstance(event, Loaded) else event, now_ms)
+
+
+class DiscouragedLog(CrashingLog):
+    """Reads the groups up to the first record that says nothing."""
+
+    def read_groups(self, shard: int) -> Iterator[KeyValue]:
+        senseless = self.parts[shard, "groups"].senseless
+        return takewhile(lambda record: record.offset not in senseless, super().read_groups(shard))
 
 
 class UnboundedShard(Shard):

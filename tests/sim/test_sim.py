@@ -24,6 +24,7 @@ from tests.sim.checkers.generations import GenerationsNeverGoBack
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.replay import ReplayEqualsLive
+from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
 from tests.sim.run import HARD, Parts, Result, run_seed
 from tests.sim.story import write_run_as_story
 from tests.sim.watch import Checker
@@ -45,6 +46,8 @@ ENOUGH = 4
 
 SEEDS_PER_MUTANT = 15
 FAILING = {"flush_fails": 0.2, "flush_ms": 300}
+FULL = {"full_every_ms": 15_000}
+HARM = {"harm": 0.7, "unload_every_ms": 20_000}
 UNREADABLE = {"flush_fails": 0.05, "fence": 0, "read_fails": 0.5, "kill_every_ms": 0, "power_loss_every_ms": 0}
 ROOT = Path(__file__).parents[2]
 
@@ -121,6 +124,24 @@ def test_different_seeds_are_different_runs() -> None:
         ),
         pytest.param(WhoseRecordsAreWholeIsServed, Parts(engine=mutants.FastidiousEngine), id="12-fastidious-engine"),
         pytest.param(WhoseRecordsAreWholeIsServed, Parts(shard=mutants.UnboundedShard), id="12-unbounded-shard"),
+        pytest.param(
+            WhoseRecordsAreWholeIsServed,
+            Parts(engine=mutants.FastidiousEngine, weather=HARM),
+            id="12-fastidious-engine-groups",
+        ),
+        pytest.param(CommitsAreFencedAndKept, Parts(log=mutants.DiscouragedLog, weather=HARM), id="5-discouraged-log"),
+        pytest.param(
+            AFullDiskStopsOnlyWrites, Parts(engine=mutants.HopelessEngine, weather=FULL), id="13-hopeless-engine"
+        ),
+        pytest.param(
+            AFullDiskStopsOnlyWrites, Parts(engine=mutants.StubbornEngine, weather=FULL), id="13-stubborn-engine"
+        ),
+        pytest.param(
+            AFullDiskStopsOnlyWrites, Parts(engine=mutants.RelentlessEngine, weather=FULL), id="13-relentless-engine"
+        ),
+        pytest.param(
+            RepliesSurviveCrashes, Parts(engine=mutants.TalkativeEngine, weather=FULL), id="3-talkative-engine"
+        ),
         pytest.param(CooperativeGivesNothingBack, Parts(member=mutants.clumsy_member), id="7-clumsy-member"),
         pytest.param(DecisionsAreExplained, Parts(shard=mutants.UnexplainedShard), id="8-unexplained-shard"),
     ],
@@ -129,6 +150,12 @@ def test_each_checker_catches_what_is_broken_on_purpose(checker: type[Checker], 
     parts = replace(broken, checkers=(checker,))
     runs = (run_seed(seed, parts) for seed in range(SEEDS_PER_MUTANT))
     assert any(checker.__name__ in run.violation for run in runs)
+
+
+def test_a_group_of_what_is_left_beside_a_damaged_record_never_comes_to_rest() -> None:
+    parts = Parts(shard=mutants.MakeshiftShard, weather=HARM, generations=("consumer",), checkers=())
+    runs = (run_seed(seed, parts) for seed in range(SEEDS_PER_MUTANT))
+    assert any("liveness" in run.violation for run in runs)
 
 
 def test_a_run_can_be_written_as_a_story_that_repeats_itself(tmp_path: Path) -> None:

@@ -30,6 +30,10 @@ class Checker:
     def fail(self, sentence: str) -> None:
         self.world.violated(type(self).__name__, sentence)
 
+    def harmed(self, group_id: str) -> bool:
+        """Whether a record of the group was damaged: what it was before is no promise any more."""
+        return group_id in self.node.log.harmed
+
     # The node's side
 
     def before_step(self, shard: int, core: Shard, event: Event) -> None: ...
@@ -37,6 +41,9 @@ class Checker:
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None: ...
 
     def appended(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue]) -> None: ...
+
+    def unexplained(self, shard: int, ledger: Sequence[KeyValue]) -> None:
+        """This part of an append to the ledger was lost, and the rest of the append goes on."""
 
     def replayed(self, shard: int, core: Shard) -> None:
         """The log has been read and nothing else has happened."""
@@ -99,6 +106,10 @@ class Watch:
     def appended(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue]) -> None:
         for checker in self.checkers:
             checker.appended(shard, groups, ledger)
+
+    def unexplained(self, shard: int, ledger: Sequence[KeyValue]) -> None:
+        for checker in self.checkers:
+            checker.unexplained(shard, ledger)
 
     def loaded(self, shard: int, core: Shard) -> None:
         for checker in self.checkers:

@@ -103,6 +103,7 @@ def example(kind: type[events.Request]) -> events.Request:
         events.DeleteGroup: events.DeleteGroup(1, "g"),
         events.ExplainGroup: events.ExplainGroup(1, "g"),
         events.DescribeSettings: events.DescribeSettings(1, "g"),
+        events.ListSettings: events.ListSettings(1),
         events.AlterSettings: events.AlterSettings(1, "g", {}, ("assignor.options",), None, False, "operator"),
         events.ConsumerHeartbeat: events.ConsumerHeartbeat(1, "g", "m", 1),
         events.DescribeConsumerGroup: events.DescribeConsumerGroup(1, "g"),

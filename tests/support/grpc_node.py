@@ -38,8 +38,10 @@ async def serving(data: Path, **more: str) -> AsyncIterator[Node]:
 
 
 @asynccontextmanager
-async def connected(node: Node) -> AsyncIterator[grpc.aio.Channel]:
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{node.bound.port}") as channel:
+async def connected(node: Node, *, apart: bool = False) -> AsyncIterator[grpc.aio.Channel]:
+    """`apart`: with a connection of its own; channels share one otherwise."""
+    options = [("grpc.use_local_subchannel_pool", int(apart))]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{node.bound.port}", options=options) as channel:
         yield channel
 
 

@@ -32,6 +32,8 @@ class NodeProcess:
         self.address = "127.0.0.1:0"
         self.kafka_address = ""
         """Where Kafka's protocol is served, with the setting kafka.listeners."""
+        self.http = ""
+        """Likewise of HTTP, with http.listeners."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -54,6 +56,9 @@ class NodeProcess:
         if "kafka_port" in told:
             self.kafka_address = f"{told['kafka_host']}:{told['kafka_port']}"
             self.settings["kafka.listeners"] = self.kafka_address
+        if "http_port" in told:
+            self.http = f"{told['http_host']}:{told['http_port']}"
+            self.settings["http.listeners"] = self.http
 
     @property
     def pid(self) -> int:

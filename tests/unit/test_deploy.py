@@ -15,6 +15,7 @@ import yaml
 
 from muster.coordinator.cli.main import cli
 from muster.coordinator.config import Settings, load_settings, parse_address, render_properties
+from muster.coordinator.scaler.metadata import read as read_trigger
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROPERTIES = DEPLOY / "coordinator.properties"
@@ -180,3 +181,20 @@ def test_the_pod_is_one_ordinary_user_that_may_drain_before_it_is_killed() -> No
     claimed = {claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"]}
     provided = claimed | {volume["name"] for volume in pod["volumes"]}
     assert {mount["name"] for mount in container()["volumeMounts"]} <= provided
+
+
+def test_keda_asks_the_service_of_the_manifests_for_what_the_scaler_takes() -> None:
+    scaled = yaml.safe_load((DEPLOY / "kubernetes/keda.yaml").read_text())
+    assert (scaled["apiVersion"], scaled["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
+    (trigger,) = scaled["spec"]["triggers"]
+    # Figures are totals, of which each replica has its share: any other metricType would not divide them.
+    assert (trigger["type"], trigger["metricType"]) == ("external-push", "AverageValue")
+    metadata = trigger["metadata"]
+    assert all(isinstance(value, str) for value in metadata.values()), "Kubernetes takes texts only"
+    service, _, port = metadata["scalerAddress"].partition(":")
+    assert service.split(".")[0] == manifests()["Service"]["metadata"]["name"]
+    assert port == str(PORT)
+    wanted = read_trigger(metadata)
+    assert wanted.group == scaled["spec"]["scaleTargetRef"]["name"]
+    assert wanted.drain_target_s == 120
+    assert scaled["spec"]["minReplicaCount"] <= scaled["spec"]["fallback"]["replicas"]

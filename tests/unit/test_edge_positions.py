@@ -1,11 +1,14 @@
 """What both doors do about very many committed positions."""
 
 import asyncio
+from collections.abc import Iterable
 
-from muster.coordinator.core.effects import OffsetDeleteReply
-from muster.coordinator.edge.positions import Places, delete_in_slices
+from muster.coordinator.core.effects import OffsetDeleteReply, OffsetFetchReply
+from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.edge.positions import LOOKED_UP_AT_ONCE, Places, delete_in_slices, fetch_in_slices
 from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.in_turns import AT_ONCE
+from tests.support.turns import turns_of_others
 
 PLACES = [("t", number) for number in range(2 * AT_ONCE + 1)]
 
@@ -37,3 +40,44 @@ def test_a_slice_that_is_refused_as_a_whole_ends_it() -> None:
 
 def test_without_places_the_group_is_asked_nevertheless() -> None:
     assert deleted([], 0)[0].code is ErrorCode.NOT_COORDINATOR
+
+
+def fetched(
+    places: Iterable[tuple[str, int]] | None, refused_from: int = 9
+) -> tuple[OffsetFetchReply, list[Places | None], int]:
+    """What came of it, what each question named, and how often others had their turn; see `deleted`."""
+    asked: list[Places | None] = []
+
+    async def ask(places: Places | None) -> OffsetFetchReply:
+        asked.append(places)
+        if len(asked) > refused_from:
+            return OffsetFetchReply(code=ErrorCode.NOT_COORDINATOR)
+        refused = {place: ErrorCode.UNSTABLE_OFFSET_COMMIT for place in places or () if place[1] == 1}
+        offsets = {place: StoredOffset(place[1], -1, "", 0) for place in places or () if place not in refused}
+        return OffsetFetchReply(offsets=offsets, refused=refused)
+
+    async def look() -> None:
+        nonlocal reply
+        reply = await fetch_in_slices(places, ask)
+
+    reply = OffsetFetchReply()
+    turns = asyncio.run(turns_of_others(look()))
+    return reply, asked, turns
+
+
+def test_positions_are_looked_up_a_slice_at_a_time_and_others_have_turns_in_between() -> None:
+    places = [("t", number) for number in range(4 * LOOKED_UP_AT_ONCE + 1)]
+    reply, asked, turns = fetched(iter(places))
+    assert [len(each or ()) for each in asked] == [LOOKED_UP_AT_ONCE] * 4 + [1]
+    assert turns >= 3
+    assert reply.refused == {("t", 1): ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    assert [place for place in places if place not in reply.refused] == list(reply.offsets)
+
+
+def test_a_slice_of_a_look_that_is_refused_as_a_whole_is_the_answer() -> None:
+    reply, asked, _ = fetched([("t", number) for number in range(3 * LOOKED_UP_AT_ONCE)], 1)
+    assert (reply.code, reply.offsets, len(asked)) == (ErrorCode.NOT_COORDINATOR, {}, 2)
+
+
+def test_a_look_at_nothing_and_one_at_everything_are_a_question_each() -> None:
+    assert [fetched(())[1], fetched(None)[1]] == [[()], [None]]

@@ -53,6 +53,15 @@ def test_every_package_is_typed_and_the_licence_is_there(wheel: zipfile.ZipFile)
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+def test_the_page_s_templates_and_assets_are_there(wheel: zipfile.ZipFile) -> None:
+    """As in the checkout, file by file; without them the listener would answer nothing but JSON."""
+    names = set(wheel.namelist())
+    for folder in ("templates", "assets", "assets/vendor"):
+        there = [each for each in (ROOT / "coordinator" / "web" / folder).iterdir() if each.is_file()]
+        assert there
+        assert {f"muster/coordinator/web/{folder}/{each.name}" for each in there} <= names
+
+
 def test_extras_and_command_are_those_promised() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert {"spark", "zookeeper", "dev", "all"} <= project["optional-dependencies"].keys()
@@ -69,4 +78,4 @@ def test_dependencies_are_ranges() -> None:
     ]
     pinned = [word for word in everything if "==" in word.split(";")[0]]
     assert all(word.startswith("grpcio-tools==") for word in pinned), pinned
-    assert not [word for word in everything if "http" in word or "@" in word]
+    assert not [word for word in everything if "://" in word or "@" in word]

@@ -1,7 +1,7 @@
 """The shape of the house: no circle among modules, nothing too long to be taken in, folders instead of prefixes."""
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -138,3 +138,9 @@ def test_no_prefix_does_the_work_of_a_folder(top: str) -> None:
         f"{folder}/{word}_": files for folder, names in folders(top).items() for word, files in prefixes(names).items()
     }
     assert found == {}
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """They are modules without a package: of two that one process collects, the second would not be run."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, times in names.items() if times > 1] == []

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import click
 
-from muster.coordinator.cli.common.words import clipped
+from muster.coordinator.views.words import clipped
 
 
 class Exit(IntEnum):

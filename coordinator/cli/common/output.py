@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from muster.coordinator.cli.common.words import clipped
+from muster.coordinator.views.words import clipped, harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +65,7 @@ def print_table(rows: Sequence[Row], columns: Sequence[Column]) -> None:
         numbers = all(isinstance(row.get(column.key), int | float | None) for row in rows)
         table.add_column(column.heading, justify="right" if numbers else "left", style=column.style or None)
     for row in rows:
-        table.add_row(*(cell(row.get(column.key)) for column in columns))
+        table.add_row(*(harmless(cell(row.get(column.key))) for column in columns))
     console().print(table)
 
 
@@ -76,7 +76,7 @@ def plain_table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     'NAME  LAG\\na     -\\n'
     """
     lines = [[column.heading for column in columns]]
-    lines += [[cell(row.get(column.key)) for column in columns] for row in rows]
+    lines += [[harmless(cell(row.get(column.key))) for column in columns] for row in rows]
     widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
     return "".join(
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines

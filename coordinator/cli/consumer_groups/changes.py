@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.coordinator.cli.consumer_groups.views import table
-from muster.coordinator.cli.groups.reset import Position, TopicPartition, must_be_inactive, targets
+from muster.coordinator.cli.groups.reset import TopicPartition, must_be_inactive, targets
 from muster.coordinator.cli.groups.which import chosen_partitions
+from muster.coordinator.views.positions import Position
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin

@@ -9,7 +9,7 @@ from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.output import ABSENT
 from muster.coordinator.cli.groups.both import ZOOKEEPER
 from muster.coordinator.cli.groups.describe import lags_of
-from muster.coordinator.cli.groups.members import assignment_text
+from muster.coordinator.views.groups import assignment_text
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin

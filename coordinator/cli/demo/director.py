@@ -12,7 +12,6 @@ from rich.text import Text
 
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.output import console
-from muster.coordinator.cli.common.words import duration, plural, spans
 from muster.coordinator.cli.demo import report
 from muster.coordinator.cli.demo.children import Children
 from muster.coordinator.cli.demo.filling import fill
@@ -22,6 +21,7 @@ from muster.coordinator.cli.groups.story import recorded
 from muster.coordinator.client import Admin
 from muster.coordinator.client.described import GroupDescription, MemberDescription
 from muster.coordinator.client.errors import GroupNotFound, Unreachable
+from muster.coordinator.views.words import duration, plural, spans
 
 TOPIC, GROUP = "lines", "demo"
 LOOK_EVERY_S = 0.1

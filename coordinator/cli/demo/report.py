@@ -7,10 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from muster.coordinator.cli.common.words import Names, plural, spans
 from muster.coordinator.cli.demo.proof import Proof
-from muster.coordinator.cli.groups.story import cause_word, names_of, outcome_word, tell
+from muster.coordinator.cli.groups.story import tell
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.views.ledger import cause_word, names_of, outcome_word
+from muster.coordinator.views.words import Names, plural, spans
 
 COLOURS = ("cyan", "magenta", "blue", "yellow", "bright_red", "bright_green", "bright_cyan", "bright_magenta")
 

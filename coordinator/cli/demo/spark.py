@@ -14,7 +14,6 @@ from rich.text import Text
 
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.output import console
-from muster.coordinator.cli.common.words import plural
 from muster.coordinator.cli.demo import report
 from muster.coordinator.cli.demo.children import Children
 from muster.coordinator.cli.demo.director import NODE_SETTINGS
@@ -22,6 +21,7 @@ from muster.coordinator.cli.demo.filling import fill
 from muster.coordinator.cli.demo.lines import Line, Source
 from muster.coordinator.client import Admin, Consumer, Message, TopicPartition
 from muster.coordinator.spark.cluster import Cluster, ClusterFailed, running_cluster
+from muster.coordinator.views.words import plural
 
 LINES, COUNTS = "lines", "counts"
 PARTITIONS_OF_COUNTS = 4

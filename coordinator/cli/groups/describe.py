@@ -1,14 +1,15 @@
 """`muster groups describe`: positions and lag; with --state, the group itself and whom it waits for."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.common.words import Names, moment
 from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_else
 from muster.coordinator.cli.groups.which import group_argument
+from muster.coordinator.views.groups import offset_row, progress_words, state_row
+from muster.coordinator.views.words import Names, moment
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
@@ -35,10 +36,15 @@ STATE_COLUMNS = [
     Column("LEADER", "leader", wide=True),
     Column("WAITS-FOR", "waiting_for"),
     Column("UNTIL", "waiting_until"),
+    Column("LAG", "lag", wide=True),
+    Column("TREND/S", "trend", wide=True),
+    Column("ETA-S", "eta_s", wide=True),
+    Column("HEALTH", "health", wide=True),
+    Column("REASON", "health_reason", wide=True),
 ]
 NOT_AVAILABLE = 15
 """COORDINATOR_NOT_AVAILABLE, which is also said of positions that ZooKeeper does not give."""
-UNKNOWN_POSITION = {"current_offset": None, "lag": None}
+WELL = "OK"
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping", "Starting", "BackingOff")
 
 
@@ -48,7 +54,10 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping
 @click.option("--state", "state_only", is_flag=True, help="The group's state, and whom a rebalance waits for.")
 @group_argument
 def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: bool, group: str) -> None:
-    """Show positions and lag of GROUP by partition."""
+    """Show positions and lag of GROUP by partition.
+
+    From a node that samples its groups also where that leads (on standard error; with --state -o wide in columns).
+    """
     with admin_of(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
         say_who_else(admin, found)
@@ -59,8 +68,10 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
             return
         lags, away = lags_of(admin, found)
     say_what_stands_out(found)
-    unknown = UNKNOWN_POSITION if away and found.protocol_type == ZOOKEEPER else {}
-    show([offset_row(found, lag) | unknown for lag in lags], OFFSET_COLUMNS, style)
+    owners = {member.member_id: member for member in found.members}
+    known = not (away and found.protocol_type == ZOOKEEPER)
+    rows = [offset_row(group, lag, owners.get(lag.owner), known=known) for lag in lags]
+    show(rows, OFFSET_COLUMNS, style)
 
 
 def lags_of(admin: "Admin", group: "GroupDescription") -> tuple[list["PartitionLag"], bool]:
@@ -78,35 +89,6 @@ def lags_of(admin: "Admin", group: "GroupDescription") -> tuple[list["PartitionL
     return admin.group_lag(group.group_id, include_zookeeper=False), True
 
 
-def state_row(group: "GroupDescription") -> dict[str, Any]:
-    return {
-        "group": group.group_id,
-        "coordinator": group.coordinator,
-        "assignment_strategy": group.assignor or None,
-        "state": group.state,
-        "members": len(group.members),
-        "generation": group.generation,
-        "leader": group.leader or None,
-        "waiting_for": list(group.waiting_for),
-        "waiting_until": moment(group.waiting_until_ms) if group.waiting_until_ms else None,
-    }
-
-
-def offset_row(group: "GroupDescription", lag: "PartitionLag") -> dict[str, Any]:
-    owner = next((member for member in group.members if member.member_id == lag.owner), None)
-    return {
-        "group": group.group_id,
-        "topic": lag.partition.topic,
-        "partition": lag.partition.partition,
-        "current_offset": lag.committed,
-        "log_end_offset": lag.log_end,
-        "lag": lag.lag,
-        "consumer_id": owner.member_id if owner else None,
-        "host": owner.client_host if owner else None,
-        "client_id": owner.client_id if owner else None,
-    }
-
-
 def say_what_is_old(group: "GroupDescription") -> None:
     """On standard error, while ZooKeeper is away."""
     if group.protocol_type == ZOOKEEPER:
@@ -122,6 +104,10 @@ def say_what_stands_out(group: "GroupDescription") -> None:
     """On standard error, in the words that people search for."""
     if not group.members:
         notice(f"Consumer group '{group.group_id}' has no active members.")
+    if group.progress is not None:
+        notice(f"Consumer group '{group.group_id}': {progress_words(group.progress)}.")
+        if group.progress.health != WELL:
+            notice(f"Warning: Consumer group '{group.group_id}' is not well: {group.progress.reason}.")
     if group.state in REBALANCING:
         names = Names(member.member_id for member in group.members)
         waits = ", ".join(names[member] for member in group.waiting_for) or "nobody in particular"

@@ -1,14 +1,13 @@
 """`muster groups explain` and `history`: what the ledger knows of each rebalance."""
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from muster.coordinator.cli.common.options import COUNT, admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, console, notice, show, show_document
-from muster.coordinator.cli.common.words import duration, moment
 from muster.coordinator.cli.groups.which import group_argument
+from muster.coordinator.views.words import moment
 
 if TYPE_CHECKING:
     from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
@@ -59,6 +58,8 @@ def explain(
             entries = admin.explain(group, most, generation or 0, snapshots)[::-1]
         stalls = [] if generation else admin.stalls(group, most)[::-1]
     if style in ("json", "yaml"):
+        from muster.coordinator.views.ledger import document
+
         show_document([document(entry) for entry in entries], style)
     elif style == "csv":
         show_rows(entries, style)
@@ -95,45 +96,7 @@ def show_stalls(stalls: "list[NodeStall]") -> None:
 
 
 def show_rows(entries: "list[Rebalance]", style: str) -> None:
-    from muster.coordinator.cli.groups.story import cause_word, names_of, outcome_word, took_ms
+    from muster.coordinator.views.ledger import names_of, rebalance_row
 
     names = names_of(entries, full=style != "table")
-    rows = [
-        {
-            "number": entry.number,
-            "generation": entry.generation,
-            "started": moment(entry.started_at_ms),
-            "took": duration(took_ms(entry)),
-            "cause": cause_word(entry),
-            "by": names[entry.culprit] or None,
-            "moved": len(entry.moves),
-            "unowned": duration(entry.unowned_partition_seconds * 1000),
-            "outcome": outcome_word(entry),
-            "assignor": entry.protocol_name or None,
-            "detail": entry.detail or None,
-        }
-        for entry in entries
-    ]
-    show(rows, COLUMNS, style)
-
-
-def document(entry: "Rebalance") -> dict[str, Any]:
-    """Every field, also those at their defaults, with the contract's names; enums by their short names."""
-    from google.protobuf.json_format import MessageToDict
-
-    from muster.coordinator.cli.groups.story import cause_word, outcome_word
-
-    found: dict[str, Any] = MessageToDict(
-        entry, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )
-    for key in ("number", "started_at_ms", "ended_at_ms"):
-        found[key] = int(found[key])
-    for item in (*found["phases"],):
-        item["duration_ms"] = int(item["duration_ms"])
-    for item in found["moves"]:
-        item["unowned_ms"] = int(item["unowned_ms"])
-    found["cause"] = cause_word(entry).replace(" ", "_").upper()
-    found["outcome"] = outcome_word(entry).upper()
-    snapshot = found.pop("snapshot_json")
-    found["snapshot"] = json.loads(snapshot) if snapshot else None
-    return found
+    show([rebalance_row(entry, names) for entry in entries], COLUMNS, style)

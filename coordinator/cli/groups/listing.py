@@ -6,6 +6,7 @@ from muster.coordinator.cli.common.errors import Unhealthy
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
 from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_is_listed_twice
+from muster.coordinator.views.groups import group_row
 
 COLUMNS = [
     Column("GROUP", "group", style="cyan"),
@@ -32,10 +33,6 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[s
         say_who_is_listed_twice(found)
         if any(group.group_type == ZOOKEEPER for group in found) and admin.zookeeper_away():
             notice("Warning: ZooKeeper is out of the node's reach. Groups there are shown as they were last seen.")
-    rows = [
-        {"group": group.group_id, "type": group.group_type, "state": group.state, "protocol_type": group.protocol_type}
-        for group in found
-    ]
-    show(rows, COLUMNS, style)
+    show([group_row(group) for group in found], COLUMNS, style)
     if missing:
         raise Unhealthy("\n".join(f"groups are missing in this list: {sentence}" for sentence in missing))

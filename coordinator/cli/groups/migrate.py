@@ -8,8 +8,8 @@ import click
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.common.words import plural
 from muster.coordinator.cli.groups.which import group_argument
+from muster.coordinator.views.words import plural
 
 DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
 COLUMNS = [

@@ -1,14 +1,9 @@
-"""`muster groups reset-offsets`: one grammar for positions.
+"""`muster groups reset-offsets`."""
 
-start | end | current | N | +N | -N | @TIME, where TIME is ISO 8601 (in the local time zone unless it names one),
-milliseconds since the epoch, or a length of time before now such as -90s, -15m, -1h, -2d.
-"""
-
-import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,14 +11,12 @@ from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
 from muster.coordinator.cli.groups.which import chosen_partitions, group_argument
+from muster.coordinator.views.positions import GRAMMAR, Position, parse_position, target_of
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
 
 EARLIEST, LATEST = -2, -1
-MAX_OFFSET = 2**63 - 1
-UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-GRAMMAR = "expected start, end, current, N, +N, -N, @TIME (ISO 8601 or epoch ms) or @-1h"
 COLUMNS = [
     Column("GROUP", "group"),
     Column("TOPIC", "topic", style="cyan"),
@@ -33,13 +26,6 @@ COLUMNS = [
 ]
 
 TopicPartition = tuple[str, int]
-
-
-class Position(NamedTuple):
-    """`kind` is start, end, current, offset, shift or time; `value` is what belongs to it."""
-
-    kind: str
-    value: int = 0
 
 
 def position_option(ctx: click.Context, param: click.Parameter, given: str | None) -> Position:
@@ -129,20 +115,14 @@ def targets(
     times = offsets_at(admin, {tp: position.value for tp, position in wanted.items() if position.kind == "time"})
     result: dict[TopicPartition, int] = {}
     for tp, position in wanted.items():
-        if position.kind in ("shift", "current") and tp not in current:
+        found = target_of(position, current.get(tp), starts[tp], ends[tp], times.get(tp, -1))
+        if found is None:
             notice(f"Warning: {tp[0]}-{tp[1]} has no committed offset to start from; it is left alone.")
             continue
-        offset = {
-            "start": starts[tp],
-            "end": ends[tp],
-            "offset": position.value,
-            "current": current.get(tp, 0),
-            "shift": current.get(tp, 0) + position.value,
-            "time": ends[tp] if times.get(tp, -1) < 0 else times[tp],
-        }[position.kind]
-        result[tp] = min(max(offset, starts[tp]), ends[tp])
-        if result[tp] != offset:
-            notice(f"Warning: {tp[0]}-{tp[1]} has offsets {starts[tp]} to {ends[tp]}; {offset} becomes {result[tp]}.")
+        result[tp] = found.offset
+        if found.offset != found.wanted:
+            span = f"offsets {starts[tp]} to {ends[tp]}"
+            notice(f"Warning: {tp[0]}-{tp[1]} has {span}; {found.wanted} becomes {found.offset}.")
     return result
 
 
@@ -150,30 +130,3 @@ def offsets_at(admin: "Admin", times: Mapping[TopicPartition, int]) -> dict[Topi
     if not times:
         return {}
     return {(tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(times).items()}
-
-
-def parse_position(text: str, now_ms: int) -> Position:
-    """
-    >>> parse_position("-5", 0), parse_position("17", 0), parse_position("@-1h", 3_600_005)
-    (Position(kind='shift', value=-5), Position(kind='offset', value=17), Position(kind='time', value=5))
-    """
-    if text in ("start", "end", "current"):
-        return Position(text)
-    if text.startswith("@"):
-        return Position("time", parse_time(text[1:], now_ms))
-    if not re.fullmatch(r"[+-]?\d{1,19}", text) or int(text) > MAX_OFFSET:
-        raise ValueError(f"{text!r} is no position; {GRAMMAR}")
-    return Position("shift" if text[0] in "+-" else "offset", int(text))
-
-
-def parse_time(text: str, now_ms: int) -> int:
-    ago = re.fullmatch(r"-(\d{1,9})(ms|s|m|h|d)", text)
-    if ago:
-        return max(0, now_ms - int(ago[1]) * UNITS_MS[ago[2]])
-    if re.fullmatch(r"\d{1,15}", text):
-        return int(text)
-    try:
-        # Below 0 the protocol has words of its own (-1 the end, -2 the beginning), and no record is that old.
-        return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
-    except (ValueError, OverflowError, OSError):
-        raise ValueError(f"'@{text}' is no time; expected @2026-01-31T12:00, @EPOCH_MS or @-1h") from None

@@ -8,6 +8,7 @@ import click
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
 from muster.coordinator.cli.groups.which import group_argument
+from muster.coordinator.views.groups import setting_rows
 
 if TYPE_CHECKING:
     from muster.coordinator.client.described import GroupSettings
@@ -92,10 +93,7 @@ def alter(bootstrap: str, overrides: dict[str, str], style: str, group: str, **a
 
 
 def tell(group: str, found: "GroupSettings", style: str) -> None:
-    rows = [
-        {"group": group, "version": found.version, "setting": name, "value": json.dumps(value, sort_keys=True)}
-        for name, value in found.values.items()
-    ]
+    rows = setting_rows(group, found.version, found.values)
     show(rows, COLUMNS, style)
     if not rows:
         notice(f"nothing is set for group {group!r}")

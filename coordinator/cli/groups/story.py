@@ -2,14 +2,15 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
-from muster.coordinator.cli.common.words import Names, duration, moment, plural, spans
 from muster.coordinator.rpc.v1 import ledger_pb2
+from muster.coordinator.views.ledger import cause_word, names_of, outcome_word, took_ms
+from muster.coordinator.views.words import Names, duration, moment, plural, spans
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
@@ -45,26 +46,6 @@ def recorded(admin: "Admin", group: str, limit: int = 0, generation: int = 0) ->
     return entries
 
 
-def names_of(rebalances: Iterable[ledger_pb2.Rebalance], *, full: bool = False) -> Names:
-    """Short names over all members that the entries mention."""
-    ids: set[str] = set()
-    for entry in rebalances:
-        ids.add(entry.culprit)
-        ids.update(member.member_id for member in entry.members)
-        ids.update(end for move in entry.moves for end in (move.source, move.target))
-        ids.update(member for phase in entry.phases for member in phase.waited_for)
-    return Names(ids, full=full)
-
-
-def cause_word(entry: ledger_pb2.Rebalance) -> str:
-    name = ledger_pb2.RebalanceCause.Name(entry.cause)
-    return name.removeprefix("REBALANCE_CAUSE_").replace("_", " ").lower()
-
-
-def outcome_word(entry: ledger_pb2.Rebalance) -> str:
-    return ledger_pb2.RebalanceOutcome.Name(entry.outcome).removeprefix("REBALANCE_OUTCOME_").lower()
-
-
 def tell(out: Console, entries: Sequence[ledger_pb2.Rebalance], *, full: bool = False) -> None:
     """Print the entries, a blank line between them. A terminal gets its lines wrapped below their beginning."""
     names = names_of(entries, full=full)
@@ -94,11 +75,6 @@ def heading(entry: ledger_pb2.Rebalance) -> Text:
         f"   took {duration(took_ms(entry))}   ",
         (outcome, OUTCOME_STYLES.get(outcome, "")),
     )
-
-
-def took_ms(entry: ledger_pb2.Rebalance) -> int:
-    """The phases' sum, which goes on after the plan until every member has its share; else the entry's own ends."""
-    return sum(phase.duration_ms for phase in entry.phases) or max(0, entry.ended_at_ms - entry.started_at_ms)
 
 
 def sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[str, Sequence[Text]]]:

@@ -7,8 +7,8 @@ import click
 from muster.coordinator.cli.common.errors import Exit
 from muster.coordinator.cli.common.options import output_option
 from muster.coordinator.cli.common.output import Column, console, notice, show
-from muster.coordinator.cli.common.words import plural
 from muster.coordinator.cli.log.where import existing_directory
+from muster.coordinator.views.words import plural
 
 COLUMNS = [
     Column("FILE", "file"),

@@ -10,9 +10,9 @@ from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import NumberRange, key_values, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
 from muster.coordinator.cli.common.plugins import find_plugins_here
-from muster.coordinator.cli.common.words import plural
 from muster.coordinator.cli.pipeline.files import folder_for, parquet_table, written
 from muster.coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
+from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
     from muster.coordinator.spark.pipelines.backtest import Backtest, Row

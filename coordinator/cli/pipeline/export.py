@@ -9,8 +9,8 @@ import click
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import NumberRange, admin_of, client_options, properties
 from muster.coordinator.cli.common.output import notice
-from muster.coordinator.cli.common.words import plural
 from muster.coordinator.cli.replay import documents_in, ledger_of
+from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
     from muster.coordinator.spark.pipelines.recorded import Entry, Lags

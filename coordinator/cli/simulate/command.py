@@ -9,8 +9,8 @@ from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
 from muster.coordinator.cli.common.options import NumberRange, admin_of, client_options, key_values, output_option
 from muster.coordinator.cli.common.output import Column, notice, show, show_document
 from muster.coordinator.cli.common.plugins import find_plugins_here
-from muster.coordinator.cli.common.words import plural
 from muster.coordinator.cli.simulate.inputs import change_of, read_file, read_group
+from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
     from muster.assignors.api import Snapshot

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from grpc_health.v1 import health_pb2
 
 from muster.assignors.api import JsonValue, Snapshot
-from muster.assignors.data.user_data import parse_assignment
 from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.describing import describe_groups, described, status_of
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ClientConfig, load
 from muster.coordinator.client.consuming.log_calls import list_offsets
@@ -18,15 +18,15 @@ from muster.coordinator.client.described import (
     GroupDescription,
     GroupListing,
     GroupSettings,
-    MemberDescription,
     NodeCondition,
+    NodeStatus,
     PartitionLag,
     TopicDescription,
 )
 from muster.coordinator.client.errors import Refused, TransportRefused, UnknownTopic, refusal
 from muster.coordinator.client.membership.group_calls import GroupCalls, check, check_group_id
 from muster.coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from muster.coordinator.member.classic.subscription import by_topic, topics_of
+from muster.coordinator.member.classic.subscription import by_topic
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
@@ -55,15 +55,19 @@ class Admin:
 
     async def conditions(self) -> list[NodeCondition]:
         """What is wrong with the node at the moment; nothing where all is well, or it is too old to say."""
+        return list((await self.node_status()).conditions)
+
+    async def node_status(self) -> NodeStatus:
+        """How the node is: its clock, what is wrong, what its process has. An old node tells little of it."""
         try:
             answer = await self._transport.retried(
                 methods.DESCRIBE_NODE, group_pb.DescribeNodeRequest(), doing="asking what is wrong"
             )
         except TransportRefused as error:
             if error.status == "UNIMPLEMENTED":
-                return []
+                return NodeStatus(None, ())
             raise
-        return [NodeCondition(c.name, c.sentence, c.since_ms, c.count, c.impairs) for c in answer.conditions]
+        return status_of(answer)
 
     async def zookeeper_away(self) -> bool:
         """Whether the node works beside a ZooKeeper that it cannot reach: then what it says of groups there is old."""
@@ -199,6 +203,10 @@ class Admin:
 
         return await calls.patiently(attempt)
 
+    async def describe_groups(self, groups: Iterable[str]) -> list[GroupDescription]:
+        """Those that are there, in the order given, a hundred by a call; of the node that is asked."""
+        return await describe_groups(self._transport, list(groups))
+
     async def delete_groups(self, groups: Iterable[str]) -> None:
         """GroupNotEmpty, GroupNotFound: the first refusal is raised after all were tried."""
         names = list(groups)
@@ -306,29 +314,31 @@ class Admin:
         calls = GroupCalls(self._transport, group)
         return await migrate_offsets(self.describe_group, calls, zookeeper, to, timeout_ms=patience_ms, dry_run=dry_run)
 
-    async def group_lag(self, group: str, *, include_zookeeper: bool = True) -> list[PartitionLag]:
+    async def group_lag(
+        self, group: str, *, include_zookeeper: bool = True, description: GroupDescription | None = None
+    ) -> list[PartitionLag]:
         """How far behind the group is, for every partition it reads or has committed.
 
-        Refused when the group keeps positions in a ZooKeeper that is away, unless these are left out.
+        A description that is at hand saves asking for one. Refused when the group keeps positions in a ZooKeeper that
+        is away, unless these are left out.
         """
         committed = await self.group_offsets(group, include_zookeeper=include_zookeeper)
-        owners = await self._owners(group)
+        owners = owners_of(description) if description is not None else await self._owners(group)
         existing = await self._catalog.fetch({tp.topic for tp in {*committed, *owners}})
         asked = sorted(tp for tp in {*committed, *owners} if tp.partition < existing.get(tp.topic, 0))
         positions = await GroupCalls(self._transport, group).positions(asked, include_zookeeper=include_zookeeper)
         return [
-            PartitionLag(tp, found.committed, found.log_start, found.log_end, found.lag(), owners.get(tp, ""))
-            for tp, found in sorted(positions.items())
+            PartitionLag(tp, at.committed, at.log_start, at.log_end, at.lag(), owners.get(tp, ""), at.committed_at_ms)
+            for tp, at in sorted(positions.items())
         ]
 
     async def _owners(self, group: str) -> dict[TopicPartition, str]:
         try:
-            found = await self.describe_group(group)
+            return owners_of(await self.describe_group(group))
         except Refused as error:
             if error.code == GROUP_ID_NOT_FOUND:
                 return {}
             raise
-        return {tp: member.member_id for member in found.members for tp in member.assignment}
 
     # Why
 
@@ -395,6 +405,10 @@ class Admin:
         await self.close()
 
 
+def owners_of(group: GroupDescription) -> dict[TopicPartition, str]:
+    return {tp: member.member_id for member in group.members for tp in member.assignment}
+
+
 def refused(code: pb.ErrorCode, message: str, about: str) -> Refused:
     return refusal(code, pb.ErrorCode.Name(code), message, about)
 
@@ -408,39 +422,3 @@ def raise_first(results: Iterable[pb.TopicResult]) -> None:
 def only(results: Sequence[pb.TopicResult]) -> pb.TopicResult:
     raise_first(results)
     return results[0]
-
-
-def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
-    members = tuple(
-        MemberDescription(
-            m.member_id,
-            m.group_instance_id if m.HasField("group_instance_id") else None,
-            m.client_id,
-            m.client_host,
-            topics_of(m.member_metadata),
-            share_of(m.member_assignment),
-            m.client_software,
-        )
-        for m in group.members
-    )
-    return GroupDescription(
-        group.group_id,
-        group.group_state,
-        group.protocol_type,
-        group.protocol_data,
-        group.generation_id,
-        group.leader,
-        address,
-        members,
-        tuple(group.waiting_for),
-        group.waiting_until_ms,
-    )
-
-
-def share_of(blob: bytes) -> tuple[TopicPartition, ...]:
-    """A share in another protocol's format is shown as none."""
-    try:
-        shares = parse_assignment(blob).partitions
-    except ValueError:
-        return ()
-    return tuple(sorted(TopicPartition(topic, number) for topic, numbers in shares.items() for number in numbers))

@@ -11,6 +11,7 @@ from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, To
 from muster.coordinator.member.classic.subscription import by_topic
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
+from muster.coordinator.views.seen import lag_of
 
 log = logging.getLogger("muster.client")
 
@@ -45,12 +46,13 @@ class GroupPosition(NamedTuple):
     committed: int | None
     log_start: int
     log_end: int
+    committed_at_ms: int | None = None
 
     def lag(self, reset: str = "earliest") -> int:
         """Records to go, never negative. Without a commit: none for `latest`, else all that are there (KAFKA-5337)."""
-        if self.committed is not None:
-            return max(0, self.log_end - self.committed)
-        return 0 if reset == "latest" else self.log_end - self.log_start
+        if self.committed is None and reset == "latest":
+            return 0
+        return lag_of(self.committed, self.log_start, self.log_end)
 
 
 class GroupCalls:
@@ -194,7 +196,10 @@ class GroupCalls:
         answer = await self.patiently(attempt)
         return {
             TopicPartition(topic.name, row.partition_index): GroupPosition(
-                row.committed_offset if row.committed_offset >= 0 else None, row.log_start_offset, row.log_end_offset
+                row.committed_offset if row.committed_offset >= 0 else None,
+                row.log_start_offset,
+                row.log_end_offset,
+                row.commit_timestamp_ms or None,
             )
             for topic in answer.topics
             for row in topic.partitions

@@ -28,6 +28,10 @@ def view(group: CentralGroup, group_id: str, step: Step) -> DescribeReply:
                 encode_subscription(Subscription(version=1, topics=tuple(sorted(group.topics_of(member))))),
                 encode_assignment(plan.get(member.id, {})),
                 member.client_software,
+                session_timeout_ms=member.session_timeout_ms,
+                heartbeat_interval_ms=member.ping_interval_ms,
+                offers=(group.assignor,),
+                last_heard_ms=member.heard_ms or None,
             )
             for member in group.members.values()
         ),

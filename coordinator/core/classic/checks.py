@@ -6,11 +6,6 @@ from muster.coordinator.core.types import GroupState, Protocol
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-def group_id_given(group_id: str) -> None:
-    if not group_id:
-        raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "group_id is empty; give the group a name")
-
-
 def not_dead(group: ClassicGroup) -> None:
     if group.state is GroupState.DEAD:
         raise CoordinatorError(

@@ -46,11 +46,10 @@ def left_ms(kept: DelayStored | None, step: Step) -> int | None:
     return max(0, began_ms + delay_ms - step.now_ms)
 
 
-def move(event: StoodStill, step: Step) -> None:
-    """A lost worker could not come back while the node stood still: delays that ran then end later by the stall."""
-    if not event.stalled_ms:
+def stood_still(group: ClassicGroup, event: StoodStill, step: Step) -> None:
+    """A lost worker could not come back while the node stood still: a delay that ran then ends later by the stall."""
+    kept = kept_delay(group.id, step)
+    if not event.stalled_ms or kept is None or kept.until_ms is None:
         return
-    for group_id, ledger in step.state.ledgers.items():
-        kept = ledger.delay
-        if kept is not None and kept.until_ms is not None and kept.until_ms > step.now_ms - event.stalled_ms:
-            step.keep(DelayStored(group_id, kept.leader_state, kept.until_ms + event.stalled_ms, kept.delay_ms))
+    if kept.until_ms > step.now_ms - event.stalled_ms:
+        step.keep(DelayStored(group.id, kept.leader_state, kept.until_ms + event.stalled_ms, kept.delay_ms))

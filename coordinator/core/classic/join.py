@@ -4,7 +4,7 @@ from typing import assert_never
 
 from muster.coordinator.core.bounds import fits_the_log
 from muster.coordinator.core.classic import history, remote, static
-from muster.coordinator.core.classic.checks import group_id_given, known_member, not_dead, room_for, suitable_protocols
+from muster.coordinator.core.classic.checks import known_member, not_dead, room_for, suitable_protocols
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.rebalance import (
@@ -16,6 +16,7 @@ from muster.coordinator.core.classic.rebalance import (
 )
 from muster.coordinator.core.effects import JoinReply, refused_join
 from muster.coordinator.core.events import JoinGroup
+from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
 from muster.coordinator.core.records import GroupStored
 from muster.coordinator.core.state import Step

@@ -1,8 +1,8 @@
 """What classic groups answer: eager, static, cooperative, delayed, and planned by the coordinator."""
 
+from muster.coordinator.core.classic import delay, lifecycle, liveness, remote, remote_again, views
 from muster.coordinator.core.classic import join as joining
 from muster.coordinator.core.classic import leave as leaving
-from muster.coordinator.core.classic import lifecycle, liveness, remote, remote_again, views
 from muster.coordinator.core.classic import positions as offsets
 from muster.coordinator.core.classic import sync as syncing
 from muster.coordinator.core.classic.apply import FACTS
@@ -33,6 +33,7 @@ class Classic(Unconcerned[ClassicGroup]):
     load = staticmethod(lifecycle.load)
     unload = staticmethod(lifecycle.unload)
     timer = staticmethod(lifecycle.timer_fired)
+    stood_still = staticmethod(delay.stood_still)
 
     def assignor(self, group: ClassicGroup, step: Step, /) -> str:
         return group.remote if group.members else ""

@@ -1,6 +1,6 @@
 """Heartbeats and what their absence means."""
 
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from muster.coordinator.core.classic.checks import known_member, not_dead, same_generation
 from muster.coordinator.core.classic.group import ClassicGroup
@@ -10,13 +10,10 @@ from muster.coordinator.core.effects import HeartbeatReply
 from muster.coordinator.core.events import Heartbeat
 from muster.coordinator.core.ledger import Departure, by_member
 from muster.coordinator.core.state import ShardState, Step
-from muster.coordinator.core.types import Cause, GroupState, RequestId, TimerKey
+from muster.coordinator.core.types import Cause, GroupState, RequestId
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 ALIVE = HeartbeatReply()
-
-Renewal: TypeAlias = tuple[TimerKey, int]
-"""A session's timer and its new deadline."""
 
 
 def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
@@ -48,23 +45,25 @@ def called_back(group: ClassicGroup) -> HeartbeatReply:
     return HeartbeatReply(code, code.meaning, trigger.cause, trigger.detail)
 
 
-def steady(group: ClassicGroup, member_id: str, generation: int, state: ShardState, now_ms: int) -> Renewal | None:
+def steady(group: ClassicGroup, member_id: str, generation: int, state: ShardState, now_ms: int) -> bool:
     """Take a heartbeat that gives no reason to think: a stable group, the right generation, a session under way.
 
     It does what `heartbeat` does then, at a fraction of the price: nearly every message of a quiet node is one of
-    these. None: nothing was done, and `heartbeat` has to say what it means.
+    these. False: nothing was done, and `heartbeat` has to say what it means. So it is when the session would end
+    earlier than before: of a deadline that moves forward the runtime has to be told.
     """
     member = group.members.get(member_id)
     if member is None or group.state is not GroupState.STABLE:
-        return None
+        return False
     if generation != group.generation or generation != member.generation:
-        return None
+        return False
     key, deadlines = group.session_timer(member_id), state.deadlines
-    if key not in deadlines:
-        return None
+    at_ms = now_ms + member.session_timeout_ms
+    if at_ms < deadlines.get(key, at_ms + 1):
+        return False
     member.last_seen_ms = now_ms
-    at_ms = deadlines[key] = now_ms + member.session_timeout_ms
-    return key, at_ms
+    deadlines[key] = at_ms
+    return True
 
 
 def renew_session(group: ClassicGroup, member: Member, step: Step) -> None:

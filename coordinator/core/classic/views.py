@@ -31,6 +31,10 @@ def view(group: ClassicGroup, group_id: str, step: Step) -> DescribeReply:
                 member.metadata(group.protocol_name) if stable else b"",
                 member.assignment,
                 member.client_software,
+                session_timeout_ms=member.session_timeout_ms,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                offers=tuple(protocol.name for protocol in member.protocols),
+                last_heard_ms=member.last_seen_ms or None,
             )
             for member in group.members.values()
         ),

@@ -34,6 +34,7 @@ class Consumer(Unconcerned[ConsumerGroup]):
     planned = staticmethod(target.planned)
     resolved = staticmethod(regex.resolved)
     load = staticmethod(lifecycle.load)
+    damaged = staticmethod(lifecycle.damaged)
     timer = staticmethod(lifecycle.timer_fired)
 
     def subscribed(self, group: ConsumerGroup, group_id: str, /) -> frozenset[str]:

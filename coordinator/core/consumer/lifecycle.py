@@ -2,6 +2,7 @@
 
 from muster.coordinator.core.consumer import history, removal, target
 from muster.coordinator.core.consumer.group import ConsumerGroup, MemberState
+from muster.coordinator.core.consumer.records import GroupEpochStored, TargetDeleted, TargetEpochStored
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import TimerKey
 
@@ -17,10 +18,28 @@ def load(group: ConsumerGroup, step: Step) -> None:
     target.assign(group, step)
 
 
+def damaged(group: ConsumerGroup, step: Step) -> None:
+    """Epochs, targets and shares need not fit together: with what is left the group might never come to rest.
+
+    Its members join again, under epochs that nobody has had.
+    """
+    for member_id in sorted(group.targets.keys() - group.members.keys()):
+        group.progress.before[member_id] = group.targets[member_id]
+        group.progress.retry_at_ms = step.now_ms + step.limits.consumer_session_timeout_ms
+        step.keep(TargetDeleted(group.id, member_id))
+    seen = max(group.epoch, group.target_epoch, *(member.epoch for member in group.members.values()))
+    if seen > group.epoch:
+        step.keep(GroupEpochStored(group.id, seen, group.metadata_hash))
+    if group.members:
+        removal.begin_anew(group, "a record of the group in the log is damaged", step)
+    elif group.epoch > group.target_epoch:
+        step.keep(TargetEpochStored(group.id, group.epoch, 0))
+
+
 def timer_fired(group: ConsumerGroup, key: TimerKey, step: Step) -> None:
     match key:
         case ("assign", _) if target.used_up(group):
-            removal.begin_anew(group, step)
+            removal.begin_anew(group, f"epoch {group.epoch} is the last there is", step)
         case ("assign", _):
             target.assign(group, step)
         case ("session", _, member_id):

@@ -129,6 +129,9 @@ class RegexDeleted:
     regex: str
 
 
+OF_ONE_MEMBER = ConsumerMemberDeleted | TargetDeleted | CurrentDeleted | RegexDeleted
+"""Tombstones without which a record may stay for good: a group writes its epochs anew, and no member that is gone."""
+
 ConsumerRecord: TypeAlias = (
     ConsumerMemberStored
     | ConsumerMemberDeleted

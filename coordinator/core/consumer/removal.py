@@ -66,15 +66,14 @@ def drop_late(group: ConsumerGroup, member: ConsumerMember, cause: Cause, verb: 
     remove(group, [(member, departure)], trigger, step)
 
 
-def begin_anew(group: ConsumerGroup, step: Step) -> None:
-    """The group has had as many epochs as there are: all members are fenced, and the count starts again.
+def begin_anew(group: ConsumerGroup, why: str, step: Step) -> None:
+    """The group cannot go on from its epoch: all members are fenced. Where no epoch is left, the count starts again.
 
     Nobody is given a partition before those who worked on it must have noticed, as after a session that ended.
     """
     pause_ms = max(session_timeout_ms(member, step) for member in group.members.values())
-    departure = Departure("the group's epochs were used up", step.now_ms)
-    what = f"epoch {group.epoch} is the last there is: all members have to join again"
-    trigger = Trigger(Cause.MEMBER_FENCED, what)
+    departure = Departure(why, step.now_ms)
+    trigger = Trigger(Cause.MEMBER_FENCED, f"{why}: all members have to join again")
     remove(group, [(member, departure) for member in group.members.values()], trigger, step)
     group.progress.retry_at_ms = step.now_ms + pause_ms
 

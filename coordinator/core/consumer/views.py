@@ -62,6 +62,7 @@ def waiting(group: ConsumerGroup, step: Step) -> tuple[tuple[str, ...], int]:
 def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
     """The group as DescribeGroups shows it: its epoch as the generation, assignments in the members' own format."""
     waiting_for, until_ms = waiting(group, step)
+    session_ms = step.limits.consumer_session_timeout_ms
     return DescribeReply(
         group_id=group.id,
         state=group.state.value,
@@ -77,6 +78,12 @@ def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
                 b"",
                 encode_assignment(history.by_name(shares(member.assigned), step)),
                 member.client_software,
+                session_timeout_ms=member.classic.session_timeout_ms if member.classic else session_ms,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                heartbeat_interval_ms=None if member.classic else step.limits.consumer_heartbeat_interval_ms,
+                offers=(member.server_assignor,) if member.server_assignor else (),
+                last_heard_ms=group.progress.last_seen_ms.get(member.id),
+                topics=tuple(sorted(group.subscribed_names(member))),
             )
             for member in group.members.values()
         ),

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Protocol
 
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
 
 class Group(Protocol):
     """One group, of whatever kind: the data. What it answers is its kind's (`muster.coordinator.core.groups.kind`)."""
@@ -29,3 +31,8 @@ class Group(Protocol):
     @property
     def logged(self) -> "Group | None":
         """What the log has under this id: itself, unless the group is held elsewhere."""
+
+
+def group_id_given(group_id: str) -> None:
+    if not group_id:
+        raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "group_id is empty; give the group a name")

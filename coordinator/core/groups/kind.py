@@ -110,6 +110,12 @@ class Kind(Protocol[G_contra]):
     def load(self, group: G_contra, step: Step, /) -> None:
         """The log has been replayed: bring the group to life."""
 
+    def damaged(self, group: G_contra, step: Step, /) -> None:
+        """It was brought to life, though one of several records that make it cannot be read: they may not fit.
+
+        Called for each such record.
+        """
+
     def unload(self, group: G_contra, step: Step, /) -> None:
         """The shard goes away: answer whoever is parked. Nothing hard changes."""
 

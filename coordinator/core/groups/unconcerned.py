@@ -78,6 +78,9 @@ class Unconcerned(Generic[G_contra]):
     def load(self, group: G_contra, step: Step, /) -> None:
         """The log says nothing of it."""
 
+    def damaged(self, group: G_contra, step: Step, /) -> None:
+        """What it was is in one record, or in none."""
+
     def unload(self, group: G_contra, step: Step, /) -> None:
         """Nobody is parked."""
 

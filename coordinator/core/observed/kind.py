@@ -123,6 +123,9 @@ class Observed:
     def load(self, group: ObservedGroup, step: Step, /) -> None:
         self._kind_of(group.logged).load(group.logged, step)
 
+    def damaged(self, group: ObservedGroup, step: Step, /) -> None:
+        self._kind_of(group.logged).damaged(group.logged, step)
+
     def unload(self, group: ObservedGroup, step: Step, /) -> None:
         self._kind_of(group.logged).unload(group.logged, step)
 

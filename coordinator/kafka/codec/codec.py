@@ -8,7 +8,7 @@ frame.
 from functools import cache
 from typing import Any
 
-from muster.coordinator.kafka.codec.decoding import Decoder, decoder
+from muster.coordinator.kafka.codec.decoding import Reader, decoder
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame, MalformedFrame, Unencodable
 from muster.coordinator.kafka.codec.encoding import Encoder, encoder
 from muster.coordinator.kafka.codec.messages import struct
@@ -50,7 +50,7 @@ def is_flexible(name: str, version: int) -> bool:
 
 
 @cache
-def decoder_of(name: str, version: int) -> Decoder:
+def decoder_of(name: str, version: int) -> Reader:
     return decoder(message_of(name, version), version)
 
 

@@ -7,7 +7,7 @@ of one answer together have at most MAX_ELEMENTS elements; a message has at most
 
 import struct as packing
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from muster.coordinator.edge import limits
 from muster.coordinator.kafka.codec.emitting import FIXED, Emitter, Frame, MalformedFrame, is_fixed, present, tagged
@@ -22,6 +22,13 @@ LONGEST_VARINT = 5
 """Bytes of a 32-bit varint."""
 
 
+class Reader(Protocol):
+    """Reads a message at `position`. `end` is where the frame ends, if this is only how it begins."""
+
+    def __call__(self, buffer: Frame, position: int = 0, end: int | None = None) -> tuple[Any, int]:
+        """The message, and where it ends. Raises MalformedFrame, also when the beginning is too short to read it."""
+
+
 class Broken(Exception):
     """What a decoder raises; the text says what is wrong with the field."""
 
@@ -34,7 +41,7 @@ class TooMany(MalformedFrame):
     """The request is one, but lists more than is taken; nothing was built of the list."""
 
 
-def decoder(message: Message, version: int) -> Decoder:
+def decoder(message: Message, version: int) -> Reader:
     """A function of a frame and a position that returns the message and where it ends; raises MalformedFrame."""
     names: dict[str, object] = {
         "Broken": Broken,
@@ -45,8 +52,7 @@ def decoder(message: Message, version: int) -> Decoder:
         "unpack_ints": unpack_ints,
     }
     emit = Emitter(message.name, version, names)
-    with emit.block(message.name, "def f(b, p):"):
-        emit.line(message.name, "end = len(b)")
+    with emit.block(message.name, "def f(b, p, end):"):
         limited = message.name.endswith("Request")
         if not limited:
             emit.line(message.name, f"room = {MAX_ELEMENTS}")
@@ -59,9 +65,9 @@ def decoder(message: Message, version: int) -> Decoder:
         emit.line(message.name, "return m0, p")
     raw = emit.function()
 
-    def decode(buffer: Frame, position: int = 0) -> tuple[Any, int]:
+    def decode(buffer: Frame, position: int = 0, end: int | None = None) -> tuple[Any, int]:
         try:
-            decoded: tuple[Any, int] = raw(buffer, position)
+            decoded: tuple[Any, int] = raw(buffer, position, len(buffer) if end is None else end)
         except Exception as error:  # whatever hostile bytes lead to
             text = str(error) if isinstance(error, Broken) else what_broke(error)
             if isinstance(error, Excess):
@@ -189,6 +195,10 @@ class Structs:
         if one.type == "int32":
             emit.line(one.path, f"{target}.{one.name}, p = unpack_ints(b, p, n)")
             return
+        if one.type == "int8":
+            emit.line(one.path, f"{target}.{one.name} = memoryview(b)[p : p + n].cast('b').tolist()")
+            emit.line(one.path, "p += n")
+            return
         emit.line(one.path, f"{target}.{one.name} = a{number} = []")
         with emit.block(one.path, f"for _{number} in range(n):"):
             if one.type == STRUCT:
@@ -270,7 +280,7 @@ class Structs:
         if one.type == STRUCT:
             own = sum(self._least_of(each) for each in present(one.fields, self._emit.version))
             return max(own + self._flexible, 1)
-        return 4 if one.type == "int32" else 2 - self._flexible
+        return {"int32": 4, "int8": 1}.get(one.type, 2 - self._flexible)
 
     def _least_of(self, one: Field) -> int:
         if one.array or one.type != STRUCT:

@@ -139,6 +139,9 @@ class Structs:
             emit.names["pack_ints"] = pack_ints
             emit.line(one.path, f"a(pack_ints({value}))")
             return
+        if one.type == "int8":
+            emit.line(one.path, f"a(bytes([each & 0xFF for each in {value}]))")
+            return
         element = f"e{emit.number()}"
         with emit.block(one.path, f"for {element} in {value}:"):
             if one.type == STRUCT:

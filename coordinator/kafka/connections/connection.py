@@ -1,38 +1,35 @@
 """One client's connection: frames in, answers out in the order of the requests, and a limit on everything between."""
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from struct import Struct
+from time import perf_counter
 from typing import Any, cast
 
 import structlog
 
+from muster.coordinator.edge.limits import LARGE_BYTES
 from muster.coordinator.kafka.apis import API_VERSIONS, UNSUPPORTED_VERSION
 from muster.coordinator.kafka.codec.codec import MalformedFrame, struct
-from muster.coordinator.kafka.codec.decoding import Decoder, TooMany
+from muster.coordinator.kafka.codec.decoding import TooMany
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame
-from muster.coordinator.kafka.connections.frames import LENGTH_BYTES, Frames
+from muster.coordinator.kafka.connections.foresight import Refused, foreseen
+from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, Frames
+from muster.coordinator.kafka.connections.keepalive import keep_alive
+from muster.coordinator.kafka.connections.places import ANSWER, TAGGED_ANSWER, Caller, Slot
 from muster.coordinator.kafka.connections.shared import Shared
 from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, Written, ranges
 
-HEAD = Struct(">hhi")
-"""How every request begins: API key, version, correlation id."""
-
-ANSWER = Struct(">ii")
-"""How every answer begins: its length, the correlation id."""
-
-TAGGED_ANSWER = Struct(">iib")
-"""The same in flexible versions: no tagged fields."""
-
-KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""A peer whose machine is gone is noticed after a minute and a half, though no byte of its connection is due."""
+MOST_OF_A_TURN = 1 << 18
+"""Of a request of which more than this is to come, in bytes, one piece is read in a turn."""
 
 TURN = 64
 """Requests of one connection that are begun before others have their turn."""
+
+PRODUCE = 0
+"""The key of the API whose requests are large for their records, and list little."""
 
 LONGEST_KEPT = 1_024
 """Bytes of a request's header that are kept for comparison with the next ones, one for each form of request."""
@@ -57,29 +54,6 @@ class ConnectionLimits:
     max_idle_ms: int
 
 
-class Slot:
-    """A request's place in the order of answers."""
-
-    __slots__ = ("answer", "correlation", "done", "form", "size", "task")
-
-    def __init__(self, size: int, correlation: int, form: Form) -> None:
-        self.size = size
-        self.correlation = correlation
-        self.form = form
-        self.done = False
-        self.answer: list[Buffer] = []
-        self.task: asyncio.Task[None] | Later | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """What a request's header said behind the correlation id, and what it means to a handler."""
-
-    header: bytes
-    call: KafkaCall
-    read: Decoder
-
-
 class Connection(asyncio.Protocol):
     """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of all that were let in.
 
@@ -96,12 +70,14 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._shared = shared or Shared()
         self._dispatch = dispatch
+        self._metered = dispatch.instruments is not None
+        self._begun_s = 0.0
         self._limits = limits
         self._on_open = on_open
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
         self._frames = Frames(limits.max_frame)
-        self._backlog: deque[Frame] = deque()
+        self._backlog: deque[Frame | Refused] = deque()
         self._slots: deque[Slot] = deque()
         self._callers: dict[Form, Caller] = {}
         self._bytes = 0
@@ -111,6 +87,7 @@ class Connection(asyncio.Protocol):
         self._parked: Slot | None = None
         self._choked = False
         self._paused = False
+        self._resting = False
         self._advance_due = False
         self._draining = False
         self._let_in = False
@@ -174,6 +151,11 @@ class Connection(asyncio.Protocol):
         for frame in frames:
             self._bytes += len(frame)
             self._backlog.append(frame)
+        if self._frames.missing:
+            if (refused := foreseen(self._dispatch, self._frames)) is not None:
+                self._backlog.append(refused)
+            if self._frames.missing > MOST_OF_A_TURN:
+                self._rest()
         self._advance()
 
     def eof_received(self) -> bool:
@@ -213,8 +195,12 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
-    def reap(self, now_s: float) -> None:
-        """Close the connection if nothing moved on it for too long: nothing is under way, or no answer is read."""
+    def reap(self, now_s: float, late_s: float = 0.0) -> None:
+        """Close the connection if nothing moved on it for too long: nothing is under way, or no answer is read.
+
+        For `late_s` of that time nobody here could have heard it, which is not the client's fault.
+        """
+        self._active_at = min(now_s, self._active_at + late_s)
         resting = self._choked or not (self._slots or self._backlog)
         if resting and (now_s - self._active_at) * 1000 > self._limits.max_idle_ms:
             log.info("idle connection closed", peer=self._peer.host)
@@ -223,6 +209,8 @@ class Connection(asyncio.Protocol):
     def _advance(self) -> None:
         """Begin what may begin, send what may be sent, and read on or stop reading."""
         self._advance_due = False
+        if self._metered:
+            self._begun_s = perf_counter()
         for _ in range(TURN):
             if not self._may_begin():
                 break
@@ -236,9 +224,14 @@ class Connection(asyncio.Protocol):
         room = not self._choked and self._made_bytes <= self._limits.max_unsent_bytes
         return room and bool(self._backlog) and self._parked is None
 
-    def _begin(self, frame: Frame) -> None:
+    def _begin(self, frame: Frame | Refused) -> None:
         try:
-            self._start(frame)
+            if isinstance(frame, Refused):
+                slot = Slot(0, frame.correlation, frame.form, self._begun_s)
+                self._slots.append(slot)
+                self._refuse(slot, frame.why)
+            else:
+                self._start(frame)
         except (MalformedFrame, HangUp) as error:
             self._drop(str(error))
         except Exception as error:
@@ -255,13 +248,42 @@ class Connection(asyncio.Protocol):
         if caller is None or not frame.startswith(caller.header, HEAD.size):
             caller = self._meet(form, frame)
         # Kafka passes over what lies behind a request. librdkafka leaves bytes there when it asks for all topics.
-        slot = Slot(len(frame), correlation, form)
+        slot = Slot(len(frame), correlation, form, self._begun_s)
+        if len(frame) > LARGE_BYTES and form.api.key != PRODUCE:
+            self._slots.append(slot)
+            self._parked = slot
+            slot.task = self._loop.create_task(self._start_large(slot, caller, frame))
+            return
         try:
             request, _ = caller.read(frame, HEAD.size + len(caller.header))
         except TooMany as excess:
+            self._slots.append(slot)
             self._refuse(slot, str(excess))
             return
         self._slots.append(slot)
+        self._answer(slot, caller, request)
+
+    async def _start_large(self, slot: Slot, caller: Caller, frame: Frame) -> None:
+        """A request that may list much is read in a thread; those behind it wait."""
+        try:
+            request, _ = await self._loop.run_in_executor(None, caller.read, frame, HEAD.size + len(caller.header))
+            self._parked = None
+            self._answer(slot, caller, request)
+        except TooMany as excess:
+            self._parked = None
+            try:
+                self._refuse(slot, str(excess))
+            except HangUp as error:
+                self._drop(str(error))
+        except MalformedFrame as error:
+            self._drop(str(error))
+        except Exception as error:
+            self._failed(slot, error)
+        self._go_on()
+
+    def _answer(self, slot: Slot, caller: Caller, request: Any) -> None:
+        """At once, later, or by a task of its own."""
+        form = slot.form
         if form.immediate is not None:
             response = form.immediate(request, caller.call)
             if isinstance(response, Later):
@@ -284,7 +306,6 @@ class Connection(asyncio.Protocol):
         if response is None:
             raise HangUp(why)
         self._shared.excess(self._peer.host, why, slot.size)
-        self._slots.append(slot)
         self._fill(slot, response)
 
     def _meet(self, form: Form, frame: Frame) -> "Caller":
@@ -305,7 +326,7 @@ class Connection(asyncio.Protocol):
         if key != API_VERSIONS or form is None:
             self._drop(f"API {key} version {version} is not served here")
             return
-        slot = Slot(size, correlation, form)
+        slot = Slot(size, correlation, form, self._begun_s)
         self._slots.append(slot)
         self._fill(slot, struct("ApiVersionsResponse")(error_code=UNSUPPORTED_VERSION, api_keys=ranges()))
 
@@ -329,6 +350,9 @@ class Connection(asyncio.Protocol):
         """Go on. What one flush or one plan answers on this connection leaves together."""
         if slot is self._parked:
             self._parked = None
+        self._go_on()
+
+    def _go_on(self) -> None:
         self._active_at = self._loop.time()
         if not self._advance_due:
             self._advance_due = True
@@ -346,7 +370,12 @@ class Connection(asyncio.Protocol):
         slot.done = True
         if response is None:
             return
-        body = response.body if isinstance(response, Written) else slot.form.write(response)
+        if isinstance(response, Written):
+            body = response.body
+        else:
+            body = slot.form.write(response)
+            if self._metered and slot.form.coded:
+                slot.code = response.error_code
         size = sum(map(len, body))
         if slot.form.tagged:
             head = TAGGED_ANSWER.pack(size + LENGTH_BYTES + 1, slot.correlation, 0)
@@ -358,10 +387,14 @@ class Connection(asyncio.Protocol):
     def _send(self) -> None:
         """Send the answers that are due."""
         out: list[Buffer] = []
+        now_s = perf_counter() if self._metered else 0.0
         while self._slots and self._slots[0].done:
             slot = self._slots.popleft()
             self._bytes -= slot.size
             out += slot.answer
+            meter = slot.form.meter
+            if meter is not None:
+                meter.answered(now_s - slot.began_s, slot.code)
         self._made_bytes -= sum(map(len, out))
         if out and not self._transport.is_closing():
             if max(map(len, out)) < LARGE:
@@ -387,10 +420,20 @@ class Connection(asyncio.Protocol):
         full = self.in_flight >= self._limits.max_in_flight or (
             self.in_flight_bytes > self._limits.max_in_flight_bytes and self.in_flight > 0
         )
-        stop = full or (self._choked and self.in_flight > 0)
+        stop = self._resting or full or (self._choked and self.in_flight > 0)
         if stop != self._paused and not self._transport.is_closing():
             self._paused = stop
             (self._transport.pause_reading if stop else self._transport.resume_reading)()
+
+    def _rest(self) -> None:
+        """Others have their turn before more is read: by itself the loop would read on for megabytes."""
+        if not self._resting:
+            self._resting = True
+            self._loop.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._throttle()
 
     def _close_if_drained(self) -> None:
         if self._draining and not self._slots:
@@ -403,13 +446,3 @@ class Connection(asyncio.Protocol):
         self._draining = True
         self._backlog.clear()
         self._transport.abort()
-
-
-def keep_alive(sock: socket.socket | None) -> None:
-    """Let the kernel find out about peers that are gone without a word."""
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, seconds in KEEPALIVE.items():
-        if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from muster.coordinator.edge.seldom import Seldom
+from muster.coordinator.edge.sockets import listening_socket
 from muster.coordinator.kafka.connections.connection import Connection, ConnectionLimits
-from muster.coordinator.kafka.connections.seldom import Seldom
 from muster.coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, Shared
 from muster.coordinator.kafka.dispatch import Dispatch
 
@@ -72,21 +73,8 @@ class KafkaListener:
 
     def bind(self, host: str, port: int) -> int:
         """Take the port (0: any free one) and return it; nobody is answered yet. Raises OSError."""
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            # Two processes can bind one port with SO_REUSEADDR; only one of them can listen.
-            listening.listen(BACKLOG)
-            listening.setblocking(False)
-        except OSError:
-            listening.close()
-            raise
-        self._socket = listening
-        return int(listening.getsockname()[1])
+        self._socket = listening_socket(host, port, BACKLOG)
+        return int(self._socket.getsockname()[1])
 
     def give_back(self) -> None:
         """Free a port that was bound but never served."""
@@ -123,16 +111,20 @@ class KafkaListener:
             for connection in tuple(self._connections):
                 connection.abort()
 
-    def reap(self, now_s: float) -> None:
-        """Close the connections on which nothing moved for too long; `now_s` by the event loop's clock."""
+    def reap(self, now_s: float, late_s: float = 0.0) -> None:
+        """Close the connections on which nothing moved for too long; `now_s` by the event loop's clock.
+
+        `late_s`: for how long of the time since the last look the node itself stood still.
+        """
         for connection in tuple(self._connections):
-            connection.reap(now_s)
+            connection.reap(now_s, late_s)
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            due_s = loop.time() + SWEEP_S
             await asyncio.sleep(SWEEP_S)
-            self.reap(loop.time())
+            self.reap(loop.time(), max(0.0, loop.time() - due_s))
 
     def _let_in(self, connection: Connection) -> bool:
         host = connection.peer.host

@@ -6,7 +6,7 @@ from typing import Protocol
 import structlog
 
 from muster.coordinator.edge.memory import Leftovers
-from muster.coordinator.kafka.connections.seldom import Seldom
+from muster.coordinator.edge.seldom import Seldom
 
 TELL_EVERY_S = 10.0
 """Of requests of one host that list too much, one in so many seconds is told."""

@@ -23,7 +23,10 @@ from muster.storage.wording import as_text
 
 TOPIC: Final = 2
 BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
 GROUP: Final = 32
+LISTED: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
 
 Refusal = StorageError | CoordinatorError
 NAMES = {TOPIC: "topic", GROUP: "group"}
@@ -37,6 +40,28 @@ class ConfigHandlers:
         self._broker = requests.broker
         self._node_id = node_id
         self._groups = groups
+
+    # -- list ---------------------------------------------------------------------------------------------
+
+    async def list_config_resources(self, request: Any, call: KafkaCall) -> Any:
+        """What has settings, of the types asked for or of all (KIP-1142); version 0 is about metrics of clients."""
+        made = struct("ListConfigResourcesResponse")
+        types = (CLIENT_METRICS,) if call.api_version == 0 else tuple(request.resource_types or LISTED)
+        if not LISTED.issuperset(types):
+            return made(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        found = {TOPIC: sorted(self._broker.topics()), CLIENT_METRICS: []}
+        found[BROKER] = found[BROKER_LOGGER] = [str(self._node_id)]
+        try:
+            found[GROUP] = await self._groups.listed() if GROUP in types else []
+        except CoordinatorError as error:
+            return made(error_code=error.code)
+        row = struct("ListConfigResourcesResponse.config_resources")
+        rows = [
+            row(resource_name=name, resource_type=kind)
+            for kind in sorted({*types}, reverse=True)
+            for name in found[kind]
+        ]
+        return made(config_resources=rows)
 
     # -- describe -----------------------------------------------------------------------------------------
 
@@ -57,9 +82,11 @@ class ConfigHandlers:
                 configs = self._rows(resource, request)
         except (StorageError, CoordinatorError) as error:
             return made(error_code=error.code, error_message=str(error), configs=[], **about)
-        if not request.include_documentation:
-            for entry in configs:
+        for entry in configs:
+            if not request.include_documentation:
                 entry.documentation = None
+            if not request.include_synonyms:
+                entry.synonyms = []
         return made(error_message=None, configs=configs, **about)
 
     def _rows(self, resource: Any, request: Any) -> list[Any]:

@@ -49,6 +49,15 @@ class GroupConfigs:
         ]
         return await self._groups.ask_each(questions, effects.SettingsReply)
 
+    async def listed(self) -> list[str]:
+        """The groups that have settings. Raises CoordinatorError where a shard cannot say."""
+        questions = [(shard, events.ListSettings(self._groups.next_id())) for shard in range(self._groups.shards)]
+        replies = await self._groups.ask_each(questions, effects.ListSettingsReply)
+        for reply in replies:
+            if reply.code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+                raise CoordinatorError(reply.code, reply.message)
+        return sorted(group_id for reply in replies for group_id in reply.group_ids)
+
     async def change(
         self, wanted: Sequence[tuple[str, Asked]], operator: str, *, validate_only: bool
     ) -> list[CoordinatorError | None]:
@@ -104,11 +113,13 @@ def value_of(name: str, text: str) -> JsonValue:
 
 def described(path: str, values: Mapping[str, Any], wanted: Sequence[str] | None) -> list[Any]:
     """A group's settings as rows of the schema's `path`."""
-    made = struct(path)
+    made, synonym = struct(path), struct(f"{path}.synonyms")
+    texts = {name: json.dumps(value) for name, value in values.items()}
     return [
         made(
             name=name,
-            value=json.dumps(values[name]) if name in values else known.default,
+            value=texts.get(name, known.default),
+            synonyms=[synonym(name=name, value=texts[name], source=SET_FOR_GROUP)] if name in texts else [],
             read_only=False,
             config_source=SET_FOR_GROUP if name in values else DEFAULT,
             is_sensitive=False,

@@ -1,6 +1,6 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Final, Protocol
@@ -10,7 +10,7 @@ from muster.coordinator.core.observed.group import ZOOKEEPER
 from muster.coordinator.core.types import CommittedOffset
 from muster.coordinator.edge.catalog import exists
 from muster.coordinator.edge.elsewhere import with_elsewhere
-from muster.coordinator.edge.positions import Places, delete_known, here_or_off_the_loop
+from muster.coordinator.edge.positions import Places, delete_known, fetch_in_slices, here_or_off_the_loop
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Written
@@ -114,32 +114,29 @@ class OffsetHandlers:
     async def _fetched(
         self, asked: Any, require_stable: bool, member_id: str | None, epoch: int
     ) -> effects.OffsetFetchReply:
-        partitions = None
-        if asked.topics is not None:
-            named = (zip(repeat(topic.name), topic.partition_indexes) for topic in asked.topics)
-            partitions = tuple(chain.from_iterable(named))
-        reply = await self._groups.ask(
-            asked.group_id,
-            lambda: events.OffsetFetch(
-                self._groups.next_id(),
-                short("group_id", asked.group_id),
-                partitions,
-                require_stable,
-                member_id or None,
-                epoch,
-            ),
-            effects.OffsetFetchReply,
-        )
+        def ask(places: Places | None) -> Awaitable[effects.OffsetFetchReply]:
+            return self._groups.ask(
+                asked.group_id,
+                lambda: events.OffsetFetch(
+                    self._groups.next_id(),
+                    short("group_id", asked.group_id),
+                    places,
+                    require_stable,
+                    member_id or None,
+                    epoch,
+                ),
+                effects.OffsetFetchReply,
+            )
+
+        everything = asked.topics is None
+        named = () if everything else (zip(repeat(topic.name), topic.partition_indexes) for topic in asked.topics)
+        reply = await fetch_in_slices(None if everything else chain.from_iterable(named), ask)
         if reply.code is ErrorCode.NONE and self._elsewhere is not None and self._elsewhere.knows(asked.group_id):
-            return await self._completed(self._elsewhere, asked.group_id, partitions, reply)
+            return await self._completed(self._elsewhere, asked.group_id, reply, everything=everything)
         return reply
 
     async def _completed(
-        self,
-        elsewhere: Elsewhere,
-        group_id: str,
-        partitions: tuple[tuple[str, int], ...] | None,
-        reply: effects.OffsetFetchReply,
+        self, elsewhere: Elsewhere, group_id: str, reply: effects.OffsetFetchReply, *, everything: bool
     ) -> effects.OffsetFetchReply:
         """With what the group keeps in ZooKeeper, if it lives there; the larger counts where both have a position."""
         group = await self._groups.ask(
@@ -151,7 +148,7 @@ class OffsetHandlers:
             positions = await elsewhere.positions(group_id)
         except CoordinatorError as error:
             return effects.OffsetFetchReply(code=error.code, message=error.message)
-        return with_elsewhere(reply, positions, everything=partitions is None)
+        return with_elsewhere(reply, positions, everything=everything)
 
     def _positions(
         self, commit: Commit, refused: dict[tuple[str, int], ErrorCode]

@@ -278,6 +278,16 @@ IncrementalAlterConfigsResponse 0-1 flexible 1+
         resource_type: int8
         resource_name: string
 
+ListConfigResourcesRequest 0-1 flexible 0+
+    resource_types: [int8] 1+
+
+ListConfigResourcesResponse 0-1 flexible 0+
+    throttle_time_ms: int32
+    error_code: int16
+    config_resources: []
+        resource_name: string
+        resource_type: int8 1+ = 16
+
 InitProducerIdRequest 0-4 flexible 2+
     transactional_id: string?
     transaction_timeout_ms: int32

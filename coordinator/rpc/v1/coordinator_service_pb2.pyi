@@ -13,12 +13,40 @@ class DescribeNodeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeNodeResponse(_message.Message):
-    __slots__ = ("node_id", "conditions")
+    __slots__ = ("node_id", "conditions", "now_ms", "resources")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     conditions: _containers.RepeatedCompositeFieldContainer[Condition]
-    def __init__(self, node_id: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...
+    now_ms: int
+    resources: NodeResources
+    def __init__(self, node_id: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., now_ms: _Optional[int] = ..., resources: _Optional[_Union[NodeResources, _Mapping]] = ...) -> None: ...
+
+class NodeResources(_message.Message):
+    __slots__ = ("open_descriptors", "descriptor_limit", "resident_bytes", "memory_bytes", "disk_free_bytes", "disk_total_bytes", "loop_late_ms", "stalls", "stalled_ms", "started_at_ms")
+    OPEN_DESCRIPTORS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTOR_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOOP_LATE_MS_FIELD_NUMBER: _ClassVar[int]
+    STALLS_FIELD_NUMBER: _ClassVar[int]
+    STALLED_MS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    open_descriptors: int
+    descriptor_limit: int
+    resident_bytes: int
+    memory_bytes: int
+    disk_free_bytes: int
+    disk_total_bytes: int
+    loop_late_ms: int
+    stalls: int
+    stalled_ms: int
+    started_at_ms: int
+    def __init__(self, open_descriptors: _Optional[int] = ..., descriptor_limit: _Optional[int] = ..., resident_bytes: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., loop_late_ms: _Optional[int] = ..., stalls: _Optional[int] = ..., stalled_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("name", "sentence", "since_ms", "last_ms", "count", "impairs")
@@ -585,7 +613,7 @@ class DescribeGroupsRequest(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DescribedMember(_message.Message):
-    __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "member_metadata", "member_assignment", "client_software")
+    __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "member_metadata", "member_assignment", "client_software", "session_timeout_ms", "rebalance_timeout_ms", "heartbeat_interval_ms", "offered_assignors", "last_heard_ms", "subscribed_topic_names")
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -593,6 +621,12 @@ class DescribedMember(_message.Message):
     MEMBER_METADATA_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_ASSIGNORS_FIELD_NUMBER: _ClassVar[int]
+    LAST_HEARD_MS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBED_TOPIC_NAMES_FIELD_NUMBER: _ClassVar[int]
     member_id: str
     group_instance_id: str
     client_id: str
@@ -600,10 +634,16 @@ class DescribedMember(_message.Message):
     member_metadata: bytes
     member_assignment: bytes
     client_software: str
-    def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., member_metadata: _Optional[bytes] = ..., member_assignment: _Optional[bytes] = ..., client_software: _Optional[str] = ...) -> None: ...
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    heartbeat_interval_ms: int
+    offered_assignors: _containers.RepeatedScalarFieldContainer[str]
+    last_heard_ms: int
+    subscribed_topic_names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., member_metadata: _Optional[bytes] = ..., member_assignment: _Optional[bytes] = ..., client_software: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., offered_assignors: _Optional[_Iterable[str]] = ..., last_heard_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DescribedGroup(_message.Message):
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "generation_id", "waiting_for", "waiting_until_ms", "leader")
+    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "generation_id", "waiting_for", "waiting_until_ms", "leader", "progress")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
@@ -615,6 +655,7 @@ class DescribedGroup(_message.Message):
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     WAITING_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     group_id: str
@@ -626,7 +667,24 @@ class DescribedGroup(_message.Message):
     waiting_for: _containers.RepeatedScalarFieldContainer[str]
     waiting_until_ms: int
     leader: str
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_data: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedMember, _Mapping]]] = ..., generation_id: _Optional[int] = ..., waiting_for: _Optional[_Iterable[str]] = ..., waiting_until_ms: _Optional[int] = ..., leader: _Optional[str] = ...) -> None: ...
+    progress: GroupProgress
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_data: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedMember, _Mapping]]] = ..., generation_id: _Optional[int] = ..., waiting_for: _Optional[_Iterable[str]] = ..., waiting_until_ms: _Optional[int] = ..., leader: _Optional[str] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ...) -> None: ...
+
+class GroupProgress(_message.Message):
+    __slots__ = ("sampled_ms", "lag", "trend", "eta_seconds", "health", "reason")
+    SAMPLED_MS_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    TREND_FIELD_NUMBER: _ClassVar[int]
+    ETA_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    sampled_ms: int
+    lag: int
+    trend: float
+    eta_seconds: float
+    health: str
+    reason: str
+    def __init__(self, sampled_ms: _Optional[int] = ..., lag: _Optional[int] = ..., trend: _Optional[float] = ..., eta_seconds: _Optional[float] = ..., health: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupsResponse(_message.Message):
     __slots__ = ("error_code", "throttle_time_ms", "groups")

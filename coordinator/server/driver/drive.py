@@ -8,15 +8,18 @@ is done (`Pulse`). When a deadline comes, the sockets are read before the turn t
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Protocol, TypeAlias, TypeVar
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from muster.assignors.isolation.pool import Isolation
 from muster.coordinator.core import events
 from muster.coordinator.core.central.events import StreamClosed
 from muster.coordinator.core.effects import GroupChanged, Reply
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
+from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.errors import Draining, Overloaded
 from muster.coordinator.runtime.answers import Work
@@ -29,6 +32,9 @@ from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.flusher import JobThread
 from muster.coordinator.server.driver.pulse import Pulse, StallReport
 from muster.coordinator.server.driver.workers import Workers, failure
+
+if TYPE_CHECKING:
+    from muster.coordinator.metrics.instruments import Instruments
 
 Wanted = TypeVar("Wanted")
 Seen = TypeVar("Seen")
@@ -61,7 +67,7 @@ class Driver:
     answers nothing any more and the node has to stop: its log holds all that was promised. `complete` adds to what a
     shard wants computed what only the node knows, in the turn that asked for it. `on_bug` gets what went wrong while
     one group's work was prepared or its watchers were told: that is this group's trouble, and nobody else's. `on_stall`
-    hears of the loop's stalls.
+    hears of the loop's stalls. Turns and flushes are counted in `instruments`, if there are any.
     """
 
     def __init__(
@@ -78,7 +84,11 @@ class Driver:
         on_fatal: Callable[[BaseException], None],
         on_bug: Callable[[str, Exception], None] = lambda what, error: None,
         on_stall: StallReport = lambda stalled_ms, computing_ms: None,
+        instruments: "Instruments | None" = None,
     ) -> None:
+        self._instruments = instruments
+        self._flush_began_s = 0.0
+        self._flushing_records = 0
         self._engine = engine
         self._clock = clock
         self._max_parked = max_parked
@@ -94,7 +104,7 @@ class Driver:
         self._working: set[asyncio.Task[None]] = set()
         self._ids = count(1)
         self._waiting: dict[RequestId, Waiter] = {}
-        self._parked: set[RequestId] = set()
+        self._parked: dict[RequestId, type[events.Event]] = {}
         self._turn_due = False
         self._flushing = False
         self._loading = False
@@ -115,6 +125,10 @@ class Driver:
     def parked(self) -> int:
         """JoinGroup and SyncGroup requests without an answer: they may stay for a whole rebalance timeout."""
         return len(self._parked)
+
+    def parked_by_kind(self) -> Counter[str]:
+        """The same by name of the request."""
+        return Counter(kind.__name__ for kind in self._parked.values())
 
     @property
     def lag_ms(self) -> int:
@@ -157,15 +171,15 @@ class Driver:
             raise Overloaded("the group's inbox is full; try again shortly")
         self._waiting[event.request_id] = waiter
         if parks:
-            self._parked.add(event.request_id)
+            self._parked[event.request_id] = type(event)
         self._wake()
 
     def forget(self, shard: int, event: events.Request) -> None:
         """The client is gone: leave no trace of its request."""
         if self._waiting.pop(event.request_id, None) is None:
             return
-        self._parked.discard(event.request_id)
-        if not isinstance(event, events.ListGroups):
+        self._parked.pop(event.request_id, None)
+        if not isinstance(event, events.ListGroups | events.ListSettings):
             self._engine.submit(shard, events.Forget(event.group_id, event.request_id))
             self._wake()
 
@@ -263,7 +277,10 @@ class Driver:
         self._turn_due = False
         try:
             self._pulse.check()
+            began_s = perf_counter()
             self._engine.turn(self._clock.now_ms(), self._alarm.heard_ms)
+            if self._instruments is not None:
+                self._instruments.turns.took(perf_counter() - began_s)
             self._advance()
         except Exception as bug:
             self._stop_for(bug)
@@ -285,7 +302,7 @@ class Driver:
         released = self._engine.take_released()
         for request_id, reply in released.replies:
             waiter = self._waiting.pop(request_id, None)
-            self._parked.discard(request_id)
+            self._parked.pop(request_id, None)
             if waiter is not None and not waiter.done():
                 waiter.set_result(reply)
         for notice in released.notices:
@@ -320,6 +337,8 @@ class Driver:
             answer = self._failed(work, error)
         if isinstance(answer, events.Planned):
             self._on_plan(answer)
+            if answer.error and self._instruments is not None and isinstance(work.request, PlanRequest):
+                self._instruments.assignor_errors[work.request.assignor] += 1
         if not self._closed:
             self._engine.answer_work(work, answer)
             self._wake()
@@ -330,6 +349,8 @@ class Driver:
         job = self._engine.flush_job()
         if job is not None:
             self._flushing = True
+            if self._instruments is not None:
+                self._flush_began_s, self._flushing_records = perf_counter(), self._engine.metrics.records
             self._flusher.submit(job)
 
     def _start_load(self) -> None:
@@ -360,6 +381,9 @@ class Driver:
         try:
             self._pulse.check()  # a stall while it flushed is no slow flush
             if error is None:
+                if self._instruments is not None:
+                    self._instruments.flushes.took(perf_counter() - self._flush_began_s)
+                    self._instruments.flushed_records = self._flushing_records
                 self._engine.flushed(job, self._clock.now_ms())
             elif isinstance(error, Exception):
                 self._engine.flush_failed(job, error, self._clock.now_ms())

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import grpc
 import structlog
@@ -18,12 +18,16 @@ from google.protobuf.message import DecodeError, Message
 from muster.coordinator.edge.limits import LARGE_BYTES, too_large
 from muster.coordinator.edge.memory import Leftovers
 from muster.coordinator.edge.software import of_user_agent
-from muster.coordinator.errors import Draining, Overloaded
+from muster.coordinator.errors import Draining, NotNow, NotThere, Overloaded
 from muster.coordinator.server.dispatch import Kind, Method
 from muster.coordinator.server.grpc import status
+from muster.coordinator.server.grpc.burden import LARGE_ANSWER, Burden, BurdenLimits
 from muster.coordinator.server.grpc.counting import counter_of
 from muster.coordinator.server.grpc.metrics import MethodStats
 from muster.coordinator.server.messages.shape import MalformedRequest
+
+if TYPE_CHECKING:
+    from muster.coordinator.metrics.instruments import Instruments, Meter
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -31,16 +35,25 @@ Served: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
 Reader: TypeAlias = Callable[[bytes], Coroutine[Any, Any, Message]]
 Answer: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
 
+DOOR = "grpc"
+"""This door's name among metrics."""
+
 log = structlog.get_logger("muster.grpc")
 
 
 class GrpcCall:
     """The handler's view of a gRPC call; nothing is looked up before somebody asks."""
 
-    __slots__ = ("_context",)
+    __slots__ = ("_burden", "_context")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, burden: Burden) -> None:
         self._context = context
+        self._burden = burden
+
+    @property
+    def answer_room(self) -> int:
+        """Bytes that the answer should have at most, if it can be cut."""
+        return self._burden.room(self._context.peer())
 
     @property
     def peer_host(self) -> str:
@@ -66,6 +79,7 @@ class Methods(grpc.GenericRpcHandler):
     """Serves a dispatch table. `malformed` are the exceptions by which handlers say that a request has no shape.
 
     `most_bytes` has the requests, by full name of their method, that need not be as large as the transport allows.
+    Calls are counted in `instruments`, if there are any.
     """
 
     def __init__(
@@ -73,7 +87,11 @@ class Methods(grpc.GenericRpcHandler):
         table: Mapping[str, Method],
         malformed: tuple[type[Exception], ...],
         most_bytes: Mapping[str, int] = MappingProxyType({}),
+        instruments: "Instruments | None" = None,
+        limits: BurdenLimits | None = None,
     ) -> None:
+        self._instruments = instruments
+        self.burden = Burden(limits or BurdenLimits())
         self._most_bytes = most_bytes
         self._leftovers = Leftovers()
         self.stats = {full_name: MethodStats() for full_name in table}
@@ -101,17 +119,32 @@ class Methods(grpc.GenericRpcHandler):
         await self._quiet.wait()
 
     def _handler_of(self, method: Method) -> Handler:
+        meter = None
+        if self._instruments is not None:
+            meter = self._instruments.meter(DOOR, method.full_name.rpartition("/")[2])
         match method.kind:
             case Kind.UNARY:
-                return grpc.unary_unary_rpc_method_handler(self._served(method, unary(method)))
+                answer = unary(method, self.burden) if meter is None else metered(method, meter, self.burden)
+                return grpc.unary_unary_rpc_method_handler(self._served(method, answer, meter))
             case Kind.SERVER_STREAM:
-                return grpc.unary_stream_rpc_method_handler(self._served(method, server_stream(method)))
+                answer = lasting(server_stream(method, self.burden, meter), self.burden)
+                return grpc.unary_stream_rpc_method_handler(self._served(method, answer, meter))
             case Kind.BOTH_STREAM:
-                return grpc.stream_stream_rpc_method_handler(self._served(method, server_stream(method)))
+                answer = lasting(server_stream(method, self.burden, meter), self.burden)
+                return grpc.stream_stream_rpc_method_handler(self._served(method, answer, meter))
 
-    def _served(self, method: Method, answer: Answer) -> Served:
+    def _served(self, method: Method, answer: Answer, meter: "Meter | None") -> Served:
         """Everything around one call: the gate, decoding, counting, and the status of a call without an answer."""
         stats = self.stats[method.full_name]
+        unary_call = method.kind is Kind.UNARY
+
+        def refuse(status_name: str, started: float) -> None:
+            stats.refuse(status_name)
+            if meter is not None and unary_call:
+                meter.refused(perf_counter() - started, status_name)
+            elif meter is not None:
+                meter.ended(status_name)
+
         parse = reader(method, self._most_bytes.get(method.full_name))
         parse_all = streamed(parse)
         stream = method.kind is Kind.BOTH_STREAM
@@ -124,12 +157,12 @@ class Methods(grpc.GenericRpcHandler):
                     raise Draining
                 return await answer(parse_all(data) if stream else await parse(data), context)
             except asyncio.CancelledError:
-                stats.refuse(grpc.StatusCode.CANCELLED.name)
+                refuse(grpc.StatusCode.CANCELLED.name, started)
                 raise
             except Exception as error:
                 ending = self._ending_of(error, method)
                 self._leftovers.refused(len(data) if isinstance(data, bytes) else LARGE_BYTES)
-                stats.refuse(ending.code.name)
+                refuse(ending.code.name, started)
                 data = None  # gRPC keeps the end of a call, and this frame with it, until garbage is collected.
             finally:
                 self._leave(stats, started)
@@ -160,6 +193,10 @@ class Methods(grpc.GenericRpcHandler):
                 return status.overloaded(error)
             case Draining():
                 return status.draining(error)
+            case NotThere():
+                return status.not_there(error)
+            case NotNow():
+                return status.not_now(error)
         ending, reference = status.failed()
         log.error("handler failed", method=method.full_name, reference=reference, exc_info=error)
         return ending
@@ -196,26 +233,73 @@ def streamed(parse: Reader) -> Callable[[AsyncIterator[bytes]], AsyncIterator[Me
     return parse_all
 
 
-def unary(method: Method) -> Answer:
+def unary(method: Method, burden: Burden) -> Answer:
     handler = method.handler
 
     async def answer(request: Any, context: Context) -> bytes:
-        response: Message | bytes = await handler(request, GrpcCall(context))
-        return response if isinstance(response, bytes) else response.SerializeToString()
+        response: Message | bytes = await handler(request, GrpcCall(context, burden))
+        data = response if isinstance(response, bytes) else response.SerializeToString()
+        if len(data) >= LARGE_ANSWER:
+            keep(burden, context, len(data))
+        return data
 
     return answer
 
 
-def server_stream(method: Method) -> Answer:
+def metered(method: Method, meter: "Meter", burden: Burden) -> Answer:
+    """The same, counted: by the `error_code` of the answer, if it has one."""
+    handler = method.handler
+    coded = "error_code" in method.response_type.DESCRIPTOR.fields_by_name
+
+    async def answer(request: Any, context: Context) -> bytes:
+        started = perf_counter()
+        response = await handler(request, GrpcCall(context, burden))
+        took_s, encoded = perf_counter() - started, isinstance(response, bytes)
+        data: bytes = response if encoded else response.SerializeToString()
+        if len(data) >= LARGE_ANSWER:
+            keep(burden, context, len(data))
+        meter.answered(took_s, response.error_code if coded and not encoded else 0)
+        return data
+
+    return answer
+
+
+def keep(burden: Burden, context: Context, size: int) -> None:
+    """Count an answer until its call is over, which it is when its client has taken it. Raises Overloaded."""
+    number = burden.keep(context.peer(), size)
+
+    def taken(context: Context) -> None:
+        burden.sent(number)
+
+    context.add_done_callback(taken)  # type: ignore[arg-type]  # the stubs want a class of theirs
+
+
+def lasting(answer: Answer, burden: Burden) -> Answer:
+    """The same, as long as its connection has room for a call that lasts."""
+
+    async def counted(request: Any, context: Context) -> bytes | None:
+        peer = context.peer()
+        burden.begin(peer)
+        try:
+            return await answer(request, context)
+        finally:
+            burden.end(peer)
+
+    return counted
+
+
+def server_stream(method: Method, burden: Burden, meter: "Meter | None" = None) -> Answer:
     handler = method.handler
 
     async def answer(request: Any, context: Context) -> None:
-        stream = handler(request, GrpcCall(context))
+        stream = handler(request, GrpcCall(context, burden))
         try:
             async for response in stream:
                 await context.write(response.SerializeToString())
         finally:
             await stream.aclose()
+        if meter is not None:
+            meter.ended()
 
     return answer
 

@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from muster.coordinator.errors import Draining, Overloaded
+from muster.coordinator.errors import Draining, NotNow, NotThere, Overloaded
 
 DOMAIN = "coordinator.rpc.v1"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -56,6 +56,14 @@ def overloaded(refusal: Overloaded) -> Ending:
 
 def draining(refusal: Draining) -> Ending:
     return Ending(grpc.StatusCode.UNAVAILABLE, str(refusal), (error_info("DRAINING"),))
+
+
+def not_there(refusal: NotThere) -> Ending:
+    return Ending(grpc.StatusCode.NOT_FOUND, str(refusal), (error_info("NOT_THERE"),))
+
+
+def not_now(refusal: NotNow) -> Ending:
+    return Ending(grpc.StatusCode.UNAVAILABLE, str(refusal), (error_info("NOT_NOW"),))
 
 
 def failed() -> tuple[Ending, str]:

@@ -22,7 +22,9 @@ Report = Callable[[str, bool], Coroutine[Any, Any, None]]
 class Telling:
     """The conditions of a node, and what is done when one begins or ends. It lives on the node's loop."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, on_change: Callable[[], None] = lambda: None) -> None:
+        """`on_change` is called as a condition begins or ends."""
+        self._on_change = on_change
         self.conditions = Conditions(clock.now_ms, self._changed)
         self._report: Report | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,5 +48,6 @@ class Telling:
         else:
             lasted_s = (self.conditions.now_ms() - condition.since_ms) / 1000
             log.warning("condition over", name=condition.name, lasted_s=lasted_s, times=condition.count)
+        self._on_change()
         if condition.impairs:
             self.tell(condition.impairs, serving=condition.impairs not in self.conditions.impaired())

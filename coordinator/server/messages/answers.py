@@ -252,6 +252,12 @@ def described_member(member: effects.DescribedMember) -> pb.DescribedMember:
         member_metadata=member.metadata,
         member_assignment=member.assignment,
         client_software=member.client_software,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        heartbeat_interval_ms=member.heartbeat_interval_ms,
+        offered_assignors=member.offers,
+        last_heard_ms=member.last_heard_ms,
+        subscribed_topic_names=member.topics,
     )
 
 

@@ -3,7 +3,8 @@
 Each function takes the request and the token that its answer will carry. MalformedRequest says what breaks the shape.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 
 from muster.coordinator.core import events
 from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId
@@ -16,6 +17,9 @@ AS_SESSION_TIMEOUT = -1
 
 NO_GENERATION = -1
 NO_EPOCH = -1
+
+COUNTED_TOPICS = 1_000
+"""A request with more topics is large whatever they name."""
 
 
 def join_group(
@@ -208,12 +212,21 @@ def committed(position: pb.OffsetCommitPartition) -> CommittedOffset:
     )
 
 
+def rows_of(topics: Sequence[pb.OffsetFetchTopic]) -> int:
+    """How many partitions they name; of topics beyond COUNTED_TOPICS only one each is counted."""
+    counted = topics[:COUNTED_TOPICS]
+    return sum(len(topic.partition_indexes) for topic in counted) + len(topics) - len(counted)
+
+
+def partitions_of(topic: pb.OffsetFetchTopic) -> Iterator[tuple[str, int]]:
+    """Of a topic that is looked at once, however many of its partitions are named."""
+    name, numbers = shape.filled("topics.name", topic.name), topic.partition_indexes
+    shape.at_least("partition_indexes", min(numbers, default=0), 0)
+    return zip(repeat(name), numbers)
+
+
 def named_partitions(topics: Iterable[pb.OffsetFetchTopic]) -> tuple[tuple[str, int], ...]:
-    named = tuple(
-        (shape.filled("topics.name", topic.name), shape.at_least("partition_indexes", partition, 0))
-        for topic in topics
-        for partition in topic.partition_indexes
-    )
+    named = tuple(chain.from_iterable(map(partitions_of, topics)))
     shape.at_most("topics", len(named), shape.MAX_PARTITIONS)
     shape.distinct("topics", named)
     return named

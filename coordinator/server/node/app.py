@@ -1,11 +1,11 @@
 """The composition root: one node made of settings, started and stopped in order."""
 
 import asyncio
-import gc
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -29,9 +29,18 @@ from muster.coordinator.server.grpc.adapter import Methods
 from muster.coordinator.server.grpc.listener import Listener
 from muster.coordinator.server.health.telling import Telling
 from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.node.catalogs import partition_counts, topic_ids
 from muster.coordinator.server.node.kafka_door import KafkaDoor
 from muster.coordinator.server.node.lags import with_lags
-from muster.coordinator.server.node.limits import isolation_limits, transport_limits
+from muster.coordinator.server.node.limits import (
+    answer_room,
+    burden_limits,
+    isolation_limits,
+    transport_limits,
+)
+from muster.coordinator.server.node.lines import RebalanceLines, audited
+from muster.coordinator.server.node.long_lived import LongLived
+from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.reports import (
     report_bug,
     report_contained,
@@ -39,6 +48,7 @@ from muster.coordinator.server.node.reports import (
     report_stall,
     report_status,
 )
+from muster.coordinator.server.node.resources import Resources
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
 from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
@@ -59,6 +69,10 @@ from muster.storage.staging.staging import Staging
 from muster.storage.topics.catalog import format_id
 from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
+if TYPE_CHECKING:
+    from muster.coordinator.observe.changes import Changes
+    from muster.coordinator.observe.history import History
+
 GROUP_SERVICE = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
 BROKER_SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["Broker"]
 STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]
@@ -70,9 +84,6 @@ LAST_WORDS_S = 0.5
 
 ENVELOPE_BYTES = 1 << 20
 """More than all names in a JoinGroup take."""
-
-FROZEN_AT_ONCE = 500
-"""Partitions made since the collector of garbage was last told to pass over what there is."""
 
 log = structlog.get_logger("muster.node")
 
@@ -94,13 +105,18 @@ class Node:
         self._settings = settings
         self._clock = Clock()
         self._watchers = Watchers(settings.max_watchers)
+        self._lines = RebalanceLines()
         self._partitions: Mapping[str, int] = {}
-        self._made = 0
         self._bound = Address(settings.listen_host, settings.listen_port)
-        self._kafka = KafkaDoor(settings) if settings.kafka_listeners else None
+        self.measuring = measuring_of(settings, self._clock)
+        self._instruments = self.measuring.instruments if self.measuring else None
+        self._kafka = KafkaDoor(settings, self._instruments) if settings.kafka_listeners else None
+        self._observing = observing_of(settings, self._clock.now_ms)
+        self._tracing = tracing_of(settings)
+        self._http = http_of(settings)
         self._zookeeper: ZooKeeperSide | None = None
         self._central: CentralElection | None = None
-        self.telling = Telling(self._clock)
+        self.telling = Telling(self._clock, lambda: self._observing.changes.note("") if self._observing else None)
         limits = isolation_limits(settings)
         self._isolation = Isolation(limits)
         # A simulation takes no place from a group that waits for its plan.
@@ -122,6 +138,21 @@ class Node:
         """Where Kafka's protocol is served, if it is."""
         return self._kafka.bound if self._kafka else None
 
+    @property
+    def http_bound(self) -> Address | None:
+        """Where HTTP is served, if it is."""
+        return self._http.bound if self._http else None
+
+    @property
+    def changes(self) -> "Changes | None":
+        """Which groups change, as they do, if there is anybody to hear of it."""
+        return self._observing.changes if self._observing else None
+
+    @property
+    def history(self) -> "History | None":
+        """What a sampler sees of the groups, if there is anybody to look at it."""
+        return self._observing.history if self._observing else None
+
     async def start(self) -> Address:
         """Take the port, open the data directory, answer, and return where once the groups are replayed.
 
@@ -133,11 +164,15 @@ class Node:
         ZooKeeper has agreed.
         """
         names = (EVERYTHING, GROUP_SERVICE.full_name, BROKER_SERVICE.full_name, STAGING_SERVICE.full_name)
-        self._listener = Listener(transport_limits(self._settings), names)
+        self._listener = Listener(
+            transport_limits(self._settings), names + (self._observing.services if self._observing else ())
+        )
         self._bound = self._bound._replace(port=self._listener.bind(self._bound.host, self._bound.port))
         try:
             if self._kafka is not None:
                 self._kafka.bind()
+            if self._http is not None:
+                self._http.bind()
             # What is known to be ours is locked first; what is to be made waits until ZooKeeper has named the cluster.
             fresh = is_fresh(RealFiles(), str(self._settings.data_dir))
             group_log = None if fresh else await asyncio.to_thread(self._open_log)
@@ -153,11 +188,22 @@ class Node:
             await self._listener.give_back()
             if self._kafka is not None:
                 self._kafka.give_back()
+            if self._http is not None:
+                self._http.give_back()
             raise
         self._start_driver()
         # What a member offers has to fit into its group's record, with room for the names around it.
         joins = {f"/{GROUP_SERVICE.full_name}/JoinGroup": limits_of(self._settings).max_group_bytes + ENVELOPE_BYTES}
-        self.methods = Methods(self._table(), (MalformedRequest, MalformedStorageRequest), joins)
+        table = audited(self._table())
+        malformed: tuple[type[Exception], ...] = (MalformedRequest, MalformedStorageRequest)
+        if self._observing is not None:
+            ids = partial(topic_ids, self.broker)
+            table |= self._observing.start(self.engine, self.broker, ids, lambda: self._partitions, self._log_span)
+            malformed += self._observing.malformed
+        if self._tracing is not None:
+            table = self._tracing.listening(table)
+        burden = burden_limits(self._settings)
+        self.methods = Methods(table, malformed, joins, self._instruments, burden)
         conditions = self.telling.conditions
         self._upkeep = Upkeep(self._settings, self._clock, conditions, self.broker, self._group_log, self.engine)
         await self._listener.start(self.methods)
@@ -171,6 +217,11 @@ class Node:
                 observed=self._zookeeper.groups if self._zookeeper is not None else None,
                 elsewhere=self._zookeeper.has_elsewhere if self._zookeeper is not None else lambda topic: False,
             )
+        if self._http is not None:
+            from muster.coordinator.server.node.http_door import Inside
+
+            self._measure()
+            await self._http.start(Inside(self, self._settings, table, malformed, conditions, self._clock))
         if self._zookeeper is not None:
             self._zookeeper.start(self._report_zookeeper)
         if self._central is not None:
@@ -188,17 +239,25 @@ class Node:
         self.methods.drain()
         if self._kafka is not None:
             self._kafka.drain()
+        if self._http is not None:
+            self._http.drain()
         self._watchers.close()
+        if self._observing is not None:
+            self._observing.drain()
         self._sessions.close()
         await asyncio.sleep(0)  # handlers that had begun take their place in a flush
         await self._answer_everyone()
         if self._kafka is not None:
             await self._kafka.close(LAST_WORDS_S)
+        if self._http is not None:
+            await self._http.close(LAST_WORDS_S)
         self._upkeep.stop()
+        await close(self._observing, self._tracing)
         await asyncio.to_thread(self.broker.close)
         self._isolation.close()
         self._isolated_simulations.close()
         await self._listener.stop(LAST_WORDS_S)
+        self._lines.close()
         log.info("stopped")
 
     async def _meet_zookeeper(self) -> None:
@@ -284,6 +343,7 @@ class Node:
             on_fatal=self._fail,
             on_bug=report_contained,
             on_stall=partial(report_stall, self.telling.conditions),
+            instruments=self._instruments,
             complete=lambda work: with_lags(work, self.engine, self._log_span),
         )
         self._sessions = Sessions(
@@ -298,22 +358,40 @@ class Node:
                 self._zookeeper.session,
                 self._settings.node_id,
                 lambda: self.advertised,
-                self._cores,
+                partial(cores, self.engine),
                 self._sessions.end_central,
             )
         self.broker.on_topics_changed(self._topics_changed)
+        self.broker.on_logs_made(LongLived().made)
 
-    def _cores(self) -> Iterator[Shard]:
-        """The shards that are there, to be looked at."""
-        for shard in range(self.engine.shards):
-            core = self.engine.core(shard)
-            if isinstance(core, Shard):
-                yield core
+    def _measure(self) -> None:
+        """Show what is counted what there is to be looked at."""
+        from muster.coordinator.server.node.measuring import Gauges
+
+        assert self.measuring is not None, "a node with a listener counts"
+        gauges = Gauges(
+            self.driver,
+            self.engine,
+            self.telling.conditions,
+            address=lambda: f"{self.advertised.host}:{self.advertised.port}",
+            kafka=self._kafka,
+            methods=self.methods,
+            fetches=self.log_requests.parking,
+            sessions=self._sessions,
+        )
+        self.measuring.sees(self.engine, self.broker, lambda: self._partitions, self.history, gauges)
 
     def _noticed(self, notice: GroupChanged) -> None:
         self._watchers.publish(notice)
+        if self._http is not None and self._observing is not None:
+            self._observing.noticed(notice)
+        if self.measuring is not None:
+            self.measuring.noticed(notice)
+        if self._tracing is not None:
+            self._tracing.noticed(notice)
         if self._central is not None:
             self._central.noticed(notice)
+        self._lines.noticed(notice)
 
     def _table(self) -> dict[str, Method]:
         groups = GroupCoordinator(
@@ -326,14 +404,21 @@ class Node:
             partitions=lambda: self._partitions,
             log_span=self._log_span,
             conditions=self.telling.conditions,
+            resources=Resources(self._settings.data_dir, self._loaded_ms, self.driver, self.engine.metrics).look,
             isolation=self._isolated_simulations,
             assignor_deadline_ms=self._settings.group_assignor_deadline_ms,
             plugins=dict(limits_of(self._settings).plugins),
             observed=self._zookeeper.groups if self._zookeeper is not None else None,
             central=self._central,
+            history=self.history,
         )
         self.log_requests = LogRequests(self.broker)
-        records = BrokerService(self.log_requests, node_id=self._settings.node_id, advertised=lambda: self.advertised)
+        records = BrokerService(
+            self.log_requests,
+            node_id=self._settings.node_id,
+            advertised=lambda: self.advertised,
+            room=answer_room,
+        )
         self._staging = StagingService(Staging(self.broker), self.log_requests.commit)
         return (
             methods_of(GROUP_SERVICE, groups)
@@ -344,22 +429,9 @@ class Node:
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)
         gone = tuple(sorted(before.keys() - self._partitions.keys()))
-        self._freeze_logs(sum(self._partitions.values()) - sum(before.values()))
         self.driver.tell_all(TopicsChanged(self._partitions, gone, topic_ids(self.broker)))
         if self._zookeeper is not None:
             self._zookeeper.topics_changed()
-
-    def _freeze_logs(self, made: int) -> None:
-        """Logs stay for long, and go without the collector of garbage: let it pass over them.
-
-        Looking through 10,000 takes it a tenth of a second, in which nothing else goes on. What is garbage by then
-        would stay for ever, so it is collected first; that looks at what is new since the last time.
-        """
-        self._made += max(made, 0)
-        if self._made >= FROZEN_AT_ONCE:
-            self._made = 0
-            gc.collect()
-            gc.freeze()
 
     async def _answer_everyone(self) -> None:
         timeout_s = self._settings.shutdown_timeout_ms / 1000
@@ -376,11 +448,3 @@ class Node:
         log.error("the node cannot go on", exc_info=bug)
         if not self.failed.done():
             self.failed.set_result(bug)
-
-
-def topic_ids(broker: Broker) -> dict[str, bytes]:
-    return {name: topic.id for name, topic in broker.topics().items()}
-
-
-def partition_counts(broker: Broker) -> dict[str, int]:
-    return {name: topic.partitions for name, topic in broker.topics().items()}

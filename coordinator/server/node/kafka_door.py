@@ -1,6 +1,7 @@
 """The second door of a node: Kafka's wire protocol, over the same groups and the same log."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -16,8 +17,12 @@ from muster.coordinator.kafka.log.handlers import LogHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
+from muster.coordinator.server.node.lines import tell_action
 from muster.coordinator.server.service.observed import ObservedGroups
 from muster.storage.broker.requests import LogRequests
+
+if TYPE_CHECKING:
+    from muster.coordinator.metrics.instruments import Instruments
 
 log = structlog.get_logger("muster.kafka")
 
@@ -25,8 +30,9 @@ log = structlog.get_logger("muster.kafka")
 class KafkaDoor:
     """Bound before the log is opened, served once the groups are there, drained when the node stops."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, instruments: "Instruments | None" = None) -> None:
         self._settings = settings
+        self._instruments = instruments
         self._listener = KafkaListener(listener_limits(settings))
         self._bound = settings.kafka_address or Address("", 0)
 
@@ -43,6 +49,15 @@ class KafkaDoor:
     @property
     def in_flight(self) -> int:
         return self._listener.in_flight
+
+    @property
+    def connections(self) -> int:
+        return self._listener.connections
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that have not left."""
+        return self._listener.unread
 
     def bind(self) -> None:
         """Take the port. Raises AddressTaken."""
@@ -85,7 +100,7 @@ class KafkaDoor:
             elsewhere=elsewhere,
         )
         configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
-        await self._listener.start(Dispatch((groups, records, configs)))
+        await self._listener.start(Dispatch((groups, records, configs), self._instruments, tell_action))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:

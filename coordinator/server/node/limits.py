@@ -1,8 +1,20 @@
 """What the settings say to the parts of a node, in each part's own words."""
 
+from typing import Final
+
 from muster.assignors.isolation.pool import IsolationLimits
 from muster.coordinator.config import Settings
+from muster.coordinator.server.grpc.adapter import GrpcCall
+from muster.coordinator.server.grpc.burden import BurdenLimits
 from muster.coordinator.server.grpc.listener import TransportLimits
+
+UNBOUNDED: Final = 1 << 30
+"""More bytes than any answer has."""
+
+
+def answer_room(call: object) -> int:
+    """How many bytes the answer to a call should have at most. What is asked within this process is not sent."""
+    return call.answer_room if isinstance(call, GrpcCall) else UNBOUNDED
 
 
 def isolation_limits(settings: Settings) -> IsolationLimits:
@@ -10,6 +22,12 @@ def isolation_limits(settings: Settings) -> IsolationLimits:
         mode=settings.group_assignor_isolation,
         max_processes=settings.group_assignor_max_processes,
         max_memory_bytes=settings.group_assignor_max_memory_bytes,
+    )
+
+
+def burden_limits(settings: Settings) -> BurdenLimits:
+    return BurdenLimits(
+        max_calls=settings.grpc_max_streams_per_connection, max_unsent_bytes=settings.grpc_max_unsent_bytes
     )
 
 

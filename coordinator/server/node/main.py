@@ -16,6 +16,7 @@ from muster.coordinator.config import Settings
 from muster.coordinator.runtime.group_log import PartitionCountConflict
 from muster.coordinator.server.grpc.listener import AddressTaken
 from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.lines import tell_start
 from muster.coordinator.server.node.logs import configure_logs
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.registry import IdTaken
@@ -25,8 +26,12 @@ EXIT_OK = 0
 EXIT_FAILURE = 1
 EXIT_CONFLICT = 5
 
-YOUNG_OBJECTS = 50_000
+YOUNG_OBJECTS = 10_000
 """Objects between two collections of the youngest generation: requests make many and keep none."""
+
+MIDDLE_AFTER, OLD_AFTER = 2, 160
+"""Collections of a generation before the next older one has its turn. A collection holds everything up for as long as
+it looks, so the younger ones look at little; the oldest, which takes longest, comes as seldom as it did."""
 
 KEPT_BYTES = 128 << 20
 """Freed memory that a node keeps for the next answers."""
@@ -42,14 +47,17 @@ def run(settings: Settings, announce: TextIO | None = None) -> int:
 
     Once the node answers, `announce` (such as standard output) gets one line, so that a parent process can wait for
     it: {"event": "listening", "host": ..., "port": ..., "pid": ...}, with "kafka_host" and "kafka_port" where Kafka's
-    protocol is served. A second signal ends the process at once; the log
+    protocol is served, "http_host" and "http_port" where HTTP is. A second signal ends the process at once; the log
     bears that.
     """
-    configure_logs(settings.logging_level, settings.logging_format)
+    repeats = configure_logs(settings.logging_level, settings.logging_format, node_id=settings.node_id)
     keep_freed_memory(KEPT_BYTES)
     sys.setswitchinterval(SWITCH_S)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(serve(settings, announce))
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(serve(settings, announce))
+    finally:
+        repeats.close()
 
 
 async def serve(settings: Settings, announce: TextIO | None) -> int:
@@ -62,13 +70,16 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
     except (AddressTaken, PartitionCountConflict, StorageError, ZooKeeperError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
+    tell_start(settings)
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+    gc.set_threshold(YOUNG_OBJECTS, MIDDLE_AFTER, OLD_AFTER)
     gc.enable()
     if announce is not None:
         line = {"event": "listening", "host": node.bound.host, "port": node.bound.port, "pid": os.getpid()}
         if node.kafka_bound is not None:
             line |= {"kafka_host": node.kafka_bound.host, "kafka_port": node.kafka_bound.port}
+        if node.http_bound is not None:
+            line |= {"http_host": node.http_bound.host, "http_port": node.http_bound.port}
         print(json.dumps(line), file=announce, flush=True)
     node.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()

@@ -1,10 +1,11 @@
 """GroupCoordinator: each method asks the shard that holds the group, by way of the driver. No transport here."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
 from muster.assignors.isolation.pool import Isolation
@@ -13,7 +14,13 @@ from muster.coordinator.core.central.views import CENTRAL
 from muster.coordinator.edge.catalog import exists, why_not
 from muster.coordinator.edge.elsewhere import with_elsewhere
 from muster.coordinator.edge.listing import listed
-from muster.coordinator.edge.positions import Places, delete_in_slices, delete_known, here_or_off_the_loop
+from muster.coordinator.edge.positions import (
+    Places,
+    delete_in_slices,
+    delete_known,
+    fetch_in_slices,
+    here_or_off_the_loop,
+)
 from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import CoordinatorError, ErrorCode, Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -23,11 +30,15 @@ from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.messages import answers, answers_consumer, shape, translate, translate_consumer
+from muster.coordinator.server.messages.progress import tell_progress
 from muster.coordinator.server.service.central_election import CentralElection
 from muster.coordinator.server.service.observed import ObservedGroups
 from muster.coordinator.server.service.session import Sessions
 from muster.coordinator.server.service.simulate import Simulator
 from muster.coordinator.server.service.watch import Watchers
+
+if TYPE_CHECKING:
+    from muster.coordinator.observe.history import History
 
 LogSpan: TypeAlias = Callable[[str, int], tuple[int, int]]
 """(log start, high watermark) of an existing partition. Raises LogFailed when its log is away or damaged."""
@@ -50,8 +61,9 @@ class GroupCoordinator:
 
     `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs, `endpoint` is what FindCoordinator
     answers, `partitions` gives the catalog's partition counts, `log_span` where a partition's log begins and ends,
-    `conditions` what is wrong with the node, `plugins` the classes of assignors that it offers by their names,
-    `observed` the groups of a ZooKeeper, if there is one, `central` who is elected there for central groups.
+    `conditions` what is wrong with the node, `resources` what its process has (called in a thread), `plugins` the
+    classes of assignors that it offers by their names, `observed` the groups of a ZooKeeper, if there is one, `central`
+    who is elected there for central groups.
     """
 
     def __init__(
@@ -66,11 +78,13 @@ class GroupCoordinator:
         partitions: Callable[[], Mapping[str, int]],
         log_span: LogSpan,
         conditions: Conditions,
+        resources: Callable[[], pb.NodeResources],
         isolation: Isolation,
         assignor_deadline_ms: int,
         plugins: Mapping[str, str],
         observed: ObservedGroups | None = None,
         central: CentralElection | None = None,
+        history: "History | None" = None,
     ) -> None:
         self._driver = driver
         self._watchers = watchers
@@ -81,8 +95,10 @@ class GroupCoordinator:
         self._partitions = partitions
         self._log_span = log_span
         self._conditions = conditions
+        self._resources = resources
         self._observed = observed
         self._central = central
+        self._history = history
         self._simulator = Simulator(
             driver,
             shard_of=self._shard_of,
@@ -184,14 +200,24 @@ class GroupCoordinator:
         return answers.offset_commit(codes, reply, reasons)
 
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
-        event = translate.offset_fetch(request, self._driver.next_id())
+        """Very many positions slice by slice, each with its log's span at that moment: no lag is less than nothing."""
+        event = await here_or_off_the_loop(
+            partial(translate.offset_fetch, request, self._driver.next_id()), translate.rows_of(request.topics)
+        )
         shard = self._shard_of(event.group_id)
-        if request.include_log_offsets:
-            reply, spans = await self._driver.ask_and_look(
-                shard, event, effects.OffsetFetchReply, lambda: self._log_spans(event.partitions or ())
+        spans: dict[tuple[str, int], tuple[int, int]] = {}
+
+        async def ask(places: Places | None) -> effects.OffsetFetchReply:
+            part = replace(event, request_id=self._driver.next_id(), partitions=places)
+            if not request.include_log_offsets:
+                return await self._driver.ask(shard, part, effects.OffsetFetchReply)
+            reply, seen = await self._driver.ask_and_look(
+                shard, part, effects.OffsetFetchReply, lambda: self._log_spans(places or ())
             )
-        else:
-            reply, spans = await self._driver.ask(shard, event, effects.OffsetFetchReply), {}
+            spans.update(seen)
+            return reply
+
+        reply = await fetch_in_slices(event.partitions, ask)
         there: frozenset[tuple[str, int]] = frozenset()
         if request.include_zookeeper and self._observed is not None and self._observed.knows(event.group_id):
             reply, there = await self._with_positions(self._observed, event.group_id, reply, request.all_topics)
@@ -255,6 +281,8 @@ class GroupCoordinator:
         ]
         replies = await self._driver.ask_all(questions, effects.DescribeReply)
         groups = [answers.described_group(*pair) for pair in zip(names, replies, strict=True)]
+        if self._history is not None:
+            await tell_progress(groups, self._history)
         return pb.DescribeGroupsResponse(groups=groups)
 
     async def delete_groups(self, request: pb.DeleteGroupsRequest, call: Call) -> pb.DeleteGroupsResponse:
@@ -317,7 +345,13 @@ class GroupCoordinator:
 
     async def describe_node(self, request: pb.DescribeNodeRequest, call: Call) -> pb.DescribeNodeResponse:
         conditions = [answers.condition(condition) for condition in self._conditions.current()]
-        return pb.DescribeNodeResponse(node_id=self._endpoint().node_id, conditions=conditions)
+        resources = await asyncio.to_thread(self._resources)
+        return pb.DescribeNodeResponse(
+            node_id=self._endpoint().node_id,
+            conditions=conditions,
+            now_ms=self._conditions.now_ms(),
+            resources=resources,
+        )
 
     def session(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
         return self._sessions.serve(requests, call)

@@ -92,12 +92,12 @@ def test_a_node_process_announces_itself_and_drains_on_a_signal(number: signal.S
         process.send_signal(number)
         printed, logged = process.communicate(timeout=PATIENCE_S * pace())
     assert (process.returncode, printed) == (0, "")
-    assert [json.loads(entry)["event"] for entry in logged.splitlines()] == [
-        "listening",
-        "signal",
-        "draining",
-        "stopped",
-    ]
+    told = [json.loads(entry) for entry in logged.splitlines()]
+    assert [entry["Body"] for entry in told] == ["listening", "started", "signal", "draining", "stopped"]
+    differing = told[1]["Attributes"]
+    assert differing["logging.format"] == "json"
+    assert differing["log.dirs"] == str(tmp_path / "d")
+    assert "group.max.size" not in differing, "a setting at its default"
     assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
 
 

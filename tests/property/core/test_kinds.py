@@ -116,6 +116,7 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
     events.ExplainGroup: st.builds(events.ExplainGroup, requests, groups),
     events.DeleteGroup: st.builds(events.DeleteGroup, requests, groups, st.booleans()),
     events.DescribeSettings: st.builds(events.DescribeSettings, requests, groups),
+    events.ListSettings: st.builds(events.ListSettings, requests),
     events.AlterSettings: st.builds(
         events.AlterSettings,
         requests,

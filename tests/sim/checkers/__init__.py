@@ -12,6 +12,7 @@ from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.refusals import RefusalsChangeNothing
 from tests.sim.checkers.replay import ReplayEqualsLive
+from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
 
 ALL = (
     NothingIsOwnedTwice,
@@ -26,4 +27,5 @@ ALL = (
     RefusalsChangeNothing,
     WhoSentInTimeIsNotExpired,
     WhoseRecordsAreWholeIsServed,
+    AFullDiskStopsOnlyWrites,
 )

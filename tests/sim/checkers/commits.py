@@ -94,7 +94,7 @@ class CommitsAreFencedAndKept(Checker):
     def loaded(self, shard: int, core: Shard) -> None:
         """Whatever was lost, it was nothing that had been acknowledged."""
         for (group_id, topic, partition), floor in sorted(self.floors.items()):
-            if self.node.shard_index(group_id) != shard:
+            if self.node.shard_index(group_id) != shard or self.harmed(group_id):
                 continue
             stored = core.state.offsets.get(group_id, {}).get((topic, partition))
             tags = self.decided[group_id, topic, partition]

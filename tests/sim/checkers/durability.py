@@ -1,6 +1,7 @@
 """3. A reply implies that its records, and all that was decided before them, survive a crash.
 
-Counted apart from the engine, and against what is really on the disk: a log that lies about a flush is caught here.
+Where the log has no room, that is: all that was decided before them of the same group. Counted apart from the engine,
+and against what is really on the disk: a log that lies about a flush is caught here.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from muster.coordinator.core.events import Event, Request
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.ports import KeyValue
+from tests.sim.checkers.replay import group_of
 from tests.sim.watch import Checker
 from tests.sim.world import World
 
@@ -21,25 +23,26 @@ class RepliesSurviveCrashes(Checker):
         """shard -> where its two topics ended after each append, and after each load"""
         self.needs: dict[int, tuple[int, int]] = {}
         """request id -> (shard, index into its ends)"""
-        self.undecided: set[int] = set()
-        """Shards with records that were decided and are not appended yet."""
+        self.undecided: dict[int, set[str]] = {}
+        """Shards with records that were decided and are not appended yet, and whose they are."""
 
     def loaded(self, shard: int, core: Shard) -> None:
         # What was read may have been written by a process that died before it flushed.
         self.ends.setdefault(shard, []).append(self.node.log.ends(shard))
-        self.undecided.discard(shard)
+        self.undecided.pop(shard, None)
         self.needs = {request: need for request, need in self.needs.items() if need[0] != shard}
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         if effects.records:
-            self.undecided.add(shard)
-        ends = self.ends.get(shard, [])
+            self.undecided.setdefault(shard, set()).update(map(group_of, effects.records))
+        undecided, ends = self.undecided.get(shard, ()), self.ends.get(shard, [])
+        waits = getattr(event, "group_id", "") in undecided if shard in self.node.log.starved else bool(undecided)
         for request_id, _ in effects.replies:
-            self.needs[request_id] = (shard, len(ends) if shard in self.undecided else len(ends) - 1)
+            self.needs[request_id] = (shard, len(ends) if waits else len(ends) - 1)
 
     def appended(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue]) -> None:
         self.ends[shard].append(self.node.log.ends(shard))
-        self.undecided.discard(shard)
+        self.undecided.pop(shard, None)
 
     def released(self, request: Request, reply: Reply) -> None:
         if request.request_id not in self.needs or reply.code is ErrorCode.NOT_COORDINATOR:

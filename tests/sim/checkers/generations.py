@@ -3,7 +3,8 @@
 Precisely: as long as the group is not deleted, no member is told to join a generation before one whose plan it was
 given. A generation that never got its plan is not on record (Kafka writes none at the end of the join phase), so after
 a crash of the node its number may be given again; without a crash between them, numbers only grow. A group that changes
-its kind counts on. The epoch that a KIP-848 member believes in never falls, whether it was fenced meanwhile or not.
+its kind counts on, and one of whose records one was damaged may count from the start. The epoch that a KIP-848 member
+believes in never falls, whether it was fenced meanwhile or not.
 """
 
 from collections.abc import Iterator
@@ -61,13 +62,16 @@ class GenerationsNeverGoBack(Checker):
     def told(self, process: Process, event: ev.Event | ev.ConsumerEvent) -> None:
         if isinstance(event, ev.JoinAnswered) and event.code is ErrorCode.NONE:
             newest = self.shares.get(process.name, 0)
-            if event.generation < newest and process.name not in self.bereft:
+            if event.generation < newest and not self._may_start_over(process):
                 self.fail(f"{process} had its share of generation {newest} and is told to join {event.generation}")
             elif event.generation < newest:  # Its share was under way, or it stood still, while the group was deleted.
                 self.bereft.discard(process.name)
                 self.shares.pop(process.name, None)
         if isinstance(event, ev.SyncAnswered) and event.code is ErrorCode.NONE:
             self.shares[process.name] = max(self.shares.get(process.name, 0), process.member.generation)
+
+    def _may_start_over(self, process: Process) -> bool:
+        return process.name in self.bereft or self.harmed(process.settings.group_id)
 
     def after_event(self) -> None:
         for process in self.processes:
@@ -76,7 +80,7 @@ class GenerationsNeverGoBack(Checker):
 
     def _believes(self, process: Process, epoch: int) -> None:
         newest = self.epochs.get(process.name, 0)
-        if 0 <= epoch < newest and process.name not in self.bereft:
+        if 0 <= epoch < newest and not self._may_start_over(process):
             self.fail(f"{process} was at epoch {newest} and believes in {epoch} now")
         elif 0 <= epoch < newest:
             self.bereft.discard(process.name)

@@ -118,6 +118,8 @@ class NothingIsOwnedTwice(Checker):
 
     def _give(self, key: tuple[str, int, int], who: str, share: Mapping[str, Sequence[int]]) -> None:
         group_id, _, generation = key
+        if self.harmed(group_id):
+            return
         owners = self.given.setdefault(key, {})
         for topic, partitions in share.items():
             for partition in partitions:
@@ -136,7 +138,7 @@ class NothingIsOwnedTwice(Checker):
         self.dirty = False
         readers: dict[tuple[str, str, int], Process] = {}
         for process in self.processes:
-            if not process.app.holding or not self._listened_to(process):
+            if not process.app.holding or self.harmed(process.settings.group_id) or not self._listened_to(process):
                 continue
             for topic, partition in sorted(process.app.holding):
                 other = readers.setdefault((process.settings.group_id, topic, partition), process)

@@ -21,7 +21,7 @@ from muster.coordinator.member.connect.member import DelayedLeader, DelayedSubsc
 from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
 from muster.coordinator.member.types import Leaving, MemberSettings
 from tests.sim.clock import draw as draw_clock
-from tests.sim.faults import DEAF_MS, Faults
+from tests.sim.faults import DEAF_MS, FULL_MS, Faults
 from tests.sim.members.classic_part import ClassicPart, MakeClassic
 from tests.sim.members.client import Habits, Process
 from tests.sim.members.consumer_part import ConsumerPart, MakeConsumer
@@ -172,6 +172,7 @@ class Workload:
             (faults.deaf_every_ms, self._deafen),
             (faults.bulk_every_ms, lambda: self._strangers.say_much(self.world.rng.choice(self.places))),
             (faults.unload_every_ms, self._unload),
+            (faults.full_every_ms, lambda: self.node.log.room.fill(self.world.between(1_000, FULL_MS))),
             (faults.partition_every_ms, self._cut_off),
             (faults.member_pause_every_ms, self._freeze),
             (faults.stall_every_ms, self._stall),
@@ -388,6 +389,7 @@ class Workload:
         self.calm = True
         self.network.heal()
         self.node.log.faults = self.network.faults
+        self.node.log.room.free()
         current = {place.process.name for place in self.places if place.process is not None}
         for process in self.processes:
             if process.name not in current:

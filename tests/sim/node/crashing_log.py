@@ -3,12 +3,40 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from muster.coordinator.runtime.codec.consumer import (
+    CONSUMER_KINDS,
+    CURRENT,
+    GROUP_EPOCH,
+    MEMBER,
+    REGEX,
+    TARGET,
+    TARGET_EPOCH,
+)
+from muster.coordinator.runtime.codec.fields import INT16, FieldReader
+from muster.coordinator.runtime.codec.own import DELAY_KEY, PROBE_KEY
+from muster.coordinator.runtime.codec.records import GROUP_KEY, OFFSET_KEY_WRITTEN
 from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from tests.sim.faults import CALM, Faults
+from tests.sim.node.room import Room
 from tests.sim.watch import Watch
 from tests.sim.world import World
 
 GROUPS, LEDGER = "groups", "ledger"
+
+NO_ROOM = "the simulated disk is full"
+
+RECORD_KINDS = {
+    INT16.pack(OFFSET_KEY_WRITTEN): "a position",
+    INT16.pack(GROUP_KEY): "a classic group",
+    INT16.pack(GROUP_EPOCH): "an epoch",
+    INT16.pack(MEMBER): "a member",
+    INT16.pack(TARGET_EPOCH): "a target's epoch",
+    INT16.pack(TARGET): "a member's target",
+    INT16.pack(CURRENT): "a member's share",
+    INT16.pack(REGEX): "a pattern",
+    INT16.pack(DELAY_KEY): "a delay",
+}
+"""By how their keys begin: those that the simulation writes."""
 
 GROUP_BYTES = 50_000
 """What a group may have as one record, by the settings."""
@@ -26,6 +54,8 @@ class Part:
     next_offset: int = 0
     unreadable: set[int] = field(default_factory=set)
     """Offsets of records in batches that cannot be read any more."""
+    senseless: set[int] = field(default_factory=set)
+    """Offsets of records that can be read, and whose values say nothing."""
 
     def append(self, records: Sequence[KeyValue]) -> None:
         stamped = tuple(KeyValue(record.key, record.value, self.next_offset + at) for at, record in enumerate(records))
@@ -68,6 +98,11 @@ class CrashingLog:
         """Shards that it has refused something since they were loaded: they may fall for that."""
         self.refused_ms: dict[int, int] = {}
         """When it did so last."""
+        self.harmed: set[str | None] = set()
+        """Groups of whose newest records one said nothing when they were read."""
+        self.room = Room(world)
+        self.starved: set[int] = set()
+        """Shards for whose last append there was no room."""
         self._marks: dict[int, dict[str, int]] = {}
 
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
@@ -78,6 +113,10 @@ class CrashingLog:
         if fails and self.world.chance(0.5):
             self.world.census["appends failed before anything was written"] += 1
             raise self._refusal(shard, "the simulated disk takes nothing")
+        if not self.room.takes(ledger):
+            self.world.census["explanations that found no room"] += len(ledger)
+            self.watch.unexplained(shard, ledger)
+            ledger = ()
         if ledger:
             self.parts[shard, LEDGER].append(ledger)
         if fails:
@@ -85,8 +124,13 @@ class CrashingLog:
             raise self._refusal(shard, "the simulated disk broke between two topics")
         if shard in self.fenced:
             raise self._refusal(shard, "the simulated log is fenced")
+        if not self.room.takes(groups):
+            self.world.census["appends that found no room"] += 1
+            self.starved.add(shard)
+            raise self._refusal(shard, NO_ROOM, no_room=True)
         if groups:
             self.parts[shard, GROUPS].append(groups)
+        self.starved.discard(shard)
         self.watch.appended(shard, groups, ledger)
 
     def mark(self, shards: Sequence[int]) -> None:
@@ -117,10 +161,10 @@ class CrashingLog:
                 self._refusal(shard, "")
             raise LogFailed("the simulated log is fenced", sorted(fenced))
 
-    def _refusal(self, shard: int, why: str) -> LogFailed:
+    def _refusal(self, shard: int, why: str, *, no_room: bool = False) -> LogFailed:
         self.refused.add(shard)
         self.refused_ms[shard] = self.world.now_ms
-        return LogFailed(why)
+        return LogFailed(why, no_room=no_room)
 
     def reopen(self) -> None:
         """A new process opens what is there. What a failed flush left behind is there by chance."""
@@ -129,6 +173,7 @@ class CrashingLog:
             part.lose_tail(self.world.between(0, part.unflushed))
         self.fenced.clear()
         self.refused.clear()
+        self.starved.clear()
 
     def _keep(self, shard: int) -> None:
         for topic, length in self._marks[shard].items():
@@ -146,6 +191,13 @@ class CrashingLog:
         return end(groups.batches, groups.durable), end(ledger.batches, ledger.durable)
 
     def read_groups(self, shard: int) -> Iterator[KeyValue]:
+        part = self.parts[shard, GROUPS]
+        if part.batches and self.world.chance(self.faults.harm):
+            self._harm(part)
+        newest = {record.key: record for batch in part.batches for record in batch}
+        harmed = {whose(record) for record in newest.values() if record.offset in part.senseless}
+        self.harmed |= harmed
+        self.world.census["groups whose records are damaged"] += len(harmed)
         return self._read(shard, GROUPS)
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
@@ -159,6 +211,29 @@ class CrashingLog:
             else:
                 yield record
         self.unread.discard(shard)
+
+    def _harm(self, part: Part) -> None:
+        """The value of one record says nothing from now on: its end is missing, or how it begins is noise.
+
+        Of each key only the newest counts, and of each kind of record one is as likely as of another.
+        """
+        newest = {record.key: (at, record) for at, batch in enumerate(part.batches) for record in batch}
+        kinds: dict[bytes, list[tuple[int, KeyValue]]] = {}
+        for at, record in newest.values():
+            if record.value and whose(record) is not None:
+                kinds.setdefault(record.key[:2], []).append((at, record))
+        if not kinds:
+            return
+        kind = self.world.rng.choice(sorted(kinds))
+        at, record = self.world.rng.choice(kinds[kind])
+        assert record.value
+        noise = (b"", record.value[: self.world.between(1, len(record.value)) - 1], b"\x7f" + record.value[1:])
+        spoilt = record._replace(value=self.world.rng.choice(noise))
+        self.world.census[f"records of groups that say nothing: {RECORD_KINDS[kind]}"] += 1
+        self.world.census["records of KIP-848 groups that say nothing"] += INT16.unpack(kind)[0] in CONSUMER_KINDS
+        self.world.trace(f"the record at offset {record.offset} of {whose(record)} says nothing: {record.key!r}")
+        part.batches[at] = tuple(spoilt if each is record else each for each in part.batches[at])
+        part.senseless.add(record.offset)
 
     def _spoil(self, part: Part) -> None:
         """One batch cannot be read any more, or the value of one of its records says nothing."""
@@ -193,6 +268,13 @@ class CrashingLog:
         """Never while a flush is under way: `mark` counts batches."""
         for _, part in sorted(self.parts.items()):
             part.compact()
+
+
+def whose(record: KeyValue) -> str | None:
+    """Which group's record it is; None of the log's own."""
+    key = FieldReader(record.key)
+    kind = key.int16()
+    return None if kind == PROBE_KEY else key.string()
 
 
 def end(batches: Sequence[tuple[KeyValue, ...]], count: int) -> int:

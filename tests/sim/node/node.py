@@ -1,6 +1,6 @@
 """One node: the real engine, codec, loader and timers over the crashing log, driven by virtual time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -47,6 +47,10 @@ class WatchedShard:
         self._early: list[Record] | None = None
         """What was decided on the way there."""
 
+    @property
+    def deadlines(self) -> Mapping[TimerKey, int]:
+        return self.shard.deadlines
+
     def step(self, event: Event, now_ms: int) -> Effects:
         index, watch = self.shard.index, self.node.watch
         if not self.alive:
@@ -56,7 +60,7 @@ class WatchedShard:
         watch.stepped(index, self.shard, event, effects)
         return effects
 
-    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> tuple[TimerKey, int] | None:
+    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
         return self.shard.beat(group_id, member_id, generation, now_ms)
 
     def _wake(self, event: Event, now_ms: int) -> Effects:
@@ -73,6 +77,9 @@ class WatchedShard:
             watch.loaded(index, self.shard)
             watch.stepped(index, self.shard, event, replace(effects, records=self._early))
         return effects
+
+    def writes_nothing(self, event: Event) -> bool:
+        return self.shard.writes_nothing(event)
 
     def apply(self, record: Record) -> None:
         self.shard.apply(record)

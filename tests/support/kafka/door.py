@@ -17,6 +17,7 @@ from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
 from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.coordinator.kafka.log.handlers import LogHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.runtime.refusals import while_loading
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.config import LogSettings
@@ -35,6 +36,7 @@ class OneShard:
     def __init__(self) -> None:
         self.shard = Shard(Limits(), 0)
         self._ids = count(1)
+        self.loading = False
 
     def next_id(self) -> int:
         return next(self._ids)
@@ -44,6 +46,8 @@ class OneShard:
         return reply
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
+        if self.loading:
+            return [while_loading(type(event)) for _, event in questions]
         return [self.shard.step(event, T0).replies[0][1] for _, event in questions]
 
     def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.kafka.connections import connection
+from muster.coordinator.kafka.connections import keepalive
 from muster.coordinator.server.node.app import Node
 from tests.support.grpc_node import settings
 from tests.support.kafka.client import KafkaClient
@@ -72,5 +72,5 @@ if __name__ == "__main__":
     for address in (NODE, CLIENT):
         ip("address", "add", f"{address}/32", "dev", "lo")
     # As in earnest, but asked every second.
-    connection.KEEPALIVE.update(TCP_KEEPIDLE=1, TCP_KEEPINTVL=1, TCP_KEEPCNT=2)
+    keepalive.KEEPALIVE.update(TCP_KEEPIDLE=1, TCP_KEEPINTVL=1, TCP_KEEPCNT=2)
     asyncio.run(story(Path(sys.argv[1])))

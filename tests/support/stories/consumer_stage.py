@@ -10,10 +10,17 @@ from typing import Any
 from muster.coordinator.core import events
 from muster.coordinator.core.consumer.group import MemberState
 from muster.coordinator.core.consumer.records import (
+    ConsumerMemberDeleted,
     ConsumerMemberStored,
+    ConsumerRecord,
+    CurrentDeleted,
     CurrentStored,
+    GroupEpochDeleted,
     GroupEpochStored,
+    RegexDeleted,
     Shares,
+    TargetDeleted,
+    TargetEpochDeleted,
     TargetEpochStored,
     TargetStored,
 )
@@ -32,6 +39,23 @@ class ConsumerSide:
 
     epoch: int = 0
     assigned: Shares = field(default_factory=dict)
+
+
+TOMBSTONES: dict[str, type[Any]] = {
+    "ConsumerMemberStored": ConsumerMemberDeleted,
+    "CurrentStored": CurrentDeleted,
+    "GroupEpochStored": GroupEpochDeleted,
+    "RegexStored": RegexDeleted,
+    "TargetEpochStored": TargetEpochDeleted,
+    "TargetStored": TargetDeleted,
+}
+
+
+def stands_for(record: Record) -> tuple[str, ...]:
+    """What kind of record it is, and what it is kept under, as far as it is of a KIP-848 group's member."""
+    kind, group_id = type(record).__name__, getattr(record, "group_id", "")
+    member_id = getattr(record, "member_id", getattr(record, "regex", None))
+    return (kind, group_id) if member_id is None else (kind, group_id, member_id)
 
 
 class ConsumerStage:
@@ -53,6 +77,14 @@ class ConsumerStage:
 
     def topic_ids(self, topics: Iterator[str] | list[str]) -> dict[str, bytes]:
         return {topic: topic_id(topic, self.lives.get(topic, 0)) for topic in topics}
+
+    def damage(self: Any, words: list[str]) -> tuple[list[str], tuple[ConsumerRecord, ...]]:
+        """What `damaged=KIND:GROUP[:MEMBER]` names is taken off the records; its tombstones, and the other words."""
+        named = [word.removeprefix("damaged=").split(":") for word in words if word.startswith("damaged=")]
+        tombstones = tuple(TOMBSTONES[kind](*key) for kind, *key in named)
+        for kind, *key in named:
+            self.records = [record for record in self.records if stands_for(record) != (kind, *key)]
+        return [word for word in words if not word.startswith("damaged=")], tombstones
 
     def do_given_consumer(self: Any, words: list[str], lines: list[str]) -> Iterator[str]:
         """given-consumer GROUP epoch=N; then NAME: PARTITION... for each member: a stable group, as loaded."""

@@ -114,8 +114,10 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
     def do_reload(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """The process dies and the log is replayed: what was parked gets no answer.
 
-        `reload t=2` finds that catalog; with `anew=t` the topic was deleted and created again meanwhile.
+        `reload t=2` finds that catalog; with `anew=t` the topic was deleted and created again meanwhile. What
+        `damaged=GroupEpochStored:g` or `damaged=TargetStored:g:a` names cannot be read any more.
         """
+        words, damaged = self.damage(words)
         self.shard = self.replayed()
         self.timers.clear()
         self.chores.clear()
@@ -126,7 +128,7 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
             self.born_again(options)
             counts = {topic: int(count) for topic, count in options.items()}
             yield from self.step(events.TopicsChanged(counts, ids=self.topic_ids(list(counts))))
-        yield from self.step(events.Loaded()) or ["ok"]
+        yield from self.step(events.Loaded(damaged)) or ["ok"]
 
     def do_clock(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """clock back=1h: the process dies, and comes back with the wall clock set back."""

@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from muster.coordinator.cli.common.output import Column, console, show
-from muster.coordinator.cli.common.words import Names, spans
+from muster.coordinator.cli.common.output import Column, console, plain_table, show
+from muster.coordinator.views.words import Names, spans
 
 ROWS = [
     {"group": "blue", "lag": 3, "owners": ["a", "b"], "host": None},
@@ -87,3 +87,13 @@ def test_consumers_of_the_zookeeper_era_go_by_their_host() -> None:
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([1, 0], "0,1"), ([5, 1, 2, 3], "1-3,5")])
 def test_spans_of_partitions(numbers: list[int], text: str) -> None:
     assert spans(numbers) == text
+
+
+def test_a_name_s_line_ends_and_escapes_stay_in_their_row() -> None:
+    rows = [{"group": "a\nb\x1b[2J"}, {"group": "c"}]
+    assert plain_table(rows, [Column("GROUP", "group")]).split("\n") == [
+        "GROUP",
+        "a\\nb\\x1b[2J",
+        "c",
+        "",
+    ]

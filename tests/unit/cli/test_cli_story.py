@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from muster.coordinator.cli.groups.explain import document
 from muster.coordinator.cli.groups.story import INDENT, MAX_MOVE_LINES, tell
 from muster.coordinator.rpc.v1 import ledger_pb2 as pb
+from muster.coordinator.views.ledger import document
 
 KILLED = "worker-2-1f0e5d3c-0000-4000-8000-000000000002"
 LEFT = "worker-1-2f0e5d3c-0000-4000-8000-000000000001"

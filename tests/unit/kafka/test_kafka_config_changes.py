@@ -14,7 +14,7 @@ from tests.support.kafka.door import NODE_ID, Door, made, play
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import open_broker
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Step = tuple[str, int, str | None]
 
@@ -153,12 +153,53 @@ def test_settings_of_a_group() -> None:
         assert await changed(door, GROUP, "g", ("assignor.options", SET, text)) == (0, "")
         found = await shown(door, GROUP, "g", 8)
         assert json.loads(found["assignor.options"]) == json.loads(text)
+        asked = made("DescribeConfigsRequest.resources", resource_type=GROUP, resource_name="g")
+        (told,) = (await door.ask("DescribeConfigs", 4, resources=[asked], include_synonyms=True)).results
+        (synonym,) = told.configs[0].synonyms
+        assert (synonym.name, synonym.value, synonym.source) == ("assignor.options", found["assignor.options"], 8)
         assert door.driver.shard.state.settings["g"].version == 1
         assert await changed(door, GROUP, "g") == (0, "")
         assert await changed(door, GROUP, "g", ("no.such", DELETE, None)) == (0, "")
         assert await replaced(door, GROUP, "h") == (0, "")
         assert await replaced(door, GROUP, "g") == (0, "")
         assert await shown(door, GROUP, "g", 8) == {}
+
+    play(story)
+
+
+async def listed(door: Door, *types: int, version: int = 1) -> object:
+    """What ListConfigResources says: the code, or names by type."""
+    answer = await door.ask("ListConfigResources", version, resource_types=list(types))
+    if answer.error_code:
+        return answer.error_code
+    return [(row.resource_type, row.resource_name) for row in answer.config_resources]
+
+
+def test_what_has_settings_is_listed_by_type() -> None:
+    async def story(door: Door) -> None:
+        here = [(LOGGER, str(NODE_ID)), (BROKER, str(NODE_ID)), (TOPIC, "__consumer_offsets"), (TOPIC, "t")]
+        assert await listed(door) == here
+        assert await listed(door, GROUP) == []
+        for name in ("h", "g"):
+            assert await changed(door, GROUP, name, ("assignor.options", SET, '{"move.budget": 1}')) == (0, "")
+        assert await listed(door) == [(GROUP, "g"), (GROUP, "h"), *here]
+        assert await listed(door, GROUP, BROKER, GROUP) == [(GROUP, "g"), (GROUP, "h"), here[1]]
+        assert await changed(door, GROUP, "g", ("assignor.options", DELETE, None)) == (0, "")
+        assert await listed(door, GROUP) == [(GROUP, "h")]
+        assert await listed(door, METRICS) == []
+        assert await listed(door, TOPIC, 3) == 35
+        assert await listed(door, version=0) == []
+
+    play(story)
+
+
+def test_groups_whose_shard_is_loading_are_not_passed_over() -> None:
+    """Who sees the list would take their settings for defaults."""
+
+    async def story(door: Door) -> None:
+        door.driver.loading = True
+        assert await listed(door, GROUP) == 14
+        assert await listed(door, TOPIC) == [(TOPIC, "__consumer_offsets"), (TOPIC, "t")]
 
     play(story)
 

@@ -14,7 +14,7 @@ from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
 from muster.coordinator.kafka.codec.encoding import uvarint
 from muster.coordinator.kafka.connections import listener as listener_module
-from muster.coordinator.kafka.connections.connection import KEEPALIVE
+from muster.coordinator.kafka.connections.keepalive import KEEPALIVE
 from muster.coordinator.kafka.dispatch import KafkaCall, snake_case
 from tests.support.kafka.client import KafkaClient, frame
 from tests.support.kafka.listener import CONNECTION, LIMITS, HeldHandlers, client, listening

@@ -6,6 +6,7 @@ from typing import Any
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.edge.positions import LOOKED_UP_AT_ONCE
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Peer, Written
@@ -59,6 +60,9 @@ def test_a_look_at_very_many_positions_is_answered_beside_the_others() -> None:
                 answers.append(decoded("OffsetFetch", 5, await handlers.offset_fetch(asked, call)))
 
             assert await turns_of_others(look()) > 10
+        steps = [each.partitions for each in driver.asked if isinstance(each, events.OffsetFetch)]
+        assert [len(named) for named in steps if named is not None] == [LOOKED_UP_AT_ONCE] * (MANY // LOOKED_UP_AT_ONCE)
+        assert steps.count(None) == 1
         for answer in answers:
             (topic,) = answer.topics
             assert [(row.partition_index, row.committed_offset) for row in topic.partitions] == [

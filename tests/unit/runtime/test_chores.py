@@ -1,6 +1,8 @@
 """What concerns many positions goes a slice in a turn, over all shards: others are answered in between."""
 
-from muster.coordinator.core.events import DeleteGroup, OffsetCommit, OffsetFetch, TopicsChanged, Unload
+from typing import Any
+
+from muster.coordinator.core.events import DeleteGroup, ExpireOffsets, OffsetCommit, OffsetFetch, TopicsChanged, Unload
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits
 from muster.coordinator.errors import ErrorCode
@@ -95,3 +97,39 @@ def test_what_is_left_goes_with_the_shard() -> None:
     while engine.pending:
         answers += told(engine, 4)
     assert answers == [(8, ErrorCode.NONE)]
+
+
+class Weighed(tuple[str, ...]):
+    """Counts what is copied out of it."""
+
+    copied = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        part = super().__getitem__(at)
+        Weighed.copied += len(part) if isinstance(at, slice) else 1
+        return part
+
+
+def test_a_slice_copies_no_list_for_each_of_its_groups() -> None:
+    """Shards with tens of thousands of small groups: their ids were copied once for each that was looked at."""
+    shard = Shard(LIMITS, 0)
+    groups = Weighed(f"g{number}" for number in range(1_000))
+    for group_id in groups:
+        shard.step(OffsetCommit(1, group_id, "", None, -1, {("t", 0): CommittedOffset(1, -1)}), 0)
+    Weighed.copied = 0
+    (rest,) = shard.step(ExpireOffsets(groups), 0).chores
+    assert isinstance(rest, ExpireOffsets)
+    assert rest.groups == groups[SLICE // 2 :]
+    assert Weighed.copied <= 2 * len(groups) + SLICE
+
+
+def test_what_is_left_of_a_large_group_is_not_copied_for_each_slice() -> None:
+    shard = Shard(LIMITS, 0)
+    positions = {("t", number): CommittedOffset(1, -1) for number in range(POSITIONS)}
+    shard.step(OffsetCommit(1, "g", "", None, -1, positions), 0)
+    (rest,) = shard.step(ExpireOffsets(("g",)), 0).chores
+    assert isinstance(rest, ExpireOffsets)
+    (next_rest,) = shard.step(rest, 0).chores
+    assert isinstance(next_rest, ExpireOffsets)
+    assert next_rest.places is rest.places
+    assert (rest.begin, next_rest.begin) == (SLICE, 2 * SLICE)

@@ -148,20 +148,7 @@ def test_a_member_lives_through_a_full_disk_and_a_dead_one_is_noticed_afterwards
     log = MemoryGroupLog(1)
     engine = Engine(log, 1, Limits(initial_rebalance_delay_ms=0))
     engine.load(0)
-    protocols = (Protocol("range", b""),)
-    engine.submit(
-        0,
-        events.JoinGroup(
-            1, "live", "", None, "c", "h", 10_000, 60_000, "consumer", protocols, "f", require_known_member_id=False
-        ),
-    )
-    engine.turn(1)
-    ((_, joined),) = flush(engine)
-    assert isinstance(joined, effects.JoinReply)
-    member = joined.member_id
-    engine.submit(0, events.SyncGroup(2, "live", member, None, 1, None, None, ((member, b""),)))
-    engine.turn(2)
-    flush(engine)
+    member = the_only_member_of_live(engine)
     log.full = True
     for second in range(1, 61):
         now_ms = 1_000 * second
@@ -187,6 +174,54 @@ def test_a_member_lives_through_a_full_disk_and_a_dead_one_is_noticed_afterwards
     ((_, gone),) = flush(engine)
     assert isinstance(gone, effects.DescribeReply)
     assert gone.state == "Empty"
+
+
+def test_who_was_heard_late_on_a_full_disk_and_then_falls_silent_is_noticed_all_the_same() -> None:
+    """Its session ran out while timers waited, and began anew with what it said: there is one deadline, the later."""
+    log = MemoryGroupLog(1)
+    engine = Engine(log, 1, Limits(initial_rebalance_delay_ms=0))
+    engine.load(0)
+    member = the_only_member_of_live(engine)
+    log.full = True
+    engine.submit(0, events.OffsetCommit(100, "busy", "", None, -1, {("t", 0): CommittedOffset(1)}))
+    engine.turn(1_000)
+    flush(engine)
+    for now_ms in (1_001, 2_000, 15_000):  # the session of 10 s ends between the last two, by the clock
+        engine.turn(now_ms)
+        flush(engine)
+    engine.submit(0, events.Heartbeat(500, "live", member, None, 1))
+    engine.turn(16_000)
+    assert codes(flush(engine)) == [(500, NONE)]
+    log.full = False
+    engine.turn(20_000)
+    flush(engine)
+    assert engine.starved == {}
+    engine.turn(100_000)
+    flush(engine)
+    engine.submit(0, events.DescribeGroup(900, "live"))
+    engine.turn(100_001)
+    ((_, gone),) = flush(engine)
+    assert isinstance(gone, effects.DescribeReply)
+    assert gone.state == "Empty"
+
+
+def the_only_member_of_live(engine: Engine) -> str:
+    """Joins the group "live", whose generation 1 it is; says the member's id."""
+    protocols = (Protocol("range", b""),)
+    engine.submit(
+        0,
+        events.JoinGroup(
+            1, "live", "", None, "c", "h", 10_000, 60_000, "consumer", protocols, "f", require_known_member_id=False
+        ),
+    )
+    engine.turn(1)
+    ((_, joined),) = flush(engine)
+    assert isinstance(joined, effects.JoinReply)
+    member = joined.member_id
+    engine.submit(0, events.SyncGroup(2, "live", member, None, 1, None, None, ((member, b""),)))
+    engine.turn(2)
+    flush(engine)
+    return member
 
 
 def test_a_parked_join_is_refused_once_and_taken_again_later() -> None:

@@ -64,11 +64,12 @@ def both(shard: Shard, member_id: str, generation: int = 1) -> tuple[bool, effec
     """The short way on the shard, the long way on a copy of it; where the short one acts the states agree."""
     twin = deepcopy(shard)
     stepped = twin.step(events.Heartbeat(9, "g", member_id, None, generation), BEAT_MS)
-    renewal = shard.beat("g", member_id, generation, BEAT_MS)
-    if renewal is not None:
-        assert stepped == effects.Effects(replies=[(9, effects.HeartbeatReply())], timers=dict([renewal]))
+    short = shard.beat("g", member_id, generation, BEAT_MS)
+    if short:
+        renewed = {("session", "g", member_id): BEAT_MS + SESSION_MS}
+        assert stepped == effects.Effects(replies=[(9, effects.HeartbeatReply())], timers=renewed)
         assert shard.state == twin.state
-    return renewal is not None, stepped
+    return short, stepped
 
 
 @pytest.mark.parametrize("instance_id", [None, "i"])
@@ -101,7 +102,14 @@ def test_a_group_that_calls_back_is_left_to_the_rules() -> None:
 
 
 def test_an_unknown_group_is_left_to_the_rules() -> None:
-    assert Shard(Limits(), 0).beat("g", "m", 1, 0) is None
+    assert not Shard(Limits(), 0).beat("g", "m", 1, 0)
+
+
+def test_a_session_that_would_end_earlier_is_left_to_the_rules() -> None:
+    """Of a deadline that moves forward the runtime has to be told; the short way tells it of nothing."""
+    shard, member_id = stable()
+    assert shard.beat("g", member_id, 1, BEAT_MS)
+    assert not shard.beat("g", member_id, 1, BEAT_MS - 1)
 
 
 def engine() -> tuple[Engine, str]:

@@ -47,6 +47,17 @@ def test_a_deleted_topic_is_gone_for_good() -> None:
     assert open_broker(disk).end_offset("t", 0) == 0
 
 
+def test_ends_of_many_partitions_are_what_may_be_read_and_nothing_is_raised_for_one_that_is_not_there() -> None:
+    disk = MemoryFiles()
+    broker = open_broker(disk)
+    broker.create_topic("t", 2)
+    broker.append("t", 1, batch(b"x"), T0)
+    asked = [("t", 1), ("t", 0), ("t", 2), ("none", 0)]
+    assert broker.ends(asked) == [broker.high_watermark("t", 1), 0, -1, -1]
+    broker.flush()
+    assert broker.ends(asked) == [1, 0, -1, -1]
+
+
 def test_what_was_known_of_a_deleted_topic_says_nothing_of_a_new_one() -> None:
     disk = MemoryFiles()
     broker = open_broker(disk)

@@ -7,6 +7,7 @@ import pytest
 
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
+from muster.storage.topics.all_logs import TOLD_AT_ONCE
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.unit.storage.test_crashes import dice
@@ -191,3 +192,12 @@ def test_what_did_not_change_is_not_written_down_again() -> None:
     third = open_broker(files)
     assert third.log("many", 0).segments[0].checked[1] == 0
     assert values(read_all(third.log("many", 3))) == [b"kept"]
+
+
+def test_whoever_cares_hears_of_logs_that_are_made_some_at_a_time() -> None:
+    """Not at the end of all: what it does about them would take long, and hold others up."""
+    broker, heard = open_broker(MemoryFiles()), list[int]()
+    broker.on_logs_made(heard.append)
+    broker.create_topic("wide", 2 * TOLD_AT_ONCE + 3)
+    broker.create_topic("narrow", 1)
+    assert heard == [TOLD_AT_ONCE, TOLD_AT_ONCE, 3, 1]

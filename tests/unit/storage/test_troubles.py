@@ -83,8 +83,10 @@ def test_a_directory_that_cannot_be_flushed_fences_the_log_that_rolls() -> None:
         real(path)
 
     disk.sync_dir = once  # type: ignore[method-assign]
+    broker.log("t", 0).roll(T0)
+    broker.append("t", 0, batch(b"in a file whose name may be lost"), T0)
     with pytest.raises(LogFenced, match="Could not flush /data/t-0: Input/output error"):
-        broker.log("t", 0).roll(T0)
+        broker.flush([("t", 0)])
     check_fenced(broker, "Could not flush /data/t-0")
 
 

@@ -59,6 +59,19 @@ def clipped(text: str) -> str:
     )
 
 
+def harmless(text: str) -> str:
+    """What others may have chosen (names, reasons), on one line of a terminal: what would command it is spelt out.
+
+    Escapes, line ends, and what turns the direction of writing round.
+
+    >>> harmless("a\\x1b[2Jb\\n"), harmless("grün \\u202e x")
+    ('a\\\\x1b[2Jb\\\\n', 'grün \\\\u202e x')
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def plural(count: int, noun: str) -> str:
     """
     >>> plural(1, "line"), plural(1200, "line")

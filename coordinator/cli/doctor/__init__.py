@@ -1,0 +1,1 @@
+"""`muster doctor`: gathers facts of a running node, and prints what the rules find in them."""

@@ -1,0 +1,151 @@
+"""Facts of a running node, asked by the admin client: a handful of calls, and about six more for each group."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from muster.coordinator.client.aio import Admin
+from muster.coordinator.client.described import GroupDescription, GroupListing, MemberDescription, NodeStatus
+from muster.coordinator.client.errors import ClientError, GroupNotFound, Refused, Unreachable
+from muster.coordinator.doctor.facts import Facts, Group, Member, Node, Position, Positions, TopicPartition, Trouble
+
+AT_ONCE = 16
+"""Groups that are asked about at the same time."""
+LEDGER_ENTRIES = 100
+GROUP_ID_NOT_FOUND = 69
+
+Notice = Callable[[str], None]
+"""Gets a sentence on what could not be looked at."""
+
+
+async def gather(admin: Admin, names: Sequence[str], apart_s: float, notice: Notice) -> Facts:
+    """Everything the rules want to know of these groups, or of all of them and the node when none is named.
+
+    Positions are looked at twice, `apart_s` seconds apart (0: once), where members have something to do.
+    Raises GroupNotFound for a name that no group has.
+    """
+    asked_s = time.time()
+    status = await admin.node_status()
+    answered_s = time.time()
+    ahead_ms = None if status.now_ms is None else status.now_ms - int((asked_s + answered_s) * 500)
+    listings = {listing.group_id: listing for listing in await admin.list_groups()}
+    for name in names:
+        if name not in listings:
+            raise GroupNotFound(GROUP_ID_NOT_FOUND, "GROUP_ID_NOT_FOUND", f"there is no group {name!r}")
+    wanted = list(dict.fromkeys(names)) or list(listings)
+    descriptions = await admin.describe_groups(wanted)
+    partitions = await admin.list_topics(include_internal=True)
+    settings = await admin.describe_node()
+    groups = await look_at(admin, descriptions, listings, notice)
+    if apart_s > 0:
+        groups = await look_again(admin, groups, {d.group_id: d for d in descriptions}, apart_s)
+    now_ms = status.now_ms if status.now_ms is not None else int(time.time() * 1000)
+    now_ms += int((time.time() - answered_s) * 1000)
+    return Facts(now_ms, node_of(status, settings, ahead_ms), tuple(groups), partitions)
+
+
+async def look_at(
+    admin: Admin, descriptions: Iterable[GroupDescription], listings: Mapping[str, GroupListing], notice: Notice
+) -> list[Group]:
+    """Ledger and positions of each; a group that went meanwhile, or cannot be read, is left out and named."""
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def one(described: GroupDescription) -> Group | None:
+        async with places:
+            try:
+                ledger = await admin.explain(described.group_id, limit=LEDGER_ENTRIES)
+                positions = await positions_of(admin, described)
+            except Unreachable:
+                raise
+            except ClientError as error:
+                notice(f"group {described.group_id!r} could not be looked at: {error}")
+                return None
+        group = group_of(described, listings[described.group_id].group_type)
+        return replace(group, ledger=tuple(ledger), positions=positions)
+
+    return [group for group in await asyncio.gather(*map(one, descriptions)) if group is not None]
+
+
+async def look_again(
+    admin: Admin, groups: Sequence[Group], descriptions: Mapping[str, GroupDescription], apart_s: float
+) -> list[Group]:
+    """The same groups with their positions as they are a moment later, where something waits for a member."""
+    places, began_s = asyncio.Semaphore(AT_ONCE), time.monotonic()
+    if not any(works(group) for group in groups):
+        return list(groups)
+    await asyncio.sleep(apart_s)
+
+    async def one(group: Group) -> Group:
+        if not works(group):
+            return group
+        async with places:
+            try:
+                later = await positions_of(admin, descriptions[group.id])
+            except Refused:
+                return group
+            apart_ms = int((time.monotonic() - began_s) * 1000)
+            return replace(group, earlier=group.positions, positions=later, apart_ms=apart_ms)
+
+    return list(await asyncio.gather(*map(one, groups)))
+
+
+def works(group: Group) -> bool:
+    """Whether a member owns a partition in which records wait."""
+    return any(tp in group.positions and group.positions[tp].lag for tp in group.owners())
+
+
+async def positions_of(admin: Admin, described: GroupDescription) -> Positions:
+    return {
+        TopicPartition(*lag.partition): Position(lag.committed, lag.log_start, lag.log_end, lag.committed_at_ms)
+        for lag in await admin.group_lag(described.group_id, description=described)
+    }
+
+
+def group_of(described: GroupDescription, group_type: str) -> Group:
+    return Group(
+        described.group_id,
+        described.state,
+        group_type,
+        described.assignor,
+        described.generation,
+        described.leader,
+        tuple(map(member_of, described.members)),
+        described.waiting_for,
+        described.waiting_until_ms,
+    )
+
+
+def member_of(described: MemberDescription) -> Member:
+    return Member(
+        described.member_id,
+        described.client_id,
+        described.client_host,
+        described.client_software,
+        described.group_instance_id,
+        described.topics,
+        tuple(TopicPartition(*tp) for tp in described.assignment),
+        described.session_timeout_ms,
+        described.rebalance_timeout_ms,
+        described.heartbeat_interval_ms,
+        described.offered_assignors,
+    )
+
+
+def node_of(status: NodeStatus, settings: Mapping[str, str], ahead_ms: int | None) -> Node:
+    up = status.now_ms is not None and status.started_at_ms is not None
+    return Node(
+        tuple(Trouble(c.name, c.sentence, c.since_ms, c.count) for c in status.conditions),
+        settings,
+        ahead_ms,
+        status.open_descriptors,
+        status.descriptor_limit,
+        status.resident_bytes,
+        status.memory_bytes,
+        status.disk_free_bytes,
+        status.disk_total_bytes,
+        status.loop_late_ms,
+        status.stalls,
+        status.stalled_ms,
+        (status.now_ms or 0) - (status.started_at_ms or 0) if up else None,
+    )

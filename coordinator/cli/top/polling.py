@@ -1,0 +1,88 @@
+"""Looks at a node again and again. What costs calls for each group is asked of those on the screen, and some others."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from muster.coordinator.cli.doctor.gather import AT_ONCE, group_of, positions_of
+from muster.coordinator.cli.top.picture import Line, Picture, Trail, in_the_last_hour
+from muster.coordinator.client.aio import Admin
+from muster.coordinator.client.described import GroupDescription
+from muster.coordinator.client.errors import ClientError, Unreachable
+from muster.coordinator.doctor.facts import Group
+
+OTHERS = 50
+"""Groups off the screen that are looked at each time, so that all have their turn."""
+LEDGER_ENTRIES = 100
+LEDGER_AGE_S = 30.0
+"""A ledger is read again when its group's generation is another, or after so long."""
+
+
+class Looker:
+    """Remembers what the last looks saw. All of it lives on one event loop."""
+
+    def __init__(self, admin: Admin, clock: Callable[[], float] = time.monotonic) -> None:
+        self._admin = admin
+        self._clock = clock
+        self._known: dict[str, Group] = {}
+        self._trails: dict[str, Trail] = {}
+        self._ledgers: dict[str, tuple[int, float]] = {}
+        """Group -> the generation and the moment at which its ledger was read."""
+        self._turn = 0
+
+    async def look(self, wanted: Iterable[str] | None) -> Picture:
+        """`wanted`: the groups on the screen; None: every group is looked at closely. Raises ClientError."""
+        status = await self._admin.node_status()
+        listings = {listing.group_id: listing.group_type for listing in await self._admin.list_groups()}
+        described = await self._admin.describe_groups(list(listings))
+        partitions = await self._admin.list_topics(include_internal=True)
+        now_ms = status.now_ms or int(time.time() * 1000)
+        groups = {each.group_id: group_of(each, listings[each.group_id]) for each in described}
+        for name in self._known.keys() - groups.keys():
+            self._forget(name)
+        close = self._chosen(list(groups), wanted)
+        places = asyncio.Semaphore(AT_ONCE)
+        await asyncio.gather(*(self._closely(groups[d.group_id], d, places) for d in described if d.group_id in close))
+        lines = (self._line(group, partitions, now_ms) for group in groups.values())
+        return Picture(now_ms, tuple(lines))
+
+    def _chosen(self, names: list[str], wanted: Iterable[str] | None) -> set[str]:
+        if wanted is None or len(names) <= OTHERS:
+            return set(names)
+        start = self._turn % len(names)
+        self._turn = start + OTHERS
+        return {*wanted, *(names + names)[start : start + OTHERS]}
+
+    async def _closely(self, group: Group, described: GroupDescription, places: asyncio.Semaphore) -> None:
+        """Positions, and the ledger where something may have happened. A group that went meanwhile stays as it was."""
+        known = self._known.get(group.id, group)
+        async with places:
+            try:
+                positions = await positions_of(self._admin, described)
+                ledger = known.ledger
+                generation, read_s = self._ledgers.get(group.id, (-1, 0.0))
+                if generation != group.generation or self._clock() - read_s > LEDGER_AGE_S:
+                    ledger = tuple(await self._admin.explain(group.id, limit=LEDGER_ENTRIES))
+                    self._ledgers[group.id] = group.generation, self._clock()
+            except Unreachable:
+                raise
+            except ClientError:
+                return
+        self._known[group.id] = replace(group, positions=positions, ledger=ledger)
+        lag = sum(position.lag for position in positions.values())
+        self._trails.setdefault(group.id, Trail()).add(self._clock(), lag)
+
+    def _line(self, group: Group, partitions: dict[str, int], now_ms: int) -> Line:
+        known = self._known.get(group.id)
+        if known is None:
+            return Line(group, partitions)
+        trail = self._trails[group.id]
+        merged = replace(group, positions=known.positions, ledger=known.ledger)
+        lag = trail.seen[-1][1]
+        return Line(merged, partitions, lag, trail.trend(), trail.eta_s(), in_the_last_hour(known, now_ms))
+
+    def _forget(self, name: str) -> None:
+        self._known.pop(name, None)
+        self._trails.pop(name, None)
+        self._ledgers.pop(name, None)

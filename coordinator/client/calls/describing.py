@@ -1,0 +1,101 @@
+"""What a node answers about itself and its groups, as values of the admin client."""
+
+from collections.abc import Sequence
+from dataclasses import astuple
+
+from google.protobuf.message import Message
+
+from muster.coordinator.client.calls import methods
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.described import (
+    GroupDescription,
+    GroupProgress,
+    MemberDescription,
+    NodeCondition,
+    NodeStatus,
+)
+from muster.coordinator.client.membership.group_calls import check
+from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.member.classic.subscription import topics_of
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from muster.coordinator.views import seen
+
+DESCRIBED_AT_ONCE = 100
+"""Groups in one DescribeGroups: their answer has to fit into a message."""
+
+
+async def describe_groups(transport: Transport, names: Sequence[str]) -> list[GroupDescription]:
+    """Those that are there, in the order given."""
+    found: list[GroupDescription] = []
+    for start in range(0, len(names), DESCRIBED_AT_ONCE):
+        request = group_pb.DescribeGroupsRequest(groups=names[start : start + DESCRIBED_AT_ONCE])
+        answer = await transport.retried(methods.DESCRIBE_GROUPS, request, doing="describing groups")
+        check(answer.error_code, "")
+        there = (group for group in answer.groups if not group.error_code and group.group_state != "Dead")
+        found += [described(group, transport.bootstrap) for group in there]
+    return found
+
+
+def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            m.member_id,
+            m.group_instance_id if m.HasField("group_instance_id") else None,
+            m.client_id,
+            m.client_host,
+            topics_of(m.member_metadata) or tuple(m.subscribed_topic_names),
+            share_of(m.member_assignment),
+            m.client_software,
+            given(m, "session_timeout_ms"),
+            given(m, "rebalance_timeout_ms"),
+            given(m, "heartbeat_interval_ms"),
+            tuple(m.offered_assignors),
+            given(m, "last_heard_ms"),
+        )
+        for m in group.members
+    )
+    progress = seen.seen_progress(group)
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        group.generation_id,
+        group.leader,
+        address,
+        members,
+        tuple(group.waiting_for),
+        group.waiting_until_ms,
+        None if progress is None else GroupProgress(*astuple(progress)),
+    )
+
+
+def given(message: Message, name: str) -> int | None:
+    """An optional number; None where it is absent."""
+    return int(getattr(message, name)) if message.HasField(name) else None
+
+
+def status_of(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
+    conditions = tuple(NodeCondition(c.name, c.sentence, c.since_ms, c.count, c.impairs) for c in answer.conditions)
+    if not answer.HasField("resources"):
+        return NodeStatus(answer.now_ms or None, conditions)
+    has = answer.resources
+    return NodeStatus(
+        answer.now_ms,
+        conditions,
+        given(has, "open_descriptors"),
+        given(has, "descriptor_limit"),
+        given(has, "resident_bytes"),
+        given(has, "memory_bytes"),
+        given(has, "disk_free_bytes"),
+        given(has, "disk_total_bytes"),
+        has.loop_late_ms,
+        has.stalls,
+        has.stalled_ms,
+        has.started_at_ms,
+    )
+
+
+def share_of(blob: bytes) -> tuple[TopicPartition, ...]:
+    """A share in another protocol's format is shown as none."""
+    return tuple(TopicPartition(*place) for place in seen.share_of(blob))

@@ -1,0 +1,107 @@
+"""The HTTP listener: where it is, who may use it, and what it bears."""
+
+import ipaddress
+from importlib.util import find_spec
+from typing import Self
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from muster.coordinator.config.addresses import Address, parse_address
+from muster.coordinator.config.values import MAX_INT
+
+WEB_EXTRA = ("starlette", "uvicorn", "jinja2", "prometheus_client")
+"""What the extra `web` brings."""
+
+
+class HttpSettings(BaseModel):
+    http_listeners: str = Field(
+        default="",
+        alias="http.listeners",
+        description="The HOST:PORT on which probes, the JSON API and the web page are served, such as 127.0.0.1:9291; "
+        "port 0 takes a free one, empty: not at all.",
+    )
+    http_insecure: bool = Field(
+        default=False,
+        alias="http.insecure",
+        description="Whether http.listeners may be an address that other machines reach: whoever reaches it sees every "
+        "group and may do what http.actions allows, since nobody is asked who they are.",
+    )
+    http_hosts: str = Field(
+        default="",
+        alias="http.hosts",
+        description="Names, by commas, by which browsers and scrapers call the HTTP listener, beside localhost, "
+        "its own host and any plain address; a request by another name is refused: a foreign page may have sent it.",
+    )
+    http_actions: bool = Field(
+        default=True,
+        alias="http.actions",
+        description="Whether the HTTP listener takes requests that change something; false: it only shows.",
+    )
+    http_max_event_streams: int = Field(
+        default=500,
+        alias="http.max.event.streams",
+        ge=1,
+        le=MAX_INT,
+        description="How many pages may be told of changes as they happen; further ones are asked to come again later.",
+    )
+    http_max_connections: int = Field(
+        default=1_000,
+        alias="http.max.connections",
+        ge=1,
+        le=MAX_INT,
+        description="How many connections the HTTP listener has at once; further ones are closed at once.",
+    )
+    http_max_request_bytes: int = Field(
+        default=1 << 20,
+        alias="http.max.request.bytes",
+        ge=1 << 10,
+        le=64 << 20,
+        description="The largest body of an HTTP request.",
+    )
+
+    @property
+    def http_address(self) -> Address | None:
+        """Where HTTP is to be served, if at all."""
+        return parse_address(self.http_listeners) if self.http_listeners else None
+
+    @property
+    def http_host_names(self) -> frozenset[str]:
+        """Names other than plain addresses by which the listener may be called, in lower case."""
+        named = {name.strip().lower() for name in self.http_hosts.split(",")} - {""}
+        own = {self.http_address.host.lower()} if self.http_address else set()
+        return frozenset(named | own | {"localhost"})
+
+    @field_validator("http_listeners")
+    @classmethod
+    def is_an_http_address(cls, value: str) -> str:
+        if value:
+            parse_address(value)
+        return value
+
+    @model_validator(mode="after")
+    def http_can_be_served(self) -> Self:
+        if self.http_address is None:
+            return self
+        if not self.http_insecure and not is_loopback(self.http_address.host):
+            raise ValueError(
+                f"http.listeners is {self.http_listeners}, which other machines may reach, and HTTP asks nobody who "
+                "they are; expected a loopback address such as 127.0.0.1:9291, or http.insecure=true by name"
+            )
+        if missing := [name for name in WEB_EXTRA if find_spec(name) is None]:
+            raise ValueError(
+                f"http.listeners is {self.http_listeners}, but {', '.join(missing)} is not installed; "
+                "pip install 'muster-groups[web]', or leave http.listeners empty"
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

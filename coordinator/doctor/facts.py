@@ -1,0 +1,149 @@
+"""What the rules look at: the state of a node and its groups at one moment. Times in epoch milliseconds of the node."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance, RebalanceOutcome
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member. What its protocol does not tell is None, or empty."""
+
+    id: str
+    client_id: str = ""
+    host: str = ""
+    software: str = ""
+    """What its client runs, such as `librdkafka 2.16.0`."""
+    instance_id: str | None = None
+    topics: tuple[str, ...] = ()
+    owned: tuple[TopicPartition, ...] = ()
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    offers: tuple[str, ...] = ()
+    """Assignors, in its order of preference."""
+
+    @property
+    def name(self) -> str:
+        """As a sentence calls it: by what somebody chose, with where it runs."""
+        called = self.instance_id or self.client_id or self.id
+        return f"{called} at {self.host}" if self.host else called
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where the group stands in one partition."""
+
+    committed: int | None
+    log_start: int
+    log_end: int
+    committed_at_ms: int | None = None
+
+    @property
+    def lag(self) -> int:
+        """Records to go; without a commit all that are there."""
+        start = self.log_start if self.committed is None else self.committed
+        return max(0, self.log_end - start)
+
+
+Positions = Mapping[TopicPartition, Position]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One group: its state, its positions, and its last rebalances, newest first."""
+
+    id: str
+    state: str
+    type: str = "classic"
+    assignor: str = ""
+    generation: int = 0
+    leader: str = ""
+    members: tuple[Member, ...] = ()
+    waiting_for: tuple[str, ...] = ()
+    waiting_until_ms: int = 0
+    positions: Positions = field(default_factory=dict)
+    earlier: Positions = field(default_factory=dict)
+    """The same a moment before; empty when there was one look only."""
+    apart_ms: int = 0
+    """How far apart both looks were."""
+    ledger: tuple[Rebalance, ...] = ()
+
+    @property
+    def stable(self) -> bool:
+        return self.state == "Stable"
+
+    @property
+    def rebalances(self) -> tuple[Rebalance, ...]:
+        """The ledger without changes of settings, newest first."""
+        return tuple(
+            entry for entry in self.ledger if entry.outcome != RebalanceOutcome.REBALANCE_OUTCOME_SETTINGS_CHANGED
+        )
+
+    def since(self, at_ms: int) -> tuple[Rebalance, ...]:
+        """Rebalances that began then or later, newest first."""
+        return tuple(entry for entry in self.rebalances if entry.started_at_ms >= at_ms)
+
+    def owners(self) -> dict[TopicPartition, Member]:
+        return {tp: member for member in self.members for tp in member.owned}
+
+    def lag_of(self, member: Member) -> int:
+        return sum(self.positions[tp].lag for tp in member.owned if tp in self.positions)
+
+    def by_topic(self) -> dict[str, list[Member]]:
+        """Topic -> the members that subscribe to it, or own some of it."""
+        readers: dict[str, list[Member]] = defaultdict(list)
+        for member in self.members:
+            for topic in sorted({*member.topics, *(tp.topic for tp in member.owned)}):
+                readers[topic].append(member)
+        return readers
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that the node itself says is wrong, by its name there."""
+
+    name: str
+    sentence: str
+    since_ms: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """How the node is. `clock_ahead_ms`: its clock against that of whoever asks, None when it is not known."""
+
+    troubles: tuple[Trouble, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    clock_ahead_ms: int | None = None
+    open_descriptors: int | None = None
+    descriptor_limit: int | None = None
+    resident_bytes: int | None = None
+    memory_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    disk_total_bytes: int | None = None
+    loop_late_ms: int | None = None
+    stalls: int | None = None
+    stalled_ms: int | None = None
+    up_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that was looked at. `partitions`: how many each topic has."""
+
+    now_ms: int
+    node: Node = field(default_factory=Node)
+    groups: tuple[Group, ...] = ()
+    partitions: Mapping[str, int] = field(default_factory=dict)

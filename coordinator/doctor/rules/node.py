@@ -1,0 +1,77 @@
+"""The node itself: what it says is wrong, its clock, and what its process has left."""
+
+from collections.abc import Iterator
+
+from muster.coordinator.doctor.facts import Facts
+from muster.coordinator.doctor.finding import Found
+from muster.coordinator.doctor.words import seconds
+
+CLOCKS_APART_MS = 5_000
+NEARLY_ALL = 0.8
+"""Of descriptors."""
+MUCH_MEMORY = 0.9
+LITTLE_DISK = 0.1
+LATE_MS = 250
+STILL_SHARE = 0.001
+"""Of the time that the node is up."""
+
+
+def troubles(facts: Facts) -> Iterator[Found]:
+    """The node says itself that something is wrong: `muster health` says the same."""
+    for trouble in facts.node.troubles:
+        lasted = seconds(max(0, facts.now_ms - trouble.since_ms) // 1000 * 1000)
+        yield Found(trouble.sentence, (f"condition {trouble.name}, for {lasted}, seen {trouble.count} times",))
+
+
+def clocks(facts: Facts) -> Iterator[Found]:
+    """The node's clock and that of the machine which asks are five seconds apart or more."""
+    ahead_ms = facts.node.clock_ahead_ms
+    if ahead_ms is not None and abs(ahead_ms) >= CLOCKS_APART_MS:
+        way = "ahead of" if ahead_ms > 0 else "behind"
+        yield Found(
+            f"the node's clock is {seconds(abs(ahead_ms))} {way} the clock here",
+            ("a node keeps the wall clock of its start, and carries it on by the machine's steady one",),
+        )
+
+
+def descriptors(facts: Facts) -> Iterator[Found]:
+    """Four fifths of the descriptors that the process may open are open."""
+    used, limit = facts.node.open_descriptors, facts.node.descriptor_limit
+    if used is not None and limit and used >= NEARLY_ALL * limit:
+        yield Found(f"{used:,} of {limit:,} descriptors are open", (f"{100 * used / limit:.0f} % of the limit",))
+
+
+def memory(facts: Facts) -> Iterator[Found]:
+    """The process has nine tenths of the memory that it may have."""
+    used, limit = facts.node.resident_bytes, facts.node.memory_bytes
+    if used is not None and limit and used >= MUCH_MEMORY * limit:
+        yield Found(
+            f"the node has {used / 2**30:.1f} of {limit / 2**30:.1f} GiB of memory",
+            (f"{100 * used / limit:.0f} % of what the control group or the machine allows",),
+        )
+
+
+def disk(facts: Facts) -> Iterator[Found]:
+    """Less than a tenth of the disk below the data directory is free."""
+    free, total = facts.node.disk_free_bytes, facts.node.disk_total_bytes
+    said = any(trouble.name == "disk-nearly-full" for trouble in facts.node.troubles)
+    if free is not None and total and free < LITTLE_DISK * total and not said:
+        yield Found(
+            f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB are free where the data directory lies",
+            (f"{100 * free / total:.1f} % is free",),
+        )
+
+
+def loop(facts: Facts) -> Iterator[Found]:
+    """The node's loop answers late, or stood still for a thousandth of the time that the node is up."""
+    late_ms, stalled_ms, up_ms = facts.node.loop_late_ms, facts.node.stalled_ms, facts.node.up_ms
+    often = stalled_ms is not None and up_ms is not None and up_ms > 0 and stalled_ms >= STILL_SHARE * up_ms
+    if (late_ms or 0) >= LATE_MS or (often and (stalled_ms or 0) >= LATE_MS):
+        yield Found(
+            "the node is late: its event loop stands still now and then",
+            (
+                f"{late_ms or 0} ms late when it was last asked",
+                f"stood still {facts.node.stalls or 0} times for {seconds(stalled_ms or 0)} in all, "
+                f"in {seconds((up_ms or 0) // 1000 * 1000)}",
+            ),
+        )

@@ -1,0 +1,117 @@
+"""Positions that do not move although records wait. Two looks a moment apart tell more than one.
+
+Burrow calls a partition STALL when it is committed again and again at one offset, and STOP when it is not committed any
+more. A partition that stands still while its owner's others move on is most likely stuck at one record.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from muster.coordinator.doctor.facts import Facts, Group, Member, Position, TopicPartition
+from muster.coordinator.doctor.finding import Found
+from muster.coordinator.doctor.words import seconds, some
+from muster.coordinator.views.words import plural
+
+OLD_COMMIT_MS = 300_000
+"""A position with a lag that was not committed for so long stands still."""
+
+
+def standing(group: Group, tp: TopicPartition) -> bool:
+    """Whether records wait there, and the position did not move between both looks."""
+    now, before = group.positions[tp], group.earlier.get(tp)
+    return now.lag > 0 and now.committed is not None and before is not None and before.committed == now.committed
+
+
+def again(group: Group, tp: TopicPartition) -> bool:
+    """Whether it was committed again at the same offset between both looks: Burrow's STALL."""
+    now, before = group.positions[tp].committed_at_ms, group.earlier[tp].committed_at_ms
+    return now is not None and before is not None and now > before
+
+
+def is_old(position: Position, now_ms: int) -> bool:
+    at_ms = position.committed_at_ms
+    return position.lag > 0 and at_ms is not None and now_ms - at_ms >= OLD_COMMIT_MS
+
+
+def moved(group: Group, tp: TopicPartition) -> bool:
+    """Whether the position is another than a moment before, or was committed within the last minutes."""
+    now, before = group.positions[tp], group.earlier.get(tp)
+    return before is not None and before.committed != now.committed
+
+
+def stuck(group: Group, facts: Facts) -> Iterator[Found]:
+    """A partition stands still at one offset, while its owner works: most likely a record that it cannot digest."""
+    if not group.stable:
+        return
+    for member in group.members:
+        mine = [tp for tp in member.owned if tp in group.positions]
+        going = [tp for tp in mine if moved(group, tp)]
+        for tp in mine:
+            position = group.positions[tp]
+            stall = standing(group, tp) and again(group, tp)
+            alone = bool(going) and is_old(position, facts.now_ms) and not moved(group, tp)
+            if stall or alone:
+                waiting = plural(position.lag, "record")
+                yield Found(
+                    f"{tp} stands still at offset {position.committed}, with {waiting} behind it",
+                    tuple(signs(group, tp, member, going, facts.now_ms, stall=stall)),
+                )
+
+
+def signs(
+    group: Group, tp: TopicPartition, member: Member, going: list[TopicPartition], now_ms: int, *, stall: bool
+) -> Iterator[str]:
+    position = group.positions[tp]
+    yield f"owner: {member.name}"
+    if stall:
+        yield f"committed again at offset {position.committed} within {seconds(group.apart_ms)} (STALL)"
+    elif position.committed_at_ms is not None:
+        yield f"last committed {seconds((now_ms - position.committed_at_ms) // 1000 * 1000)} ago (STOP)"
+    yield f"meanwhile its owner moved on in {some(going)}" if going else "its owner has no other partition that moved"
+
+
+def stopped(group: Group, facts: Facts) -> Iterator[Found]:
+    """Nothing of the whole group moves, and records wait."""
+    owned = [tp for tp in group.owners() if tp in group.positions]
+    behind = [tp for tp in owned if group.positions[tp].lag > 0]
+    dead = [tp for tp in behind if is_old(group.positions[tp], facts.now_ms)]
+    if group.stable and behind and len(dead) == len(behind) and not any(moved(group, tp) for tp in owned):
+        newest_ms = max(group.positions[tp].committed_at_ms or 0 for tp in behind)
+        waiting = sum(group.positions[tp].lag for tp in behind)
+        records, where = plural(waiting, "record"), plural(len(behind), "partition")
+        yield Found(
+            f"the group makes no progress: it is {records} behind in {where}",
+            (
+                f"the newest commit among them is {seconds((facts.now_ms - newest_ms) // 1000 * 1000)} old",
+                f"{plural(len(group.members), 'member')}, state {group.state}, generation {group.generation}",
+            ),
+        )
+
+
+def one_does_not_commit(group: Group, facts: Facts) -> Iterator[Found]:
+    """One member's positions are old while those of the others are fresh: its commits fail, or it makes none."""
+    if not group.stable or len(group.members) < 2:
+        return
+    fresh: dict[str, int] = {}
+    silent: dict[str, list[TopicPartition]] = defaultdict(list)
+    for member in group.members:
+        behind = [tp for tp in member.owned if tp in group.positions and group.positions[tp].lag > 0]
+        old = [tp for tp in behind if is_old(group.positions[tp], facts.now_ms) and not moved(group, tp)]
+        if behind and len(old) == len(behind):
+            silent[member.id] = old
+        times = [group.positions[tp].committed_at_ms or 0 for tp in member.owned if tp in group.positions]
+        if times and facts.now_ms - max(times) < OLD_COMMIT_MS:
+            fresh[member.id] = max(times)
+    members = {member.id: member for member in group.members}
+    others = set(fresh) - set(silent)
+    for member_id in silent.keys() - fresh.keys():
+        if len(others) * 2 >= len(group.members):
+            newest_ms = max(group.positions[tp].committed_at_ms or 0 for tp in silent[member_id])
+            yield Found(
+                f"{members[member_id].name} lives, but has committed nothing for "
+                f"{seconds((facts.now_ms - newest_ms) // 1000 * 1000)}",
+                (
+                    f"records wait in {some([str(tp) for tp in silent[member_id]])}",
+                    f"{len(others)} of {len(group.members)} members committed within {seconds(OLD_COMMIT_MS)}",
+                ),
+            )

@@ -1,0 +1,278 @@
+"""Every rule, and what becomes of facts: the findings, worst first. docs/observe.md lists the rules from here."""
+
+from collections.abc import Iterable, Sequence
+
+from muster.coordinator.doctor.facts import Facts, Group
+from muster.coordinator.doctor.finding import Finding, Found, Rule, Severity
+from muster.coordinator.doctor.rules import churn, clients, node, ownership, progress, sessions, skew, static_ids
+
+ADVICE, WARNING, ERROR = Severity.ADVICE, Severity.WARNING, Severity.ERROR
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "partitions-unowned",
+        ERROR,
+        "Nobody reads what is written there, and no client reports an error.",
+        "Let a member subscribe to the topic, or choose an assignor that shares everything out "
+        "(`muster simulate` shows what it would do).",
+        group=ownership.unowned,
+    ),
+    Rule(
+        "topic-abandoned",
+        WARNING,
+        "Its lag grows for ever, and hides the lag that matters.",
+        "Start members that subscribe to it, or forget its positions: `muster groups delete-offsets`.",
+        group=ownership.abandoned,
+    ),
+    Rule(
+        "group-stopped",
+        ERROR,
+        "The members send heartbeats, so nobody takes their partitions over, but nothing is worked off.",
+        "Look at the members' own logs and threads: an outage of what they write to, a deadlock, commits that fail.",
+        group=progress.stopped,
+    ),
+    Rule(
+        "partition-stuck",
+        ERROR,
+        "One record that cannot be digested (a poison pill) holds up all that come after it.",
+        "Look at the record (`muster consume --topic T --partition N --from OFFSET --max-messages 1`), mend its "
+        "consumer, or step over it: stop the group, then `muster groups reset-offsets --topic T:N --to +1 --execute`.",
+        group=progress.stuck,
+    ),
+    Rule(
+        "member-does-not-commit",
+        WARNING,
+        "After the next rebalance everything since its last commit is read again.",
+        "Look for refused commits in its log (a generation that is over, offsets that are unknown); restart it when "
+        "there are none.",
+        group=progress.one_does_not_commit,
+    ),
+    Rule(
+        "member-flaps",
+        ERROR,
+        "Each coming and going is a rebalance of the whole group.",
+        "Find out why the process ends (exit code, memory limit, failing probe); until then stop it, or give it a "
+        "`group.instance.id`, so that it gets its partitions back without a rebalance.",
+        group=churn.flapping,
+    ),
+    Rule(
+        "rebalance-storm",
+        ERROR,
+        "With each rebalance partitions have no owner for a while; eager groups stop altogether.",
+        "See the causes with `muster groups history`; use a cooperative assignor or static members, and deploy a few "
+        "members at a time.",
+        group=churn.storm,
+    ),
+    Rule(
+        "rebalances-superseded",
+        WARNING,
+        "A rebalance that is overtaken comes to no plan: nobody learns what is his.",
+        "Let members join together (`group.initial.rebalance.delay.ms`), and see who comes and goes: "
+        "`muster groups explain`.",
+        group=churn.superseded,
+    ),
+    Rule(
+        "leader-never-syncs",
+        ERROR,
+        "The group waits a whole rebalance timeout for a plan, puts its leader out and begins again.",
+        "Look at the leader: it is stuck in its assignor or its callbacks, or cut off between JoinGroup and SyncGroup. "
+        "`group.remote.assignor` lets the coordinator plan instead.",
+        group=churn.leader_never_syncs,
+    ),
+    Rule(
+        "rebalance-overdue",
+        ERROR,
+        "Nobody in the group gets partitions before it ends.",
+        "This ought not to be: see the node's log, and report it with `muster groups describe --state`.",
+        group=churn.overdue,
+    ),
+    Rule(
+        "no-plan",
+        ERROR,
+        "The group goes on with the plan of before, or with another assignor: new members get nothing.",
+        "The entry says what failed; try the assignor with `muster simulate`, and mend its plugin or options.",
+        group=churn.no_plan,
+    ),
+    Rule(
+        "sessions-expire",
+        WARNING,
+        "Members are given up although they may be alive: long pauses, a blocked process, a bad network.",
+        "Look for pauses (garbage collection, CPU limits) on the hosts that are named; raise `session.timeout.ms` "
+        "(45000 is the default of today's clients) when they cannot be avoided.",
+        group=sessions.sessions_end,
+    ),
+    Rule(
+        "polls-late",
+        WARNING,
+        "The work on one batch takes longer than `max.poll.interval.ms`: the member leaves, its work is done again.",
+        "Take fewer records at once (`max.poll.records`), raise `max.poll.interval.ms`, or pause partitions while the "
+        "work goes on.",
+        group=sessions.polls_late,
+    ),
+    Rule(
+        "session-under-three-heartbeats",
+        WARNING,
+        "One or two heartbeats that are late end the session: a rebalance for nothing.",
+        "Set `heartbeat.interval.ms` to a third of `session.timeout.ms` or less.",
+        group=sessions.few_heartbeats,
+    ),
+    Rule(
+        "poll-interval-under-session",
+        WARNING,
+        "A member that is alive misses a rebalance, and a dead one is noticed late.",
+        "Set `max.poll.interval.ms` above `session.timeout.ms` (300000 and 45000 are the clients' defaults).",
+        group=sessions.poll_under_session,
+    ),
+    Rule(
+        "session-too-long",
+        ADVICE,
+        "Nobody reads a dead member's partitions until its session ends.",
+        "Lower `session.timeout.ms`; a planned restart is bridged by static membership better than by a long session.",
+        group=sessions.long_session,
+    ),
+    Rule(
+        "rebalance-timeout-long",
+        ADVICE,
+        "All members of an eager group wait for the slowest one.",
+        "Lower `max.poll.interval.ms`, and let long work go on with paused partitions while the member polls.",
+        group=sessions.long_rebalance,
+    ),
+    Rule(
+        "retries-under-session",
+        WARNING,
+        "The dead member's partitions cannot be had before its session is over: all attempts fail before that.",
+        "Raise `group.central.rebalance.max.retries` or `.backoff.ms`: the product has to exceed the session timeout.",
+        group=sessions.retries_under_session,
+    ),
+    Rule(
+        "static-id-used-twice",
+        ERROR,
+        "Two processes with one `group.instance.id` push each other out; neither gets on with its work.",
+        "Give each process an id of its own, such as its StatefulSet's pod name.",
+        group=static_ids.used_twice,
+    ),
+    Rule(
+        "static-id-never-reused",
+        WARNING,
+        "Ids that are new with each start make static membership worse than none: who went keeps his partitions until "
+        "his session ends.",
+        "Use ids that come back after a restart (an ordinal, not a random suffix), or none at all.",
+        group=static_ids.never_reused,
+    ),
+    Rule(
+        "assignor-mixture",
+        WARNING,
+        "A group runs only what every member offers.",
+        "Roll out in two rounds: first every member offers both assignors, then the old one is taken out.",
+        group=ownership.mixed_offers,
+    ),
+    Rule(
+        "more-members-than-partitions",
+        ADVICE,
+        "Members without partitions cost memory and connections, and take part in each rebalance.",
+        "Run fewer members, or widen the topic: `muster topics add-partitions`.",
+        group=ownership.idle_members,
+    ),
+    Rule(
+        "skew-by-count",
+        WARNING,
+        "The member with most partitions decides how fast the group is.",
+        "Compare assignors: `muster simulate --group G --compare uniform,cooperative-sticky`.",
+        group=skew.by_count,
+    ),
+    Rule(
+        "skew-by-lag",
+        WARNING,
+        "The group is as late as its latest member, however fast the others are.",
+        "Let the coordinator share out by lag (`lag` or `lag-sticky`; see it first: `muster simulate`), or look at why "
+        "this member is slow.",
+        group=skew.by_lag,
+    ),
+    Rule(
+        "skew-by-rate",
+        ADVICE,
+        "The member with the hottest partitions is the first that falls behind.",
+        "Spread the keys better, widen the topic, or share out by lag.",
+        group=skew.by_rate,
+    ),
+    Rule(
+        "client-defect",
+        WARNING,
+        "The defect is the client's own: no setting of the node helps.",
+        "Upgrade the client.",
+        group=clients.known_defects,
+    ),
+    Rule(
+        "node-trouble",
+        ERROR,
+        "The node itself says so, in its log and to `muster health` as well.",
+        "The sentence says what to do.",
+        node=node.troubles,
+    ),
+    Rule(
+        "clock-skew",
+        WARNING,
+        "Retention, timestamps of commits and the ledger's times are off by as much, and cannot be compared.",
+        "Let both machines keep time (chrony, systemd-timesyncd); a node follows a corrected clock after a restart.",
+        node=node.clocks,
+    ),
+    Rule(
+        "descriptors-short",
+        ERROR,
+        "Without descriptors no client can connect, and no segment be opened.",
+        "Raise `LimitNOFILE=` (systemd) or `ulimit -n`, or find the clients that open a connection for each call.",
+        node=node.descriptors,
+    ),
+    Rule(
+        "memory-short",
+        ERROR,
+        "Beyond the limit the kernel ends the process, and all its groups wait for the restart.",
+        "Give it more, or fewer groups and smaller requests: docs/operations.md says what takes memory.",
+        node=node.memory,
+    ),
+    Rule(
+        "disk-short",
+        WARNING,
+        "Once it is full, appends and commits are refused.",
+        "Lower `retention.ms` or `retention.bytes` of large topics, delete topics, or give the disk more.",
+        node=node.disk,
+    ),
+    Rule(
+        "loop-late",
+        WARNING,
+        "While the loop stands still nobody is answered. Nobody is expired for it either.",
+        "Give the node a core of its own and a disk that flushes fast; its log says why (`the node stood still`).",
+        node=node.loop,
+    ),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    """All that is found: errors first, then the node, then groups by name."""
+    found = [finding for rule in RULES for finding in of_rule(rule, facts)]
+    return sorted(found, key=lambda finding: (-finding.severity, finding.group))
+
+
+def of_group(group: Group, facts: Facts) -> list[Finding]:
+    """What is found of one group, worst first: the page's sentence on its health is the first of it."""
+    found = (named(rule, group.id, case) for rule in RULES if rule.group for case in rule.group(group, facts))
+    return sorted(found, key=lambda finding: -finding.severity)
+
+
+def of_rule(rule: Rule, facts: Facts) -> Iterable[Finding]:
+    if rule.node:
+        yield from (named(rule, "", case) for case in rule.node(facts))
+    if rule.group:
+        for group in facts.groups:
+            yield from (named(rule, group.id, case) for case in rule.group(group, facts))
+
+
+def named(rule: Rule, group: str, case: Found) -> Finding:
+    return Finding(
+        rule.name, case.severity or rule.severity, group, case.what, case.evidence, rule.why, case.todo or rule.cure
+    )
+
+
+def is_wrong(findings: Sequence[Finding]) -> bool:
+    """Whether anything is more than advice."""
+    return any(finding.severity > Severity.ADVICE for finding in findings)

@@ -1,0 +1,101 @@
+"""Who changed what, through whichever door: what operators do is told in one line each, and never what clients do.
+
+A handler of such a request is watched as the tables of the doors are made; all others stay as they are.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+MOST_NAMES: Final = 5
+
+ACTIONS: Final = frozenset(
+    {
+        "CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "DeleteRecords",
+        "DeleteGroups", "RemoveMembers", "AlterGroupSettings", "OffsetDelete", "OffsetCommit",
+    }
+)  # fmt: skip
+"""Requests that change what others rely on, by Kafka's names and ours. Of OffsetCommit only what tools send
+(`include_zookeeper`): a consumer without a group commits like a tool, all the time."""
+
+
+class Call(Protocol):
+    """What both doors know of a caller."""
+
+    @property
+    def peer_host(self) -> str: ...
+
+    @property
+    def client_software(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`of` names topics or groups; `refused` counts those of them that were refused, or is 1 for the whole."""
+
+    what: str
+    of: str
+    host: str
+    software: str
+    door: str
+    refused: int
+    reason: str
+
+
+Handler: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+Tell: TypeAlias = Callable[[Action], None]
+
+
+def watched(handler: Handler, what: str, door: str, tell: Tell) -> Handler:
+    """The same handler; what it did is told once it has answered. Requests that only check are none of it.
+
+    A call that came in through another door than the table's says so (`door`), and why, where its request cannot.
+    """
+
+    async def told(request: Any, call: Call) -> Any:
+        response = await handler(request, call)
+        reason = str(getattr(request, "reason", "") or getattr(call, "reason", ""))
+        by = getattr(call, "door", door)
+        tell(Action(what, named(request), call.peer_host, call.client_software, by, refusals(response), reason))
+        return response
+
+    def chosen(request: Any, call: Call) -> Awaitable[Any]:
+        return told(request, call) if changes(what, request) else handler(request, call)
+
+    return chosen
+
+
+def changes(what: str, request: Any) -> bool:
+    if what == "OffsetCommit":
+        return bool(getattr(request, "include_zookeeper", False)) and not request.member_id
+    return not getattr(request, "validate_only", False)
+
+
+def named(request: Any) -> str:
+    """The topics or groups that a request is about: a few of them, and how many more."""
+    names = list(all_named(request))
+    more = len(names) - MOST_NAMES
+    return ",".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def all_named(request: Any) -> Iterable[str]:
+    if getattr(request, "group_id", ""):
+        return [str(request.group_id)]
+    for field in ("topic_names", "groups_names"):
+        if getattr(request, field, None):
+            return map(str, getattr(request, field))
+    rows = getattr(request, "topics", None) or getattr(request, "resources", None) or ()
+    return (str(name_of(row)) for row in rows)
+
+
+def name_of(row: Any) -> object:
+    places = (getattr(row, field, None) for field in ("name", "topic", "resource_name"))
+    return next((name for name in places if name), "?")
+
+
+def refusals(response: Any) -> int:
+    if getattr(response, "error_code", 0):
+        return 1
+    fields = ("topics", "results", "responses", "members", "groups")
+    rows = next((rows for rows in (getattr(response, field, None) for field in fields) if rows), ())
+    return sum(bool(getattr(row, "error_code", 0)) for row in rows)

@@ -1,0 +1,41 @@
+"""What a connection keeps of each request under way, and of each form of request that its client sends."""
+
+import asyncio
+from dataclasses import dataclass
+from struct import Struct
+
+from muster.coordinator.kafka.codec.decoding import Decoder
+from muster.coordinator.kafka.codec.emitting import Buffer
+from muster.coordinator.kafka.dispatch import Form, KafkaCall, Later
+
+ANSWER = Struct(">ii")
+"""How every answer begins: its length, the correlation id."""
+
+TAGGED_ANSWER = Struct(">iib")
+"""The same in flexible versions: no tagged fields."""
+
+
+class Slot:
+    """A request's place in the order of answers."""
+
+    __slots__ = ("answer", "began_s", "code", "correlation", "done", "form", "size", "task")
+
+    def __init__(self, size: int, correlation: int, form: Form, began_s: float) -> None:
+        self.began_s = began_s
+        """When it was begun, where that is measured."""
+        self.code = 0
+        self.size = size
+        self.correlation = correlation
+        self.form = form
+        self.done = False
+        self.answer: list[Buffer] = []
+        self.task: asyncio.Task[None] | Later | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a request's header said behind the correlation id, and what it means to a handler."""
+
+    header: bytes
+    call: KafkaCall
+    read: Decoder

@@ -1,0 +1,149 @@
+"""The metrics of the node itself, as `prometheus_client` has them: few, and written by it, one family at a time.
+
+Durations of requests have many lines, and are written with the groups' (see `scraping.py`).
+
+Belongs to the extra `web`: nothing here is imported by a node without an HTTP listener.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from platform import python_version
+from typing import TypeAlias
+
+from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from muster.coordinator.metrics.instruments import Instruments, Timing
+from muster.coordinator.metrics.rebalances import Rebalances
+from muster.coordinator.metrics.table import FAMILIES, Level
+from muster.coordinator.metrics.writing import Form
+
+STATUSES = ("loading", "active", "failed", "unloaded")
+
+CONTEXT = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR)
+"""What every Python program tells: memory, descriptors, processor time, the collector of garbage."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """A node at one moment."""
+
+    node_id: int
+    address: str
+    version: str
+    inbox: int = 0
+    parked: Mapping[str, int] = field(default_factory=dict)
+    connections: Mapping[str, int] = field(default_factory=dict)
+    shards: Sequence[str] = ()
+    """The status of each."""
+    loop_lag_s: float = 0.0
+    disk_free: int | None = None
+    """None where nobody can tell."""
+    disk_warn: int = 0
+    conditions: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[Level, int] = field(default_factory=dict)
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of answers by door."""
+
+
+Values: TypeAlias = dict[tuple[str, ...], float]
+"""By the values of the labels."""
+
+Encode: TypeAlias = Callable[[Collector], bytes]
+
+
+def negotiated(accept: str) -> tuple[Form, Encode, str]:
+    """What the Accept header asks for: the format, what writes it, and its content type."""
+    encode, content_type = choose_encoder(accept)
+    return Form(content_type.startswith("application/openmetrics-text")), encode, content_type
+
+
+class Just(Collector):
+    """A collector that has what it is given."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def written(metrics: Iterable[Metric], encode: Encode) -> bytes:
+    """OpenMetrics ends with a line of its own, which is for the end of the whole answer."""
+    return encode(Just(metrics)).removesuffix(b"# EOF\n")
+
+
+def families(
+    figures: NodeFigures, instruments: Instruments, rebalances: Rebalances, code_name: Callable[[int | str], str]
+) -> Iterator[Metric]:
+    """One after the other; the last ones are the process's own."""
+    yield gauge("kafka_brokers", {(): 1})
+    yield gauge("kafka_broker_info", {(figures.address, str(figures.node_id)): 1})
+    yield gauge("muster_build_info", {(figures.version, python_version()): 1})
+    yield gauge("muster_inbox_events", {(): figures.inbox})
+    yield gauge("muster_parked_requests", by_word(figures.parked))
+    yield gauge("muster_connections", by_word(figures.connections))
+    yield gauge("muster_unread_bytes", by_word(figures.unread))
+    yield gauge("muster_shard_status", dict(statuses(figures.shards)))
+    yield gauge("muster_loop_lag_seconds", {(): figures.loop_lag_s})
+    yield gauge("muster_node_conditions", by_word(figures.conditions))
+    if figures.disk_free is not None:
+        yield gauge("muster_disk_free_bytes", {(): figures.disk_free})
+    yield gauge("muster_disk_warn_bytes", {(): figures.disk_warn})
+    dropped: Values = {
+        (level.value,): figures.dropped.get(level, 0) for level in (Level.PARTITION, Level.TOPIC, Level.GROUP)
+    }
+    yield gauge("muster_metrics_dropped_series", dropped)
+    yield from counted(instruments, rebalances, code_name)
+    for collector in CONTEXT:
+        yield from collector.collect()
+
+
+def counted(
+    instruments: Instruments, rebalances: Rebalances, code_name: Callable[[int | str], str]
+) -> Iterator[Metric]:
+    meters = {key: meter for key, meter in sorted(instruments.meters.items()) if meter.count or meter.untimed}
+    codes: Values = {
+        (*key, code_name(code)): count
+        for key, meter in meters.items()
+        for code, count in meter.by_code().items()
+        if count
+    }
+    yield counter("muster_requests_total", codes)
+    yield histogram("muster_turn_duration_seconds", {(): instruments.turns})
+    yield histogram("muster_flush_duration_seconds", {(): instruments.flushes})
+    yield counter("muster_flushed_records_total", {(): instruments.flushed_records})
+    yield counter("muster_assignor_errors_total", by_word(instruments.assignor_errors))
+    yield histogram("muster_handoff_duration_seconds", {(name,): timing for name, timing in rebalances.phases.items()})
+
+
+def by_word(counts: Mapping[str, float]) -> Values:
+    return {(word,): count for word, count in sorted(counts.items())}
+
+
+def statuses(shards: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
+    for number, status in enumerate(shards):
+        yield (str(number), status), 1
+
+
+def gauge(name: str, values: Values) -> Metric:
+    metric = GaugeMetricFamily(name, FAMILIES[name].meaning, labels=FAMILIES[name].labels)
+    for labels, value in values.items():
+        metric.add_metric(labels, value)
+    return metric
+
+
+def counter(name: str, values: Values) -> Metric:
+    metric = CounterMetricFamily(name.removesuffix("_total"), FAMILIES[name].meaning, labels=FAMILIES[name].labels)
+    for labels, value in values.items():
+        metric.add_metric(labels, value)
+    return metric
+
+
+def histogram(name: str, values: Mapping[tuple[str, ...], Timing]) -> Metric:
+    metric = HistogramMetricFamily(name, FAMILIES[name].meaning, labels=FAMILIES[name].labels)
+    for labels, timing in values.items():
+        metric.add_metric(labels, [(bound, float(count)) for bound, count in timing.cumulative()], timing.seconds)
+    return metric

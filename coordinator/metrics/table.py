@@ -1,0 +1,256 @@
+"""Every metric of a node: name, kind, labels, meaning. docs/observe.md says the same, and a test compares them.
+
+The first set is kafka_exporter's, under its names and as gauges, sums included: dashboards and alerts know them so.
+What is ours is named `muster_`, in seconds and bytes, counters ending in `_total`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+class Level(StrEnum):
+    """How fine a series is; `metrics.granularity` names the finest that is written."""
+
+    NODE = "node"
+    ALWAYS = "always"
+    """Of groups and their topics; written whatever the limit of series."""
+    GROUP = "group"
+    TOPIC = "topic"
+    PARTITION = "partition"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric. `meaning` is its HELP line, with the unit."""
+
+    name: str
+    kind: Kind
+    level: Level
+    labels: tuple[str, ...]
+    meaning: str
+
+
+GAUGE, COUNTER, HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+NODE, ALWAYS, GROUP, TOPIC, PARTITION = Level.NODE, Level.ALWAYS, Level.GROUP, Level.TOPIC, Level.PARTITION
+
+OF_PARTITION: Final = ("topic", "partition")
+OF_SHARE: Final = ("consumergroup", "topic", "partition")
+
+EXPORTER: Final = (
+    Family("kafka_brokers", GAUGE, NODE, (), "Brokers that this answer speaks for: this node."),
+    Family("kafka_broker_info", GAUGE, NODE, ("address", "id"), "1 for each of them."),
+    Family("kafka_topic_partitions", GAUGE, TOPIC, ("topic",), "Number of partitions of the topic."),
+    Family(
+        "kafka_topic_partition_current_offset",
+        GAUGE,
+        PARTITION,
+        OF_PARTITION,
+        "Offset after the last record that can be read.",
+    ),
+    Family("kafka_topic_partition_oldest_offset", GAUGE, PARTITION, OF_PARTITION, "Offset of the first record."),
+    Family("kafka_topic_partition_leader", GAUGE, PARTITION, OF_PARTITION, "Id of the partition's leader: this node."),
+    Family(
+        "kafka_topic_partition_leader_is_preferred",
+        GAUGE,
+        PARTITION,
+        OF_PARTITION,
+        "1 if the leader is the preferred one; it always is.",
+    ),
+    Family("kafka_topic_partition_replicas", GAUGE, PARTITION, OF_PARTITION, "Number of replicas: 1."),
+    Family("kafka_topic_partition_in_sync_replica", GAUGE, PARTITION, OF_PARTITION, "Number of replicas in sync: 1."),
+    Family(
+        "kafka_topic_partition_under_replicated_partition",
+        GAUGE,
+        PARTITION,
+        OF_PARTITION,
+        "1 if a replica is behind; never.",
+    ),
+    Family(
+        "kafka_consumergroup_current_offset",
+        GAUGE,
+        PARTITION,
+        OF_SHARE,
+        "Committed offset of the group; -1 where nothing is committed.",
+    ),
+    Family(
+        "kafka_consumergroup_lag",
+        GAUGE,
+        PARTITION,
+        OF_SHARE,
+        "Records between the committed offset and the end; -1 where nothing is committed.",
+    ),
+    Family(
+        "kafka_consumergroup_current_offset_sum",
+        GAUGE,
+        ALWAYS,
+        ("consumergroup", "topic"),
+        "Sum of the committed offsets of the topic's partitions.",
+    ),
+    Family(
+        "kafka_consumergroup_lag_sum",
+        GAUGE,
+        ALWAYS,
+        ("consumergroup", "topic"),
+        "Sum of the lags of the topic's partitions, without those where nothing is committed.",
+    ),
+    Family("kafka_consumergroup_members", GAUGE, ALWAYS, ("consumergroup",), "Number of members of the group."),
+)
+"""Set 1: kafka_exporter's names, which Strimzi and others use as well."""
+
+OF_GROUPS: Final = (
+    Family(
+        "muster_group_rebalances_total",
+        COUNTER,
+        GROUP,
+        ("group", "cause"),
+        "Rebalances of the group since the node started, by what set them off.",
+    ),
+    Family(
+        "muster_group_rebalance_duration_seconds",
+        HISTOGRAM,
+        GROUP,
+        ("group", "protocol"),
+        "From the beginning of a rebalance until its plan stood, in seconds.",
+    ),
+    Family(
+        "muster_group_unavailable_partition_seconds_total",
+        COUNTER,
+        GROUP,
+        ("group",),
+        "Seconds in which partitions had no owner because of rebalances, added up over partitions.",
+    ),
+    Family(
+        "muster_group_partitions_moved_total",
+        COUNTER,
+        GROUP,
+        ("group", "assignor"),
+        "Partitions that changed hands.",
+    ),
+    Family(
+        "muster_group_unowned_partitions",
+        GAUGE,
+        GROUP,
+        ("group",),
+        "Partitions of subscribed topics that no member has; 0 for a group without members.",
+    ),
+    Family("muster_group_idle_members", GAUGE, GROUP, ("group",), "Members that have no partition."),
+    Family(
+        "muster_group_imbalance_ratio",
+        GAUGE,
+        GROUP,
+        ("group", "by"),
+        "Largest share of a member over the mean share, by count of partitions, lag, or rate of writing; 1 is even.",
+    ),
+    Family(
+        "muster_group_lag_seconds",
+        GAUGE,
+        TOPIC,
+        ("group", "topic"),
+        "How long ago the topic ended where the group is now, in seconds.",
+    ),
+    Family("muster_log_bytes", GAUGE, TOPIC, ("topic",), "Bytes of the topic's segments."),
+    Family(
+        "muster_member_poll_age_seconds",
+        GAUGE,
+        GROUP,
+        ("group", "member"),
+        "Seconds since the last commit of any partition that the member has; only with metrics.member.poll.age.",
+    ),
+    Family(
+        "muster_fenced_requests_total",
+        COUNTER,
+        GROUP,
+        ("group", "reason"),
+        "Requests refused because their sender is no longer, or not yet, who it says.",
+    ),
+)
+
+OF_NODE: Final = (
+    Family(
+        "muster_handoff_duration_seconds",
+        HISTOGRAM,
+        NODE,
+        ("phase",),
+        "Duration of the phases of rebalances, all groups together, in seconds.",
+    ),
+    Family(
+        "muster_assignor_errors_total",
+        COUNTER,
+        NODE,
+        ("assignor",),
+        "Plans that an assignor of this node did not make.",
+    ),
+    Family(
+        "muster_requests_total",
+        COUNTER,
+        NODE,
+        ("door", "api", "code"),
+        "Requests answered, by door (grpc, kafka), API and the error code of the whole answer.",
+    ),
+    Family(
+        "muster_request_duration_seconds",
+        HISTOGRAM,
+        NODE,
+        ("door", "api"),
+        "From when a request was begun until its answer was handed on, waiting included, in seconds.",
+    ),
+    Family("muster_turn_duration_seconds", HISTOGRAM, NODE, (), "Duration of a turn of all shards, in seconds."),
+    Family("muster_flush_duration_seconds", HISTOGRAM, NODE, (), "Duration of a group commit, in seconds."),
+    Family("muster_flushed_records_total", COUNTER, NODE, (), "Records of groups and ledger that were made durable."),
+    Family("muster_inbox_events", GAUGE, NODE, (), "Events that wait for the next turn."),
+    Family(
+        "muster_parked_requests",
+        GAUGE,
+        NODE,
+        ("kind",),
+        "Requests that wait on purpose: join, sync, fetch, session (streams).",
+    ),
+    Family("muster_connections", GAUGE, NODE, ("door",), "Open connections of Kafka's door, open calls of gRPC's."),
+    Family("muster_unread_bytes", GAUGE, NODE, ("door",), "Bytes of answers that clients have not read yet."),
+    Family(
+        "muster_shard_status",
+        GAUGE,
+        NODE,
+        ("shard", "status"),
+        "1 for the status that the shard has (loading, active, failed, unloaded).",
+    ),
+    Family("muster_disk_free_bytes", GAUGE, NODE, (), "Bytes that are free where log.dirs lies."),
+    Family("muster_disk_warn_bytes", GAUGE, NODE, (), "log.dirs.free.warn.bytes: with less the node's health says so."),
+    Family("muster_loop_lag_seconds", GAUGE, NODE, (), "How late the event loop was when it was last asked."),
+    Family("muster_node_conditions", GAUGE, NODE, ("kind",), "Troubles of the node that last, as `muster health` has."),
+    Family("muster_build_info", GAUGE, NODE, ("version", "python"), "1; what runs."),
+    Family(
+        "muster_metrics_dropped_series",
+        GAUGE,
+        NODE,
+        ("level",),
+        "Series left out of this answer because of metrics.max.series.",
+    ),
+)
+
+FAMILIES: Final[dict[str, Family]] = {family.name: family for family in (*EXPORTER, *OF_GROUPS, *OF_NODE)}
+
+FINENESS: Final = (Level.GROUP, Level.TOPIC, Level.PARTITION)
+
+
+def levels_of(granularity: str) -> frozenset[Level]:
+    """What is written of groups and topics under this `metrics.granularity`.
+
+    >>> sorted(levels_of("topic"))
+    [<Level.ALWAYS: 'always'>, <Level.GROUP: 'group'>, <Level.TOPIC: 'topic'>]
+    """
+    finest = FINENESS.index(Level(granularity))
+    return frozenset((Level.ALWAYS, *FINENESS[: finest + 1]))
+
+
+def bulk(families: Iterable[Family] = FAMILIES.values()) -> tuple[Family, ...]:
+    """Those of groups, topics and partitions, in the order in which they are written."""
+    return tuple(family for family in families if family.level is not Level.NODE)

@@ -1,0 +1,71 @@
+"""The series of one topic, as kafka_exporter has them. One node has one replica of each, and leads it."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from muster.coordinator.metrics.sight import SLICE, Sight
+from muster.coordinator.metrics.table import EXPORTER, OF_PARTITION, Level
+from muster.coordinator.metrics.writing import END, Sheet, start, start_of_many
+
+Look: TypeAlias = Callable[[str, range], list[int]]
+
+OF_ONE_REPLICA: Final = {
+    "kafka_topic_partition_leader_is_preferred": 1,
+    "kafka_topic_partition_replicas": 1,
+    "kafka_topic_partition_in_sync_replica": 1,
+    "kafka_topic_partition_under_replicated_partition": 0,
+}
+SERIES: Final = sum(family.labels == OF_PARTITION for family in EXPORTER)
+"""Of each partition."""
+
+
+class TopicLines:
+    """How its lines begin; those that never change are kept whole."""
+
+    def __init__(self, topic: str, node_id: int) -> None:
+        self._topic = topic
+        self._node_id = node_id
+        self._count = start("kafka_topic_partitions", {"topic": topic})
+        self._bytes = start("muster_log_bytes", {"topic": topic})
+        self._ends: list[str] = []
+        self._starts: list[str] = []
+        self._fixed: dict[str, list[str]] = {name: [] for name in (*OF_ONE_REPLICA, "kafka_topic_partition_leader")}
+
+    def write(self, count: int, sight: Sight, sheet: Sheet, levels: frozenset[Level]) -> Iterator[None]:
+        """Write its lines, a slice for each step."""
+        if Level.TOPIC not in levels:
+            return
+        sheet.add("kafka_topic_partitions", [f"{self._count}{count}\n"])
+        size = 0
+        for first in range(0, count, SLICE):
+            partitions = range(first, min(first + SLICE, count))
+            size += sight.sizes(self._topic, partitions)
+            if Level.PARTITION in levels:
+                self._write_partitions(partitions, sight, sheet)
+            yield
+        sheet.add("muster_log_bytes", [f"{self._bytes}{size}\n"])
+
+    def _write_partitions(self, partitions: range, sight: Sight, sheet: Sheet) -> None:
+        self._grow(partitions.stop)
+        self._offsets("kafka_topic_partition_current_offset", self._ends, sight.ends, partitions, sheet)
+        self._offsets("kafka_topic_partition_oldest_offset", self._starts, sight.starts, partitions, sheet)
+        for name, lines in self._fixed.items():
+            sheet.add(name, lines[partitions.start : partitions.stop])
+
+    def _offsets(self, name: str, begins: list[str], look: Look, partitions: range, sheet: Sheet) -> None:
+        known = zip(begins[partitions.start : partitions.stop], look(self._topic, partitions), strict=True)
+        sheet.add(name, [f"{begin}{offset}\n" for begin, offset in known if offset >= 0])
+
+    def _grow(self, count: int) -> None:
+        missing = range(len(self._ends), count)
+        if not missing:
+            return
+
+        def begins(name: str, value: str = "") -> list[str]:
+            begin = start_of_many(name, {"topic": self._topic}, "partition")
+            return [f"{begin}{partition}{END}{value}" for partition in missing]
+
+        self._ends += begins("kafka_topic_partition_current_offset")
+        self._starts += begins("kafka_topic_partition_oldest_offset")
+        for name, lines in self._fixed.items():
+            lines += begins(name, f"{OF_ONE_REPLICA.get(name, self._node_id)}\n")

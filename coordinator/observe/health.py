@@ -1,0 +1,134 @@
+"""Whether a group keeps up, by Burrow's rules: no threshold of lag, only what its last commits say.
+
+The rules and their order are those of Burrow's evaluator (linkedin/Burrow, core/internal/evaluator/caching.go); the
+sentence that says why is ours.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+ALLOWED_LAG = 0
+"""Burrow's `allowed-lag`: what counts as no lag."""
+
+
+class Status(IntEnum):
+    """Burrow's codes, the worse the higher. A partition is never NOTFOUND or ERR, a group never above ERR."""
+
+    NOTFOUND = 0
+    OK = 1
+    WARN = 2
+    ERR = 3
+    STOP = 4
+    STALL = 5
+    REWIND = 6
+
+
+REASONS = {
+    Status.NOTFOUND: "nothing has been seen of the group",
+    Status.OK: "it keeps up",
+    Status.WARN: "it commits, but its lag never shrank over its last commits: it is too slow for what is written",
+    Status.STOP: "it has not committed for longer than its last commits took, and records wait",
+    Status.STALL: "it commits the same offset over and over while records wait: it is stuck at one of them",
+    Status.REWIND: "its committed offset went back and has not come to where it was",
+}
+
+
+class Windows(NamedTuple):
+    """The last commits of partitions, a row each, oldest first and filled from the right.
+
+    `offsets`, `times_ms` and `lags` have the last `filled` columns set, `ends`, the log's ends at the last looks, the
+    last `looks`. All of shape (partitions, intervals), the counts of shape (partitions,).
+    """
+
+    offsets: Ints
+    times_ms: Ints
+    lags: Ints
+    filled: Ints
+    ends: Ints
+    looks: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionHealth:
+    topic: str
+    partition: int
+    status: Status
+    lag: int
+    complete: float
+    """How much of the window of commits is filled, 0 to 1."""
+
+    @property
+    def reason(self) -> str:
+        return REASONS[self.status]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHealth:
+    """Of a whole group: the status of its worst partition, ERR where that is worse. `troubled` has what is not OK,
+    the worst and most lagging first, up to a bound.
+    """
+
+    status: Status
+    total_lag: int
+    max_lag: PartitionHealth | None
+    complete: float
+    """The fraction of partitions whose window is filled."""
+    partitions: int
+    troubled: tuple[PartitionHealth, ...]
+    not_ok: int
+
+    @property
+    def reason(self) -> str:
+        """One sentence: the worst partition, what is wrong with it, how many others are not well.
+
+        >>> GroupHealth(Status.OK, 0, None, 1.0, 2, (), 0).reason
+        'it keeps up'
+        """
+        if not self.troubled:
+            return REASONS[self.status]
+        worst = self.troubled[0]
+        others = f"; {self.not_ok - 1} more partitions are not well" if self.not_ok > 1 else ""
+        return f"{worst.topic}-{worst.partition} ({worst.status.name}, lag {worst.lag}): {worst.reason}{others}"
+
+
+def judge(seen: Windows, lag: Ints, now_ms: int, allowed_lag: int = ALLOWED_LAG) -> NDArray[np.int64]:
+    """The status of each partition, which has `lag` now. Of one without commits nothing can be said: OK."""
+    offsets, times, lags = seen.offsets, seen.times_ms, seen.lags
+    width = offsets.shape[1]
+    there = np.arange(width) >= width - seen.filled[:, None]
+    pairs = there[:, :-1]
+    # Nothing was committed for longer than lies between the first and the last commit that are known.
+    first = np.take_along_axis(times, np.minimum(width - seen.filled, width - 1)[:, None], 1)[:, 0]
+    silent = now_ms - times[:, -1] > times[:, -1] - first
+    looked = np.arange(width) >= width - seen.looks[:, None]
+    caught_up = (looked & (seen.ends <= offsets[:, -1:])).any(1)
+    never_none = ~(there & (lags <= allowed_lag)).any(1)
+    stuck = ((offsets == offsets[:, -1:]) | ~there).all(1)
+    growing = ((lags[:, 1:] >= lags[:, :-1]) | ~pairs).all(1)
+    return np.select(
+        [
+            (lag <= allowed_lag) | (seen.filled == 0),
+            silent & ~caught_up,
+            _rewound(offsets, pairs),
+            never_none & stuck,
+            never_none & growing,
+        ],
+        [int(Status.OK), int(Status.STOP), int(Status.REWIND), int(Status.STALL), int(Status.WARN)],
+        int(Status.OK),
+    )
+
+
+def _rewound(offsets: Ints, pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """It went back, and has not been again where it was before the first time it did."""
+    back = pairs & (offsets[:, 1:] < offsets[:, :-1])
+    at = back.argmax(1)
+    before = np.take_along_axis(offsets, at[:, None], 1)
+    since = np.arange(offsets.shape[1]) > at[:, None]
+    found: NDArray[np.bool_] = back.any(1) & ~(since & (offsets >= before)).any(1)
+    return found

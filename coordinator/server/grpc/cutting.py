@@ -1,0 +1,45 @@
+"""Ends a connection of gRPC's, which has no call for that: the socket is shut, and gRPC finds its peer gone."""
+
+import os
+import socket
+from pathlib import Path
+
+OPEN_FILES = Path("/proc/self/fd")
+
+
+def cut(peer: str) -> bool:
+    """Shut the connection with gRPC's `peer` (`ipv4:127.0.0.1:51234`); whether there was one that could be found.
+
+    Found among the process's open files, which Linux lists; elsewhere nothing is. Looks at each of them: not on an
+    event loop.
+    """
+    address = address_of(peer)
+    if address is None or not OPEN_FILES.is_dir():
+        return False
+    return any(shut(int(number), address) for number in os.listdir(OPEN_FILES))
+
+
+def address_of(peer: str) -> tuple[str, int] | None:
+    """
+    >>> address_of("ipv4:127.0.0.1:51234"), address_of("ipv6:%5B::1%5D:51234"), address_of("unix:/run/muster.sock")
+    (('127.0.0.1', 51234), ('::1', 51234), None)
+    """
+    family, _, rest = peer.partition(":")
+    host, _, port = rest.replace("%5B", "").replace("%5D", "").rpartition(":")
+    return (host, int(port)) if family in ("ipv4", "ipv6") and port.isdecimal() else None
+
+
+def shut(number: int, address: tuple[str, int]) -> bool:
+    """Shut the open file of this number if it is a connection with `address`."""
+    try:
+        # A copy, which is ours to close, and which stays what it is while it is looked at.
+        with socket.socket(fileno=os.dup(number)) as found:
+            if found.family not in (socket.AF_INET, socket.AF_INET6):
+                return False
+            host, port = found.getpeername()[:2]
+            if (host.removeprefix("::ffff:"), port) != address:
+                return False
+            found.shutdown(socket.SHUT_RDWR)
+    except OSError:  # no socket, not connected, or gone meanwhile
+        return False
+    return True

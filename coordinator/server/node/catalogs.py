@@ -1,0 +1,26 @@
+"""The topics of the log, in the words of those who ask: numbers of partitions, and ids."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class Topic(Protocol):
+    @property
+    def id(self) -> bytes: ...
+
+    @property
+    def partitions(self) -> int: ...
+
+
+class HasTopics(Protocol):
+    """A broker, as far as it is asked here."""
+
+    def topics(self) -> Mapping[str, Topic]: ...
+
+
+def topic_ids(broker: HasTopics) -> dict[str, bytes]:
+    return {name: topic.id for name, topic in broker.topics().items()}
+
+
+def partition_counts(broker: HasTopics) -> dict[str, int]:
+    return {name: topic.partitions for name, topic in broker.topics().items()}

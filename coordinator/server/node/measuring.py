@@ -1,0 +1,224 @@
+"""A node's metrics: what is counted for them, and how an answer to a scrape is made in the node's own loop.
+
+Whoever waits for his turn waits for a slice at most. What many ask for at once is made once.
+"""
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Protocol
+
+from muster.coordinator.config import Settings
+from muster.coordinator.core.effects import GroupChanged
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.metrics.instruments import Instruments
+from muster.coordinator.metrics.rebalances import Rebalances
+from muster.coordinator.metrics.scraping import Counts, Fineness, Page, Scraper
+from muster.coordinator.observe.history import History, Rates
+from muster.coordinator.rpc.v1 import errors_pb2
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.grpc.adapter import Methods
+from muster.coordinator.server.node.breath import Breath
+from muster.coordinator.server.node.kafka_door import KafkaDoor
+from muster.coordinator.server.service.session import Sessions
+from muster.coordinator.web.asks import Exposition
+from muster.storage.rpc.v1 import broker_service_pb2
+
+if TYPE_CHECKING:
+    from muster.coordinator.metrics.node import NodeFigures
+
+NAMES = {
+    number: name.removeprefix("ERROR_CODE_")
+    for name, number in (*broker_service_pb2.ErrorCode.items(), *errors_pb2.ErrorCode.items())
+}
+
+
+class Parking(Protocol):
+    """Fetches that wait for records."""
+
+    @property
+    def parked(self) -> int: ...
+
+
+class Places(Protocol):
+    """What is looked at of the log."""
+
+    def ends(self, places: Iterable[tuple[str, int]], /) -> list[int]: ...
+
+    def starts(self, places: Iterable[tuple[str, int]], /) -> list[int]: ...
+
+    def sizes(self, places: Iterable[tuple[str, int]], /) -> list[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSight:
+    """`muster.coordinator.metrics.sight.Sight` of a running node."""
+
+    engine: Engine
+    log: Places
+    catalog: Callable[[], Mapping[str, int]]
+    history: History | None
+
+    def cores(self) -> Iterable[Shard]:
+        for shard in range(self.engine.shards):
+            core = self.engine.core(shard) if self.engine.status(shard) is ShardStatus.ACTIVE else None
+            if isinstance(core, Shard):
+                yield core
+
+    def whole(self) -> bool:
+        return all(self.engine.status(shard) is ShardStatus.ACTIVE for shard in range(self.engine.shards))
+
+    def partitions(self) -> Mapping[str, int]:
+        return self.catalog()
+
+    def rates(self, group_id: str) -> Rates | None:
+        return None if self.history is None else self.history.rates(group_id)
+
+    def ends(self, topic: str, partitions: range) -> list[int]:
+        return self.log.ends((topic, partition) for partition in partitions)
+
+    def starts(self, topic: str, partitions: range) -> list[int]:
+        return self.log.starts((topic, partition) for partition in partitions)
+
+    def sizes(self, topic: str, partitions: range) -> int:
+        return sum(self.log.sizes((topic, partition) for partition in partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What of a node is read at the moment of an answer, beside its groups and topics."""
+
+    driver: Driver
+    engine: Engine
+    conditions: Conditions
+    address: Callable[[], str]
+    kafka: KafkaDoor | None
+    methods: Methods
+    fetches: Parking
+    sessions: Sessions
+
+    def connections(self) -> dict[str, int]:
+        """What is open, by door."""
+        calls = {"grpc": self.methods.in_flight}
+        return calls if self.kafka is None else calls | {"kafka": self.kafka.connections}
+
+    def unread(self) -> dict[str, int]:
+        """Bytes of answers that have not left, by door."""
+        answers = {"grpc": self.methods.burden.unsent}
+        return answers if self.kafka is None else answers | {"kafka": self.kafka.unread}
+
+    def parked(self) -> dict[str, int]:
+        """What waits on purpose, by kind."""
+        groups = self.driver.parked_by_kind()
+        at_groups = {"join": groups["JoinGroup"], "sync": groups["SyncGroup"]}
+        return at_groups | {"fetch": self.fetches.parked, "session": len(self.sessions)}
+
+
+class Measuring:
+    """Made with the node, so that all count from the start; `sees` tells it what there is to be looked at."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.instruments = Instruments()
+        self._rebalances = Rebalances()
+        self._under_way: dict[str, asyncio.Task[Exposition]] = {}
+
+    def sees(
+        self,
+        engine: Engine,
+        log: Places,
+        catalog: Callable[[], Mapping[str, int]],
+        history: History | None,
+        gauges: Gauges,
+    ) -> None:
+        settings = self._settings
+        self._engine, self._gauges = engine, gauges
+        counts = Counts(self.instruments, self._rebalances, engine.metrics.fenced)
+        fineness = Fineness(settings.metrics_granularity, settings.metrics_max_series, settings.metrics_member_poll_age)
+        self._scraper = Scraper(NodeSight(engine, log, catalog, history), counts, settings.node_id, fineness)
+
+    def noticed(self, notice: GroupChanged) -> None:
+        """A rebalance of the ledger is durable, or has settled."""
+        if notice.entry is None:
+            return
+        core = self._engine.core(partition_for(notice.group_id, self._engine.shards))
+        group = core.state.groups.get(notice.group_id) if isinstance(core, Shard) else None
+        listed = [] if group is None else list(KINDS[type(group)].listed(group))
+        self._rebalances.told(notice.group_id, listed[0].group_type if listed else "", notice.entry)
+
+    async def scrape(self, accept: str) -> Exposition:
+        """The answer in the format that the Accept header asks for; while one is being made, others wait for it."""
+        from muster.coordinator.metrics.node import negotiated
+
+        _, _, content_type = negotiated(accept)
+        task = self._under_way.get(content_type)
+        if task is None:
+            task = self._under_way[content_type] = asyncio.create_task(self._made(accept))
+            task.add_done_callback(lambda _: self._under_way.pop(content_type, None))
+        # Whoever goes away does not take the answer from those who wait with him.
+        return await asyncio.shield(task)
+
+    async def _made(self, accept: str) -> Exposition:
+        from muster.coordinator.metrics.node import families, negotiated, written
+
+        form, encode, content_type = negotiated(accept)
+        page = self._scraper.page(form)
+        disk_free = await asyncio.to_thread(free_bytes, self._settings)
+        breath = Breath()
+        for _ in self._scraper.steps(page, self._clock.now_ms()):
+            await breath.take()
+        pieces = list(page.sheet.pieces())
+        for family in families(self._figures(page, disk_free), self.instruments, self._rebalances, code_name):
+            pieces.append(written([family], encode))
+            await breath.take()
+        if form.openmetrics:
+            pieces.append(b"# EOF\n")
+        return Exposition(content_type, pieces)
+
+    def _figures(self, page: Page, disk_free: int | None) -> "NodeFigures":
+        from muster.coordinator.metrics.node import NodeFigures
+
+        gauges, engine = self._gauges, self._engine
+        kinds = Counter(condition.name.partition(":")[0] for condition in gauges.conditions.current())
+        return NodeFigures(
+            node_id=self._settings.node_id,
+            address=gauges.address(),
+            version=version("muster-groups"),
+            inbox=engine.waiting,
+            parked=gauges.parked(),
+            connections=gauges.connections(),
+            unread=gauges.unread(),
+            shards=[engine.status(shard).value for shard in range(engine.shards)],
+            loop_lag_s=gauges.driver.lag_ms / 1000,
+            disk_free=disk_free,
+            disk_warn=self._settings.log_dirs_free_warn_bytes,
+            conditions=kinds,
+            dropped=page.budget.dropped,
+        )
+
+
+def free_bytes(settings: Settings) -> int | None:
+    """What this process may still take where the log lies; None where nobody can tell."""
+    try:
+        return shutil.disk_usage(settings.data_dir).free
+    except OSError:
+        return None
+
+
+def code_name(code: int | str) -> str:
+    """Kafka's name of an error's number; a gRPC status has its own.
+
+    >>> code_name(0), code_name(27), code_name(-7), code_name("UNAVAILABLE")
+    ('NONE', 'REBALANCE_IN_PROGRESS', '-7', 'UNAVAILABLE')
+    """
+    return code if isinstance(code, str) else NAMES.get(code, str(code))

@@ -1,0 +1,63 @@
+"""Who looks at a node: made, and imported, only where a setting asks for it."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from muster.coordinator.config import Settings
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.server.driver.clock import Clock
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.node.http_door import HttpDoor
+    from muster.coordinator.server.node.measuring import Measuring
+    from muster.coordinator.server.node.observing import Observing
+    from muster.coordinator.server.node.tracing import Tracing
+
+
+def http_of(settings: Settings) -> "HttpDoor | None":
+    if not settings.http_listeners:
+        return None
+    from muster.coordinator.server.node.http_door import HttpDoor
+
+    return HttpDoor(settings)
+
+
+def measuring_of(settings: Settings, clock: Clock) -> "Measuring | None":
+    if not settings.http_listeners:
+        return None
+    from muster.coordinator.server.node.measuring import Measuring
+
+    return Measuring(settings, clock)
+
+
+def observing_of(settings: Settings, now_ms: Callable[[], int]) -> "Observing | None":
+    if not settings.observes:
+        return None
+    from muster.coordinator.server.node.observing import Observing
+
+    return Observing(settings, now_ms)
+
+
+def tracing_of(settings: Settings) -> "Tracing | None":
+    if settings.otel_exporter != "otlp":
+        return None
+    from muster.coordinator.server.node.tracing import Tracing
+
+    return Tracing(settings)
+
+
+async def close(observing: "Observing | None", tracing: "Tracing | None") -> None:
+    """Sample no more, and hand over the traces that are left."""
+    if observing is not None:
+        observing.stop()
+    if tracing is not None:
+        await tracing.close()
+
+
+def cores(engine: Engine) -> Iterator[Shard]:
+    """The shards that are there, to be looked at."""
+    for shard in range(engine.shards):
+        core = engine.core(shard)
+        if isinstance(core, Shard):
+            yield core

@@ -1,0 +1,87 @@
+"""Who looks at the node's groups as time goes by, and for whom: the sampler, and KEDA's scaler beside it.
+
+The room `scaler` is imported with `scaler.enable` and not before.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from secrets import token_hex
+from typing import TYPE_CHECKING, Protocol
+
+from muster.coordinator.config import Settings
+from muster.coordinator.core.effects import GroupChanged
+from muster.coordinator.observe.changes import Changes
+from muster.coordinator.observe.history import History, Place
+from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.node.looking import Looking, Shards
+from muster.coordinator.server.node.sampling import Sampling
+
+if TYPE_CHECKING:
+    from muster.coordinator.scaler.service import ExternalScaler
+
+AT_REST = ("Stable", "Empty", "Dead")
+"""States in which a group stays until something happens."""
+
+SCALER = "externalscaler.ExternalScaler"
+
+
+class Logs(Protocol):
+    """What is asked of the node's logs."""
+
+    def ends(self, places: Sequence[Place], /) -> list[int]: ...
+
+
+class Observing:
+    """Made with the node. Nothing is kept, imported or run where no setting asks for it."""
+
+    def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
+        self.history = History(settings.observe_sample_ms) if settings.observes else None
+        self.changes = Changes(token_hex(8))
+        """Which groups are not as they were: noted by the node, and by the sampler where a lag is another one."""
+        self.services: tuple[str, ...] = ()
+        """The services that are served beside the node's own."""
+        self.malformed: tuple[type[Exception], ...] = ()
+        """By what these say that a request has no shape."""
+        self._clock_ms = clock_ms
+        self._sampling: Sampling | None = None
+        self._scaler: ExternalScaler | None = None
+        if settings.scaler_enable:
+            from muster.coordinator.scaler.metadata import BadMetadata
+
+            self.services, self.malformed = (SCALER,), (BadMetadata,)
+
+    def start(
+        self,
+        engine: Shards,
+        logs: Logs,
+        topic_ids: Callable[[], Mapping[str, bytes]],
+        partitions: Callable[[], Mapping[str, int]],
+        span: Callable[[str, int], tuple[int, int]],
+    ) -> dict[str, Method]:
+        """Sample from now on, and the scaler's methods, if it is on."""
+        if self.history is None:
+            return {}
+        looking = Looking(engine, logs.ends)
+        self._sampling = Sampling(self.history, looking, self._clock_ms, topic_ids, self.changes.note)
+        self._sampling.start()
+        if not self.services:
+            return {}
+        from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as pb
+        from muster.coordinator.scaler.service import ExternalScaler
+        from muster.coordinator.server.node.scaler_door import ScaledGroups
+
+        groups = ScaledGroups(looking, self.history, self._clock_ms, partitions, span)
+        self._scaler = ExternalScaler(groups, self._clock_ms)
+        return methods_of(pb.DESCRIPTOR.services_by_name["ExternalScaler"], self._scaler)
+
+    def noticed(self, notice: GroupChanged) -> None:
+        """A group has another state, generation or plan; until it is at rest, who it waits for changes untold."""
+        self.changes.note(notice.group_id, restless=notice.state not in AT_REST)
+
+    def drain(self) -> None:
+        """End the streams that are open."""
+        if self._scaler is not None:
+            self._scaler.close()
+
+    def stop(self) -> None:
+        if self._sampling is not None:
+            self._sampling.stop()

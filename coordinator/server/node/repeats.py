@@ -1,0 +1,88 @@
+"""Lines that repeat are counted: the first is written, the others of its minute are one line that says how many."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+WINDOW_S = 60.0
+MOST_LINES = 256
+SHOWN = 200
+"""Characters of a line that a summary repeats."""
+VOLATILE = frozenset({"timestamp", "exc_info"})
+
+
+@dataclass(slots=True)
+class Seen:
+    since_s: float
+    logger: str
+    level: int
+    text: str
+    times: int = 0
+    """Beyond the first."""
+
+
+class Repeats(logging.Filter):
+    """For the one handler of a node; keeps at most `MOST_LINES` lines in mind. Any thread.
+
+    Two lines are the same when logger, level, event and all values are. A summary is written with the first line, of
+    whatever kind, after its minute is over, or by `close`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._seen: dict[object, Seen] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if getattr(record, "is_summary", False):
+            return True
+        now_s = self._clock()
+        key, text = identity(record)
+        with self._lock:
+            over = self._over(now_s)
+            known = self._seen.get(key)
+            if known is not None:
+                known.times += 1
+            else:
+                if len(self._seen) >= MOST_LINES:
+                    over.append(self._seen.pop(next(iter(self._seen))))
+                self._seen[key] = Seen(now_s, record.name, record.levelno, text)
+        tell(over)
+        return known is None
+
+    def close(self) -> None:
+        """Say what is still to be said."""
+        with self._lock:
+            seen, self._seen = list(self._seen.values()), {}
+        tell(seen)
+
+    def _over(self, now_s: float) -> list[Seen]:
+        """Those whose minute is over; the oldest are first."""
+        over = []
+        for key, seen in list(self._seen.items()):
+            if now_s - seen.since_s < WINDOW_S:
+                break
+            over.append(self._seen.pop(key))
+        return over
+
+
+def identity(record: logging.LogRecord) -> tuple[object, str]:
+    """What makes a line the same as another, and how it is called in a summary."""
+    if isinstance(record.msg, dict):
+        values = {name: value for name, value in record.msg.items() if name not in VOLATILE}
+        text = str(values.get("event", ""))
+        return (record.name, record.levelno, repr(sorted(values.items(), key=lambda pair: pair[0]))), text
+    text = record.getMessage()
+    return (record.name, record.levelno, text), text
+
+
+def tell(over: list[Seen]) -> None:
+    for seen in over:
+        if seen.times:
+            line = seen.text if len(seen.text) <= SHOWN else seen.text[:SHOWN] + "..."
+            logger = logging.getLogger(seen.logger)
+            extra = {"is_summary": True}
+            logger.log(seen.level, "%s (%d times more within a minute)", line, seen.times, extra=extra)

@@ -1,0 +1,158 @@
+"""Rebalances to OpenTelemetry: made into spans in a thread of their own, sent by the SDK's. Nobody waits for either.
+
+Belongs to the extra `otel`; imported where `otel.exporter` is set.
+"""
+
+import logging
+from collections.abc import Sequence
+from queue import Empty, Full, Queue
+from threading import Thread
+from typing import Final, NamedTuple
+
+import structlog
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import Link, SpanContext, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from muster.coordinator.core.types import RebalanceEntry
+from muster.coordinator.tracing.spans import SpanPlan, spans_of
+
+QUEUE: Final = 1_000
+"""Rebalances that wait to be made into spans."""
+SPANS: Final = 8_192
+"""Spans that wait to be sent."""
+EVERY_MS: Final = 1_000
+TIMEOUT_S: Final = 5.0
+LAST_WORDS_S: Final = 2.0
+"""How long the end of the node waits for what is still to be sent."""
+
+log = structlog.get_logger("muster.tracing")
+
+
+class Rebalanced(NamedTuple):
+    """An entry that is whole, and the `traceparent` of the request that set it off, if it had one."""
+
+    group_id: str
+    entry: RebalanceEntry
+    traceparent: str
+
+
+class SaidOnce(SpanExporter):
+    """Sends by another exporter; that the collector is away, or there again, is told once."""
+
+    def __init__(self, inner: SpanExporter, endpoint: str) -> None:
+        self._inner = inner
+        self._endpoint = endpoint
+        self._lost = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._inner.export(spans)
+        if result is SpanExportResult.SUCCESS:
+            if self._lost:
+                log.info("traces are taken again", endpoint=self._endpoint, spans_lost=self._lost)
+            self._lost = 0
+        else:
+            if not self._lost:
+                log.warning(
+                    "traces cannot be sent, and are thrown away until they can; is there a collector at otel.endpoint?",
+                    endpoint=self._endpoint,
+                )
+            self._lost += len(spans)
+        return result
+
+    def shutdown(self) -> None:
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._inner.force_flush(timeout_millis)
+
+
+class Export:
+    """One node's. `tell` may be called from its loop: it never waits, and throws away what there is no room for."""
+
+    def __init__(self, endpoint: str, node_id: int, version: str) -> None:
+        # Whatever is wrong is said by us, once.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        exporter = OTLPSpanExporter(endpoint=endpoint, insecure=endpoint.startswith("http://"), timeout=TIMEOUT_S)
+        self._processor = BatchSpanProcessor(
+            SaidOnce(exporter, endpoint), max_queue_size=SPANS, schedule_delay_millis=EVERY_MS
+        )
+        resource = Resource.create(
+            {"service.name": "muster", "service.version": version, "service.instance.id": str(node_id)}
+        )
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(self._processor)
+        self._tracer = self._provider.get_tracer("muster", version)
+        self._queue: Queue[Rebalanced | None] = Queue(QUEUE)
+        self._lost = 0
+        self._thread = Thread(target=self._run, name="muster-traces", daemon=True)
+        self._thread.start()
+
+    def tell(self, group_id: str, entry: RebalanceEntry, traceparent: str) -> None:
+        """An entry that is whole, and what the request that set it off was part of, if anything."""
+        try:
+            self._queue.put_nowait(Rebalanced(group_id, entry, traceparent))
+        except Full:
+            self._lost += 1
+            if self._lost == 1:
+                log.warning("more rebalances than can be told as traces; those beyond are left out", waiting=QUEUE)
+
+    def close(self) -> None:
+        """Send what is left, for a short while; blocks. What a dead collector does not take is lost."""
+        self._make_room()
+        self._queue.put(None)
+        ending = Thread(target=self._end, name="muster-traces-end", daemon=True)
+        ending.start()
+        ending.join(LAST_WORDS_S)
+
+    def _make_room(self) -> None:
+        while self._queue.full():
+            try:
+                self._queue.get_nowait()
+            except Empty:
+                return
+
+    def _end(self) -> None:
+        self._thread.join()
+        self._provider.shutdown()
+
+    def _run(self) -> None:
+        while (rebalanced := self._queue.get()) is not None:
+            try:
+                make_spans(self._tracer, rebalanced)
+            except Exception as error:  # one entry's, whatever is wrong with it
+                log.error("a rebalance could not be told as a trace", group=rebalanced.group_id, exc_info=error)
+
+
+def make_spans(tracer: Tracer, rebalanced: Rebalanced) -> None:
+    """Begin and end the spans of one entry, at the times that it tells of."""
+    context = linked(rebalanced.traceparent)
+    begin(tracer, spans_of(rebalanced.group_id, rebalanced.entry), [] if context is None else [Link(context)], None)
+
+
+def begin(tracer: Tracer, plan: SpanPlan, links: Sequence[Link], parent: trace.Span | None) -> None:
+    span = tracer.start_span(
+        plan.name,
+        # What sets it off has a trace of its own; this one is linked to it.
+        context=Context() if parent is None else trace.set_span_in_context(parent),
+        attributes=dict(plan.attributes),
+        links=links,
+        start_time=plan.start_ms * 1_000_000,
+    )
+    for child in plan.children:
+        begin(tracer, child, (), span)
+    span.end(plan.end_ms * 1_000_000)
+
+
+def linked(traceparent: str) -> SpanContext | None:
+    """The span that a `traceparent` names; None for what is none."""
+    if not traceparent:
+        return None
+    found = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+    context = trace.get_current_span(found).get_span_context()
+    return context if context.is_valid else None

@@ -1,0 +1,234 @@
+"""Groups, their members, their positions and their settings, a row each."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from typing_extensions import TypedDict
+
+from muster.coordinator.views.words import duration, moment, plural
+
+Place = tuple[str, int]
+
+
+class Listing(Protocol):
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def group_type(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def protocol_type(self) -> str: ...
+
+
+class Member(Protocol):
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def group_instance_id(self) -> str | None: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def client_software(self) -> str: ...
+    @property
+    def assignment(self) -> Sequence[Place]: ...
+
+
+class Progress(Protocol):
+    @property
+    def lag(self) -> int: ...
+    @property
+    def trend(self) -> float | None: ...
+    @property
+    def eta_s(self) -> float | None: ...
+    @property
+    def health(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class Group(Protocol):
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def assignor(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def leader(self) -> str: ...
+    @property
+    def coordinator(self) -> str: ...
+    @property
+    def members(self) -> Sequence[Member]: ...
+    @property
+    def waiting_for(self) -> Sequence[str]: ...
+    @property
+    def waiting_until_ms(self) -> int: ...
+    @property
+    def progress(self) -> Progress | None: ...
+
+
+class Lag(Protocol):
+    @property
+    def partition(self) -> Place: ...
+    @property
+    def committed(self) -> int | None: ...
+    @property
+    def log_end(self) -> int: ...
+    @property
+    def lag(self) -> int: ...
+    @property
+    def owner(self) -> str: ...
+
+
+class GroupRow(TypedDict):
+    group: str
+    type: str
+    state: str
+    protocol_type: str
+
+
+class StateRow(TypedDict):
+    group: str
+    coordinator: str
+    assignment_strategy: str | None
+    state: str
+    members: int
+    generation: int
+    leader: str | None
+    waiting_for: list[str]
+    waiting_until: str | None
+    lag: int | None
+    trend: float | None
+    eta_s: float | None
+    health: str | None
+    health_reason: str | None
+
+
+class MemberRow(TypedDict):
+    group: str
+    consumer_id: str
+    group_instance_id: str | None
+    host: str
+    client_id: str
+    client_software: str | None
+    partitions: int
+    assignment: str | None
+
+
+class OffsetRow(TypedDict):
+    group: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int
+    lag: int | None
+    consumer_id: str | None
+    host: str | None
+    client_id: str | None
+
+
+class SettingRow(TypedDict):
+    group: str
+    version: int
+    setting: str
+    value: str
+
+
+def group_row(group: Listing) -> GroupRow:
+    return {
+        "group": group.group_id,
+        "type": group.group_type,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+    }
+
+
+def state_row(group: Group) -> StateRow:
+    """What the node's samples say of it is None where there are none."""
+    told = group.progress
+    return {
+        "group": group.group_id,
+        "coordinator": group.coordinator,
+        "assignment_strategy": group.assignor or None,
+        "state": group.state,
+        "members": len(group.members),
+        "generation": group.generation,
+        "leader": group.leader or None,
+        "waiting_for": list(group.waiting_for),
+        "waiting_until": moment(group.waiting_until_ms) if group.waiting_until_ms else None,
+        "lag": told.lag if told else None,
+        "trend": round(told.trend, 3) if told and told.trend is not None else None,
+        "eta_s": round(told.eta_s, 1) if told and told.eta_s is not None else None,
+        "health": told.health if told else None,
+        "health_reason": told.reason if told else None,
+    }
+
+
+def progress_words(progress: Progress) -> str:
+    """How far behind a group is, and where that leads."""
+    if not progress.lag:
+        return "everything is read"
+    behind = f"{plural(progress.lag, 'record')} behind"
+    if progress.trend is None:
+        return f"{behind}; how fast that changes is not known yet"
+    if progress.eta_s is not None:
+        return (
+            f"{behind}, {-progress.trend:,.1f} fewer each second: caught up in about {duration(progress.eta_s * 1000)}"
+        )
+    if progress.trend < 0.05:
+        return f"{behind}, and that does not change"
+    return f"{behind}, {progress.trend:,.1f} more each second: it does not catch up at this pace"
+
+
+def member_row(group_id: str, member: Member) -> MemberRow:
+    return {
+        "group": group_id,
+        "consumer_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "host": member.client_host,
+        "client_id": member.client_id,
+        "client_software": member.client_software or None,
+        "partitions": len(member.assignment),
+        "assignment": assignment_text(member.assignment),
+    }
+
+
+def offset_row(group_id: str, lag: Lag, owner: Member | None, *, known: bool = True) -> OffsetRow:
+    """Not `known`: the position lies in a ZooKeeper that is away."""
+    topic, partition = lag.partition
+    return {
+        "group": group_id,
+        "topic": topic,
+        "partition": partition,
+        "current_offset": lag.committed if known else None,
+        "log_end_offset": lag.log_end,
+        "lag": lag.lag if known else None,
+        "consumer_id": owner.member_id if owner else None,
+        "host": owner.client_host if owner else None,
+        "client_id": owner.client_id if owner else None,
+    }
+
+
+def setting_rows(group_id: str, version: int, values: Mapping[str, Any]) -> list[SettingRow]:
+    return [
+        {"group": group_id, "version": version, "setting": name, "value": json.dumps(value, sort_keys=True)}
+        for name, value in values.items()
+    ]
+
+
+def assignment_text(partitions: Sequence[Place]) -> str | None:
+    """As Kafka's tool writes it.
+
+    >>> assignment_text((("a", 0), ("a", 2), ("b", 1)))
+    'a(0,2), b(1)'
+    """
+    by_topic: dict[str, list[str]] = {}
+    for topic, number in sorted(partitions):
+        by_topic.setdefault(topic, []).append(str(number))
+    return ", ".join(f"{topic}({','.join(numbers)})" for topic, numbers in by_topic.items()) or None

@@ -1,0 +1,53 @@
+"""All that HTTP answers, as one ASGI application. A new kind of page or figure is a file with `routes`, named here."""
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from muster.coordinator.config import Settings
+from muster.coordinator.web import api, events, metrics_route, probes
+from muster.coordinator.web.api.tokens import Tokens
+from muster.coordinator.web.asks import Asks, Refused
+from muster.coordinator.web.guard import Guard
+from muster.coordinator.web.pages import routes as pages
+from muster.coordinator.web.refusals import response_of
+
+
+def app_of(asks: Asks, settings: Settings) -> ASGIApp:
+    """The application of one node. It does nothing before it is asked."""
+    tokens = Tokens()
+    inner = Routes(
+        routes=[
+            *probes.routes(asks),
+            *metrics_route.routes(asks),
+            *api.routes(asks, tokens, actions=settings.http_actions),
+            *events.routes(asks, settings.http_max_event_streams),
+            *pages.routes(asks, tokens, actions=settings.http_actions),
+        ],
+        exception_handlers={HTTPException: refuse},
+    )
+    inner.router.redirect_slashes = False
+    return Guard(inner, host_names=settings.http_host_names, max_body_bytes=settings.http_max_request_bytes)
+
+
+class Routes(Starlette):
+    """Starlette without its outermost layer: what fails unexpectedly is the guard's to tell."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return ExceptionMiddleware(self.router, self.exception_handlers)
+
+
+async def refuse(request: Request, error: Exception) -> Response:
+    """No such path, or no such method there."""
+    assert isinstance(error, HTTPException)
+    path = request.url.path[:200]
+    allowed = (error.headers or {}).get("Allow", "another method")
+    texts = {
+        404: ("NOT_FOUND", f"there is nothing at {path!r}; /api/v1/openapi.json lists what there is"),
+        405: ("METHOD_NOT_ALLOWED", f"{request.method} is not for {path!r}; expected {allowed}"),
+    }
+    code, text = texts.get(error.status_code, (f"HTTP_{error.status_code}", error.detail))
+    return response_of(Refused(error.status_code, code, text, headers=error.headers))

@@ -1,0 +1,102 @@
+"""What the HTTP listener knows of the node: a small protocol, so that a test may be the node."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from google.protobuf.message import Message
+
+from muster.coordinator.observe.changes import Changes
+from muster.coordinator.observe.history import History
+from muster.coordinator.runtime.conditions import Condition
+
+
+class Refused(Exception):
+    """The request gets this instead of an answer. `status` is HTTP's, `code` a word for programs.
+
+    `text` says which value, what was expected, and what to do; `field` which one it was, where there is one.
+    """
+
+    def __init__(
+        self, status: int, code: str, text: str, *, field: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code
+        self.text = text
+        self.field = field
+        self.headers = dict(headers or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the address, without its port, and the software it says it is; `reason`: why it acts, if it does."""
+
+    host: str = ""
+    software: str = ""
+    reason: str = ""
+
+
+NOBODY = Caller()
+"""The node's own web page asks for itself, such as for what it shows to several."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHealth:
+    """How the node is at this moment."""
+
+    started: bool
+    """Whether every shard has been loaded, or has failed to, once since the start."""
+    draining: bool
+    loading: tuple[int, ...]
+    """Numbers of the shards that are not loaded (yet, or again)."""
+    conditions: Sequence[Condition]
+    """What is wrong, in the words of `muster health`, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a node is."""
+
+    node_id: int
+    version: str
+    address: str
+    """HOST:PORT by which gRPC clients reach it."""
+    kafka_address: str
+    """Likewise for Kafka clients; empty without that door."""
+    http_address: str
+    """Where this listener is."""
+    started_ms: int
+    shards: int
+
+
+class Exposition(NamedTuple):
+    """The answer to a scrape: its content type, and its bytes in pieces."""
+
+    content_type: str
+    pieces: Sequence[bytes]
+
+
+class Asks(Protocol):
+    """The node, as the HTTP listener may ask it. Everything on the node's loop."""
+
+    history: History
+    """What the node's sampler has seen of its groups."""
+    changes: Changes
+    """Which groups change, as they do."""
+
+    async def call(self, method: str, request: Message, by: Caller = NOBODY) -> Message:
+        """The answer of the node's own handler of an RPC of GroupCoordinator or Broker, such as "ListGroups".
+
+        The same checks and refusals as at the gRPC door, and no transport. Raises `Refused`; a refusal that is an
+        answer of the protocol (an `error_code`) is returned.
+        """
+
+    async def metrics(self, accept: str) -> Exposition:
+        """All metrics, in the format that the Accept header asks for."""
+
+    def health(self) -> NodeHealth:
+        """Without waiting, and without asking a shard."""
+
+    def node(self) -> NodeFacts:
+        """Likewise."""

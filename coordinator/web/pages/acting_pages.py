@@ -1,0 +1,122 @@
+"""What an operator may change from the page: told first, with figures, and done only when that is confirmed.
+
+The acts are the API's own; a form needs no script. The token in it is one that a foreign page cannot have.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from pydantic import JsonValue
+from starlette.requests import Request
+from starlette.responses import Response
+
+from muster.coordinator.web.api.acting import (
+    Act,
+    AlterSettings,
+    DeleteGroup,
+    RemoveMembers,
+    ResetOffsets,
+    alter_settings,
+    delete_group,
+    remove_members,
+    reset_offsets,
+)
+from muster.coordinator.web.api.asking import Asking
+from muster.coordinator.web.api.table import Given, Handler
+from muster.coordinator.web.api.tokens import Tokens
+from muster.coordinator.web.asks import Asks, Caller, Refused
+from muster.coordinator.web.pages.rendering import Pages
+
+HANDLERS: Final[Mapping[type[Act], Handler]] = {
+    RemoveMembers: remove_members,
+    ResetOffsets: reset_offsets,
+    DeleteGroup: delete_group,
+    AlterSettings: alter_settings,
+}
+QUESTIONS: Final = {
+    "remove": "Remove a member?",
+    "reset": "Reset offsets?",
+    "delete": "Delete this group?",
+    "set": "Change a setting?",
+    "unset": "Unset a setting?",
+}
+FIELDS: Final = ("act", "member", "to", "name", "value", "reason")
+MOST_ROWS: Final = 50
+
+
+class ActingPages:
+    def __init__(self, asks: Asks, pages: Pages, tokens: Tokens, *, actions: bool) -> None:
+        self._asks = asks
+        self._pages = pages
+        self._tokens = tokens
+        self.allowed = actions
+
+    async def answer(self, request: Request, group: str) -> Response:
+        """GET says what would be done; POST, with the token of that page, does it."""
+        if not self.allowed:
+            raise Refused(403, "READ_ONLY", "this node only shows (http.actions=false); use the command line")
+        doing = request.method == "POST"
+        given = dict(parse_qsl((await request.body()).decode())) if doing else dict(request.query_params)
+        if doing:
+            self._tokens.check(request, given.get("token", ""))
+        act = act_of(given, dry_run=not doing)
+        host = request.client.host if request.client else ""
+        caller = Caller(host, request.headers.get("user-agent", "")[:200], act.reason)
+        told = await HANDLERS[type(act)](Asking(self._asks, caller), Given({"group": group}, {}, "", act))
+        found = json.loads(bytes(told.body))
+        token = self._tokens.token(request)
+
+        def make() -> Mapping[str, Any]:
+            rows = found.get("rows", [])
+            return {
+                "title": QUESTIONS[given["act"]],
+                "question": QUESTIONS[given["act"]],
+                "group": group,
+                "done": doing,
+                "sentence": found["sentence"],
+                "warnings": found["warnings"][:MOST_ROWS],
+                "rows": rows[:MOST_ROWS],
+                "more": max(0, len(rows) - MOST_ROWS),
+                "given": {key: given[key] for key in FIELDS if key in given and key != "reason"},
+                "reason": given.get("reason", ""),
+                "token": token,
+            }
+
+        answer = await self._pages.page("act.html", "Groups", make)
+        self._tokens.remember(answer, token)
+        return answer
+
+
+def act_of(given: Mapping[str, str], *, dry_run: bool) -> Act:
+    """What a form asks for; refused (400) when it is no act."""
+    act = given.get("act", "")
+    common: dict[str, Any] = {"dry_run": dry_run, "reason": given.get("reason", "")[:1_000]}
+    match act:
+        case "remove":
+            return RemoveMembers(members=[given.get("member", "")], **common)
+        case "reset":
+            return ResetOffsets(to=given.get("to", "")[:100], all_topics=True, **common)
+        case "delete":
+            return DeleteGroup(**common)
+        case "set":
+            return AlterSettings(set={given.get("name", ""): value_of(given.get("value", ""))}, **common)
+        case "unset":
+            return AlterSettings(unset=[given.get("name", "")], **common)
+        case _:
+            expected = ", ".join(QUESTIONS)
+            raise Refused(400, "INVALID_VALUE", f"{act[:50]!r} is no act; expected {expected}", field="act")
+
+
+def value_of(text: str) -> JsonValue:
+    """JSON, or text where it is none, as `muster groups set` takes it.
+
+    >>> value_of('{"a": 1}'), value_of("plain")
+    ({'a': 1}, 'plain')
+    """
+    try:
+        value: JsonValue = json.loads(text)
+    except ValueError:
+        return text
+    return value

@@ -1,0 +1,61 @@
+"""What the node's sampler knows of a group, as the pages want it. A group's health is judged once a sample."""
+
+import time
+from math import isnan
+
+from muster.coordinator.observe.health import Status
+from muster.coordinator.observe.history import History
+from muster.coordinator.web.pages.group_view import Figures
+
+
+class FiguresOf:
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._judged: dict[str, tuple[int, str, str]] = {}
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def lag(self, group: str) -> int | None:
+        return self._history.lag(group)
+
+    def of(self, group: str, *, with_rates: bool = False) -> Figures:
+        """Empty while the sampler has not seen the group."""
+        history = self._history
+        if not history.knows(group):
+            return Figures()
+        times, lags = history.lag_series(group)
+        health, reason = self.health(group)
+        rates = {}
+        if with_rates and (known := history.rates(group)):
+            consumed = known.consumed.tolist()
+            rates = {place: rate for place, rate in zip(known.places, consumed, strict=True) if not isnan(rate)}
+        return Figures(times.tolist(), lags.tolist(), history.trend(group), history.eta_s(group), rates, health, reason)
+
+    def health(self, group: str) -> tuple[str, str]:
+        """The word, and why when it is not well; both empty while nothing is known."""
+        seen = self._history.seen_ms(group)
+        if seen is None:
+            return "", ""
+        if group not in self._judged or self._judged[group][0] != seen:
+            found = self._history.health(group, seen)
+            reason = found.reason if found.status > Status.OK else ""
+            self._judged[group] = (seen, found.status.name, reason)
+        return self._judged[group][1:]
+
+    def forget(self, present: set[str]) -> None:
+        """Of groups that are gone nothing is kept."""
+        for group in self._judged.keys() - present:
+            del self._judged[group]
+
+    def produced(self) -> dict[str, float]:
+        """Records a second written to each topic, as far as some group's sample says."""
+        found: dict[tuple[str, int], float] = {}
+        for group in self._history.groups:
+            if known := self._history.rates(group):
+                rates = zip(known.places, known.produced.tolist(), strict=True)
+                found |= {place: rate for place, rate in rates if not isnan(rate)}
+        topics: dict[str, float] = {}
+        for (topic, _), rate in found.items():
+            topics[topic] = topics.get(topic, 0.0) + rate
+        return topics

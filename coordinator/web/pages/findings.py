@@ -1,0 +1,98 @@
+"""What the doctor's rules say of a group, for its page. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster.coordinator.doctor.facts import Facts, Group, Member, Position, TopicPartition
+from muster.coordinator.doctor.finding import Severity
+from muster.coordinator.doctor.table import of_group
+from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
+from muster.coordinator.views.words import Names
+from muster.coordinator.web.pages.asking import GroupFacts, Place
+
+CLASSES: Final = {Severity.ADVICE: "change", Severity.WARNING: "warn", Severity.ERROR: "bad"}
+MOST_FINDINGS: Final = 10
+MOST_EVIDENCE: Final = 5
+MOST_CHARS: Final = 400
+MOST_PARTITIONS: Final = 2_000
+"""A larger group is for `muster doctor`, which has the time; the page says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    word: str
+    kind: str
+    """A class of the style sheet."""
+    what: str
+    why: str
+    todo: str
+    evidence: tuple[str, ...]
+
+
+def findings_of(facts: GroupFacts, names: Names, now_ms: int) -> tuple[FindingView, ...]:
+    """Worst first; none of a group that is too large. One look is all there is: rules that compare two find nothing."""
+    if len(facts.positions) > MOST_PARTITIONS:
+        return ()
+    group = doctors_group(facts)
+    sizes: dict[str, int] = {}
+    for topic, number in facts.positions:
+        sizes[topic] = max(sizes.get(topic, 0), number + 1)
+    found = of_group(group, Facts(now_ms, groups=(group,), partitions=sizes))
+    return tuple(
+        FindingView(
+            word=finding.severity.name.lower(),
+            kind=CLASSES[finding.severity],
+            what=shortened(names.in_text(finding.what)),
+            why=finding.why,
+            todo=finding.todo,
+            evidence=tuple(shortened(names.in_text(each)) for each in finding.evidence[:MOST_EVIDENCE]),
+        )
+        for finding in found[:MOST_FINDINGS]
+    )
+
+
+def shortened(text: str) -> str:
+    """
+    >>> len(shortened("x" * 1_000)), shortened("short")
+    (401, 'short')
+    """
+    return text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "…"
+
+
+def doctors_group(facts: GroupFacts) -> Group:
+    described = facts.group
+    return Group(
+        id=described.group_id,
+        state=described.group_state,
+        type=facts.kind.lower() or "classic",
+        assignor=described.protocol_data,
+        generation=described.generation_id,
+        leader=described.leader,
+        members=tuple(
+            doctors_member(member, facts.shares.get(member.member_id, ()), facts) for member in described.members
+        ),
+        waiting_for=tuple(described.waiting_for),
+        waiting_until_ms=described.waiting_until_ms,
+        positions={
+            TopicPartition(*place): Position(at.committed, at.log_start, at.log_end)
+            for place, at in facts.positions.items()
+        },
+        ledger=tuple(facts.history),
+    )
+
+
+def doctors_member(member: DescribedMember, owned: Sequence[Place], facts: GroupFacts) -> Member:
+    return Member(
+        id=member.member_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        software=member.client_software,
+        instance_id=member.group_instance_id if member.HasField("group_instance_id") else None,
+        topics=tuple(sorted(facts.wanted.get(member.member_id, ()))),
+        owned=tuple(TopicPartition(*place) for place in owned),
+        session_timeout_ms=member.session_timeout_ms if member.HasField("session_timeout_ms") else None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if member.HasField("rebalance_timeout_ms") else None,
+        heartbeat_interval_ms=member.heartbeat_interval_ms if member.HasField("heartbeat_interval_ms") else None,
+        offers=tuple(member.offered_assignors),
+    )

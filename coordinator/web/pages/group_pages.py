@@ -1,0 +1,133 @@
+"""The routes of one group: its page, a rebalance's permanent page, what if."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from muster.assignors import registry
+from muster.coordinator.views.words import Names
+from muster.coordinator.web.asks import Asks, Refused
+from muster.coordinator.web.pages.acting_pages import ActingPages
+from muster.coordinator.web.pages.asking import Asking, refused
+from muster.coordinator.web.pages.figures import FiguresOf
+from muster.coordinator.web.pages.group_view import group_view
+from muster.coordinator.web.pages.naming import names_of
+from muster.coordinator.web.pages.rebalances import address, rebalance_view
+from muster.coordinator.web.pages.rendering import Pages
+from muster.coordinator.web.pages.what_if_view import plan_view, question
+
+MOST_LINES: Final = 500
+MOST_NEW: Final = 1_000
+SECTION: Final = "Groups"
+
+
+class GroupPages:
+    def __init__(self, asks: Asks, pages: Pages, acting: ActingPages) -> None:
+        self._asks = asks
+        self._asking = Asking(asks)
+        self._acting = acting
+        self._pages = pages
+        self._figures = FiguresOf(asks.history)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/groups/{rest:path}", self._any, methods=["GET", "POST"]),
+        ]
+
+    async def _any(self, request: Request) -> Response:
+        """A group's name may have any character, also a slash: the parts of the address are those it was sent with."""
+        raw: bytes = request.scope["raw_path"]
+        _, _, group, *rest = (unquote(part) for part in raw.decode("latin-1").split("/"))
+        match rest:
+            case [] if request.method != "POST":
+                return await self._group(request, group)
+            case ["act"]:
+                return await self._acting.answer(request, group)
+            case _ if request.method == "POST":
+                raise Refused(405, "METHOD_NOT_ALLOWED", "POST is for acts alone; GET shows this page")
+            case ["what-if"]:
+                return await self._what_if(request, group)
+            case ["rebalances", number]:
+                return await self._rebalance(group, number_of(number, 10**9 - 1, "the rebalance"))
+            case _:
+                raise Refused(404, "NOT_FOUND", "there is no such page of a group")
+
+    async def _group(self, request: Request, group: str) -> Response:
+        now_ms = self._figures.now_ms()
+        by = "rate" if request.query_params.get("by") == "rate" else "lag"
+        all_members = request.query_params.get("members") == "all"
+        mark = self._asks.changes.mark()
+        facts = await self._asking.group(group)
+        figures = self._figures.of(group, with_rates=by == "rate")
+
+        def make() -> Mapping[str, Any]:
+            view = group_view(facts, figures, now_ms, by, all_members)
+            return {
+                "title": group,
+                "view": view,
+                "self_href": f"/groups/{quote(group, safe='')}",
+                "here": here(request),
+                "trigger": "sse:changed, refresh",
+                "events": "/events?" + urlencode({"group": group, "since": mark}),
+                "charts": bool(view.chart),
+                "actions": self._acting.allowed,
+                "assignors": sorted(registry.known()),
+            }
+
+        return await self._pages.page("group.html", SECTION, make)
+
+    async def _rebalance(self, group: str, number: int) -> Response:
+        history = (await self._asking.history(group, 0)).rebalances
+        entry = next((each for each in history if each.number == number), None)
+        if entry is None:
+            text = f"the ledger has no rebalance {number} of group {group!r}: it was never there, or is too old"
+            raise Refused(404, "NOT_FOUND", text)
+        newest = history[0].number
+
+        def make() -> Mapping[str, Any]:
+            return {
+                "title": f"Rebalance {number} of {group}",
+                "view": rebalance_view(entry, names_of([entry]), 0, MOST_LINES),
+                "before": address(group, number - 1),
+                "after": address(group, number + 1) if number < newest else "",
+            }
+
+        return await self._pages.page("rebalance.html", "Ledger", make)
+
+    async def _what_if(self, request: Request, group: str) -> Response:
+        given = request.query_params
+        assignor, remove = given.get("assignor", ""), [each for each in given.getlist("remove") if each]
+        count = number_of(given.get("add", "0"), MOST_NEW, "add")
+        add = [f"new-{number}" for number in range(1, count + 1)]
+        answer = await self._asking.simulate(group, [assignor] if assignor else [], add, remove)
+        if answer.error_code and not answer.error_message:
+            raise refused(answer.error_code, "")
+
+        def make() -> Mapping[str, Any]:
+            return {
+                "title": f"What if: {group}",
+                "group": group,
+                "question": question(assignor, add, remove, Names(remove)),
+                "refusal": answer.error_message,
+                "plans": [plan_view(each, add, remove) for each in answer.assignments],
+            }
+
+        return await self._pages.page("what_if.html", SECTION, make, 200 if not answer.error_code else 409)
+
+
+def here(request: Request) -> str:
+    """The address of the page itself, which asks for itself again."""
+    path: bytes = request.scope["raw_path"]
+    return path.decode("latin-1") + (f"?{request.url.query}" if request.url.query else "")
+
+
+def number_of(text: str, most: int, field: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) > most:
+        raise Refused(
+            400, "INVALID_VALUE", f"{field} is {text[:50]!r}; expected a number from 0 to {most}", field=field
+        )
+    return int(text)

@@ -1,0 +1,225 @@
+"""The routes of what is about many: groups, ledger, topics, the node."""
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.web.asks import Asks, Refused
+from muster.coordinator.web.pages.asking import Asking
+from muster.coordinator.web.pages.figures import FiguresOf
+from muster.coordinator.web.pages.group_pages import here, number_of
+from muster.coordinator.web.pages.group_view import BUSY
+from muster.coordinator.web.pages.listing_view import PAGE, SORTS, Wanted, group_row, listed_groups, topic_rows
+from muster.coordinator.web.pages.naming import names_of
+from muster.coordinator.web.pages.rebalances import rebalance_view, took_ms
+from muster.coordinator.web.pages.rendering import Pages
+from muster.coordinator.web.pages.sentences import CAUSES, cause_name
+from muster.coordinator.web.pictures.cells import Cell, strips
+
+SHOWN_ENTRIES: Final = 100
+OF_EACH_GROUP: Final = 20
+SHOWN_TOPICS: Final = 500
+SHOWN_PARTITIONS: Final = 1_000
+WORSE: Final = {"": 0, "OK": 0, "NOTFOUND": 0, "WARN": 1}
+EARLIEST, LATEST = -2, -1
+
+
+class ListingPages:
+    def __init__(self, asks: Asks, pages: Pages) -> None:
+        self._asks = asks
+        self._asking = Asking(asks)
+        self._pages = pages
+        self._figures = FiguresOf(asks.history)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self._groups),
+            Route("/ledger", self._ledger),
+            Route("/topics", self._topics),
+            Route("/topics/{topic:path}", self._topic),
+            Route("/nodes", self._nodes),
+        ]
+
+    def _around(self, request: Request) -> dict[str, Any]:
+        """Many groups may change at once: such a page waits until they are quiet for a moment."""
+        events = "/events?" + urlencode({"since": self._asks.changes.mark()})
+        return {"here": here(request), "trigger": "sse:changed delay:500ms, refresh", "events": events}
+
+    async def _groups(self, request: Request) -> Response:
+        given = request.query_params
+        sort = given.get("sort", "trouble")
+        page = max(1, number_of(given.get("page", "1"), 10**6, "page"))
+        wanted = Wanted(
+            given.get("q", ""),
+            given.get("state", ""),
+            bool(given.get("lag")),
+            sort if sort in SORTS else "trouble",
+            page,
+        )
+        around, groups = self._around(request), await self._asking.groups()
+        await asyncio.sleep(0)
+        self._figures.forget({group.group_id for group in groups})
+        lags, troubled, latest = {}, {}, {}
+        for number, group in enumerate(groups):
+            lags[group.group_id] = self._figures.lag(group.group_id) or 0
+            troubled[group.group_id] = WORSE.get(self._figures.health(group.group_id)[0], 2)
+            if wanted.sort == "rebalance":
+                found = (await self._asking.history(group.group_id, 1)).rebalances
+                latest[group.group_id] = found[0].started_at_ms if found else 0
+            if number % 8 == 7:
+                await asyncio.sleep(0)
+        found_groups = await asyncio.to_thread(listed_groups, groups, lags, troubled, latest, wanted)
+        shown = found_groups[(page - 1) * PAGE : page * PAGE]
+        described = await self._asking.described(group.group_id for group in shown)
+        parts = []
+        for group in shown:
+            entries = (await self._asking.history(group.group_id, 1)).rebalances
+            lag = self._figures.lag(group.group_id)
+            figures = self._figures.of(group.group_id)
+            parts.append((group, described.get(group.group_id), entries[0] if entries else None, lag, figures))
+            await asyncio.sleep(0)
+
+        def page_href(number: int) -> str:
+            return "/?" + urlencode(
+                [*((key, value) for key, value in given.multi_items() if key != "page"), ("page", str(number))]
+            )
+
+        def make() -> Mapping[str, Any]:
+            return around | {
+                "title": "Groups",
+                "wanted": wanted,
+                "states": sorted({group.group_state for group in groups} | ({wanted.state} - {""})),
+                "totals": SimpleNamespace(
+                    groups=len(groups),
+                    busy=sum(group.group_state in BUSY for group in groups),
+                    unwell=sum(map(bool, troubled.values())),
+                    lag=sum(lags.values()),
+                ),
+                "rows": [group_row(*part) for part in parts],
+                "found": len(found_groups),
+                "pages": -(-len(found_groups) // PAGE),
+                "page_href": page_href,
+            }
+
+        return await self._pages.page("groups.html", "Groups", make)
+
+    async def _ledger(self, request: Request) -> Response:
+        given = request.query_params
+        wanted = {key: given.get(key, "") for key in ("group", "cause", "culprit")}
+        groups = [
+            each.group_id for each in await self._asking.groups() if wanted["group"].lower() in each.group_id.lower()
+        ]
+        around = self._around(request)
+        narrow = any(wanted.values())
+        entries: list[Rebalance] = []
+        for group in groups:
+            found = (await self._asking.history(group, 0 if narrow else OF_EACH_GROUP)).rebalances
+            entries.extend(entry for entry in found if is_wanted(entry, wanted["cause"], wanted["culprit"]))
+            await asyncio.sleep(0)
+        entries.sort(key=lambda entry: -entry.started_at_ms)
+        shown = entries[:SHOWN_ENTRIES]
+
+        def make() -> Mapping[str, Any]:
+            longest = max(map(took_ms, shown), default=0)
+            views = [rebalance_view(entry, names_of([entry]), longest) for entry in shown]
+            return around | {
+                "title": "Ledger",
+                "wanted": wanted,
+                "causes": list(CAUSES),
+                "rebalances": views,
+                "more": len(entries) - len(shown),
+            }
+
+        return await self._pages.page("ledger.html", "Ledger", make)
+
+    async def _readers(self) -> dict[str, set[str]]:
+        """The groups that have a position in each topic, as the sampler saw them."""
+        readers: dict[str, set[str]] = {}
+        for group in self._asks.history.groups:
+            if known := self._asks.history.rates(group):
+                for topic in {topic for topic, _ in known.places}:
+                    readers.setdefault(topic, set()).add(group)
+            await asyncio.sleep(0)
+        return readers
+
+    async def _topics(self, request: Request) -> Response:
+        sizes = await self._asking.sizes()
+        shown = dict(sorted(sizes.items())[:SHOWN_TOPICS])
+        around, readers = self._around(request), await self._readers()
+        starts, ends = await self._asking.ends(shown, EARLIEST), await self._asking.ends(shown, LATEST)
+        produced = self._figures.produced()
+
+        def make() -> Mapping[str, Any]:
+            rows = topic_rows(shown, starts, ends, readers, produced)
+            return around | {"title": "Topics", "rows": rows, "more": len(sizes) - len(shown)}
+
+        return await self._pages.page("topics.html", "Topics", make)
+
+    async def _topic(self, request: Request) -> Response:
+        topic = request.path_params["topic"]
+        sizes = await self._asking.sizes([topic])
+        if topic not in sizes:
+            raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic!r} on this node")
+        around, readers = self._around(request), await self._readers()
+        starts, ends = await self._asking.ends(sizes, EARLIEST), await self._asking.ends(sizes, LATEST)
+        produced = self._figures.produced()
+
+        def make() -> Mapping[str, Any]:
+            row = topic_rows(sizes, starts, ends, readers, produced)[0]
+            numbers = sorted(number for _, number in ends)
+            partitions = [(number, starts.get((topic, number), 0), ends[topic, number]) for number in numbers]
+            more = max(0, len(partitions) - SHOWN_PARTITIONS)
+            return around | {"title": topic, "row": row, "partitions": partitions[:SHOWN_PARTITIONS], "more": more}
+
+        return await self._pages.page("topic.html", "Topics", make)
+
+    async def _nodes(self, request: Request) -> Response:
+        around, groups = self._around(request), await self._asking.groups()
+        health, shards = self._asks.health(), self._asks.node().shards
+        has = await self._asking.resources()
+
+        def make() -> Mapping[str, Any]:
+            cells = [
+                Cell(number, "unowned" if number in health.loading else "l0", f"shard {number}")
+                for number in range(shards)
+            ]
+            ready = not health.loading and not health.conditions
+            return around | {
+                "title": "Node",
+                "state": "stopping"
+                if health.draining
+                else "ready"
+                if ready
+                else "in trouble"
+                if health.started
+                else "loading",
+                "loading": health.loading,
+                "troubles": health.conditions,
+                "groups": f"{len(groups):,}",
+                "shards": strips(cells, "shards"),
+                "loop_late_ms": has.loop_late_ms,
+                "disk": share_of(has.disk_free_bytes, has.disk_total_bytes),
+                "memory": share_of(has.resident_bytes, has.memory_bytes),
+                "descriptors": f"{has.open_descriptors:,} of {has.descriptor_limit:,}" if has.descriptor_limit else "",
+            }
+
+        return await self._pages.page("nodes.html", "Node", make)
+
+
+def share_of(part: int, whole: int) -> str:
+    """
+    >>> share_of(3 << 29, 4 << 30), share_of(0, 0)
+    ('1.5 of 4.0 GiB', '')
+    """
+    return f"{part / 2**30:,.1f} of {whole / 2**30:,.1f} GiB" if whole else ""
+
+
+def is_wanted(entry: Rebalance, cause: str, culprit: str) -> bool:
+    return cause in ("", cause_name(entry)) and culprit.lower() in f"{entry.culprit} {entry.culprit_client_id}".lower()

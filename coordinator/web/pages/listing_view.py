@@ -1,0 +1,133 @@
+"""Lists: all groups, all topics, all rebalances. Pure; what is asked of them comes as plain values."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedGroup, ListedGroup
+from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.web.pages.group_view import BUSY, HEALTH_CLASSES, Figures, eta_words, trend_class, trend_words
+from muster.coordinator.web.pages.naming import names_of
+from muster.coordinator.web.pages.rebalances import address
+from muster.coordinator.web.pages.sentences import sentence
+from muster.coordinator.web.pictures.series import sparkline
+
+PAGE: Final = 100
+SORTS: Final = ("trouble", "name", "lag", "members", "rebalance")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of the groups is to be seen, and in which order."""
+
+    text: str = ""
+    state: str = ""
+    with_lag: bool = False
+    sort: str = "trouble"
+    page: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    group: str
+    kind: str
+    state: str
+    state_class: str
+    members: int
+    lag: int | None
+    spark: Markup
+    trend: str
+    trend_class: str
+    eta: str
+    health: str
+    health_class: str
+    reason: str
+    last: str
+    last_ms: int
+    last_href: str
+
+
+def listed_groups(
+    groups: Sequence[ListedGroup],
+    lags: Mapping[str, int],
+    troubled: Mapping[str, int],
+    latest: Mapping[str, int],
+    wanted: Wanted,
+) -> list[ListedGroup]:
+    """Those that are wanted, in order; `troubled` has a number for each group, the highest for the worst."""
+    text = wanted.text.lower()
+    found = [
+        group
+        for group in groups
+        if text in group.group_id.lower()
+        and wanted.state in ("", group.group_state)
+        and (not wanted.with_lag or lags.get(group.group_id, 0) > 0)
+    ]
+
+    def order(group: ListedGroup) -> tuple[int, ...]:
+        busy = group.group_state in BUSY
+        return {
+            "lag": (-lags.get(group.group_id, -1),),
+            "rebalance": (-latest.get(group.group_id, 0),),
+            "trouble": (-troubled.get(group.group_id, 0), -busy, group.group_state == "Empty"),
+        }.get(wanted.sort, ())
+
+    return sorted(found, key=lambda group: (*order(group), group.group_id))
+
+
+def group_row(
+    listed: ListedGroup, group: DescribedGroup | None, last: Rebalance | None, lag: int | None, figures: Figures
+) -> GroupRow:
+    names = names_of([last] if last else [])
+    state = group.group_state if group else listed.group_state
+    return GroupRow(
+        group=listed.group_id,
+        kind=listed.group_type,
+        state=state,
+        state_class="busy" if state in BUSY else "ok" if state == "Stable" else "",
+        members=len(group.members) if group else 0,
+        lag=lag,
+        spark=sparkline(figures.times, figures.lags),
+        trend=trend_words(figures.trend),
+        trend_class=trend_class(figures.trend),
+        eta=eta_words(figures.eta_s, lag) if lag and figures.eta_s is not None else "",
+        health=figures.health,
+        health_class=HEALTH_CLASSES.get(figures.health, ""),
+        reason=figures.reason,
+        last=sentence(last, names) if last else "",
+        last_ms=last.started_at_ms if last else 0,
+        last_href=address(last.group_id, last.number) if last else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    topic: str
+    partitions: int
+    records: int
+    produced: float | None
+    readers: tuple[str, ...]
+    more_readers: int
+
+
+MOST_READERS: Final = 6
+
+
+def topic_rows(
+    sizes: Mapping[str, int],
+    starts: Mapping[tuple[str, int], int],
+    ends: Mapping[tuple[str, int], int],
+    readers: Mapping[str, Iterable[str]],
+    produced: Mapping[str, float],
+) -> list[TopicRow]:
+    records: dict[str, int] = dict.fromkeys(sizes, 0)
+    for (topic, number), end in ends.items():
+        records[topic] += max(0, end - starts.get((topic, number), end))
+    rows = []
+    for topic, size in sorted(sizes.items()):
+        who = sorted(readers.get(topic, ()))
+        more = max(0, len(who) - MOST_READERS)
+        rows.append(TopicRow(topic, size, records[topic], produced.get(topic), tuple(who[:MOST_READERS]), more))
+    return rows

@@ -1,0 +1,206 @@
+"""A rebalance as the page shows it: in a list, on the line of time, and whole at its permanent address."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, PartitionMove, Rebalance
+from muster.coordinator.views.words import Names, duration, spans
+from muster.coordinator.web.pages import sentences
+from muster.coordinator.web.pictures.timeline import Mark, phases, timeline
+
+MOST_LINES: Final = 12
+"""Lines of moves in a list; the rebalance's own page has more."""
+
+PHASE_KINDS: Final = {
+    "join": ("p1", "waited for members to join", "last was"),
+    "claim": ("p1", "waited for members to claim", "last was"),
+    "stop": ("p1", "waited for members to stop", "last was"),
+    "plan": ("p2", "waited for the plan", "made by"),
+    "assign": ("p2", "made the plan", "by"),
+    "settle": ("p3", "waited until everybody had fetched a share", "last was"),
+    "reconcile": ("p3", "handed over", "last was"),
+    "start": ("p3", "waited for members to start", "last was"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseView:
+    kind: str
+    name: str
+    took: str
+    what: str
+    waited_for: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLine:
+    """Partitions of one topic that went the same way for the same reason."""
+
+    topic: str
+    partitions: str
+    count: int
+    source: str
+    target: str
+    unowned: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceView:
+    group: str
+    number: int
+    href: str
+    generations: str
+    started_ms: int
+    took: str
+    cause: str
+    cause_word: str
+    kind: str
+    sentence: str
+    culprit: str
+    culprit_id: str
+    culprit_host: str
+    detail: str
+    said: str
+    also: tuple[str, ...]
+    outcome: str
+    assignor: str
+    phases: tuple[PhaseView, ...]
+    picture: Markup
+    waited_for: str
+    """Who was waited for longest, in words; empty when nobody was."""
+    moved: int
+    unowned: str
+    moves: tuple[MoveLine, ...]
+    more_moves: int
+
+
+def address(group: str, number: int) -> str:
+    """Where this rebalance stays.
+
+    >>> address("a/b ?", 3)
+    '/groups/a%2Fb%20%3F/rebalances/3'
+    """
+    return f"/groups/{quote(group, safe='')}/rebalances/{number}"
+
+
+def took_ms(entry: Rebalance) -> int:
+    """The phases' sum, which goes on after the plan until every member has its share; else the entry's own ends."""
+    return sum(phase.duration_ms for phase in entry.phases) or max(0, entry.ended_at_ms - entry.started_at_ms)
+
+
+def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: int = MOST_LINES) -> RebalanceView:
+    cause = sentences.cause_name(entry)
+    lines, more = move_lines(entry.moves, names, most_lines)
+    phase_views = tuple(phase_view(phase.name, phase.duration_ms, phase.waited_for, names) for phase in entry.phases)
+    bars = [
+        (view.kind, phase.duration_ms, f"{view.name} {view.took}")
+        for view, phase in zip(phase_views, entry.phases, strict=True)
+    ]
+    detail = names.in_text(entry.detail)
+    return RebalanceView(
+        group=entry.group_id,
+        number=entry.number,
+        href=address(entry.group_id, entry.number),
+        generations=f"{entry.previous_generation} to {entry.generation}",
+        started_ms=entry.started_at_ms,
+        took=duration(took_ms(entry)),
+        cause=cause,
+        cause_word=sentences.cause_word(cause),
+        kind=sentences.cause_kind(cause),
+        sentence=sentences.sentence(entry, names),
+        culprit=names[entry.culprit],
+        culprit_id=entry.culprit,
+        culprit_host=entry.culprit_client_host,
+        detail=detail,
+        said=entry.client_reason if entry.client_reason not in entry.detail else "",
+        also=tuple(map(names.in_text, entry.also)),
+        outcome=sentences.outcome_name(entry).lower().replace("_", " "),
+        assignor=entry.protocol_name,
+        phases=phase_views,
+        picture=phases(bars, max(longest_ms, took_ms(entry))),
+        waited_for=longest_wait(entry, names),
+        moved=len(entry.moves),
+        unowned=partition_seconds(entry.unowned_partition_seconds),
+        moves=lines,
+        more_moves=more,
+    )
+
+
+def partition_seconds(seconds: float) -> str:
+    """
+    >>> partition_seconds(0.0), partition_seconds(13.24), partition_seconds(12_345.6)
+    ('0', '13.2', '12,346')
+    """
+    return (
+        "0"
+        if not seconds
+        else f"{seconds:,.0f}"
+        if seconds >= 100
+        else f"{seconds:.1f}"
+        if seconds >= 1
+        else f"{seconds:.2f}"
+    )
+
+
+def phase_view(name: str, ms: int, waited_for: Sequence[str], names: Names) -> PhaseView:
+    kind, what, last = PHASE_KINDS.get(name, ("p2", name, "waited for"))
+    waited = [names[member] for member in waited_for if member]
+    return PhaseView(kind, name, duration(ms), what, f"{last} {waited[-1]}" if waited else "")
+
+
+def longest_wait(entry: Rebalance, names: Names) -> str:
+    waits = [phase for phase in entry.phases if any(phase.waited_for) and phase.duration_ms]
+    if not waits:
+        return ""
+    longest = max(waits, key=lambda phase: phase.duration_ms)
+    last = [member for member in longest.waited_for if member][-1]
+    return f"{names[last]}, {duration(longest.duration_ms)}"
+
+
+def move_lines(moves: Sequence[PartitionMove], names: Names, most: int) -> tuple[tuple[MoveLine, ...], int]:
+    """What went the same way, together; those with most partitions first, and how many lines are left out."""
+    grouped: dict[tuple[str, str, str, str], list[PartitionMove]] = defaultdict(list)
+    for move in moves:
+        grouped[move.topic, move.source, move.target, move.why].append(move)
+    ordered = sorted(grouped.items(), key=lambda item: (-len(item[1]), item[0]))
+    lines = tuple(
+        MoveLine(
+            topic, spans(move.partition for move in same), len(same), names[source], names[target],
+            unowned(same) if target else "still unowned", names.in_text(why),
+        )
+        for (topic, source, target, why), same in ordered[:most]
+    )  # fmt: skip
+    return lines, max(0, len(ordered) - most)
+
+
+def unowned(moves: Sequence[PartitionMove]) -> str:
+    """How long these partitions had no owner, at least and at most."""
+    known = [move.unowned_ms for move in moves if move.unowned_ms >= 0]
+    if not known:
+        return "still unowned"
+    low, high = duration(min(known)), duration(max(known))
+    return low if low == high else f"{low} to {high}"
+
+
+def line_of_time(entries: Sequence[Rebalance], names: Names, now_ms: int, stalls: Sequence[NodeStall] = ()) -> Markup:
+    most = max((len(entry.moves) for entry in entries), default=0)
+    marks = [
+        Mark(
+            entry.number,
+            entry.started_at_ms,
+            max(entry.ended_at_ms, entry.started_at_ms + took_ms(entry)),
+            sentences.cause_kind(sentences.cause_name(entry)),
+            len(entry.moves) / most if most else 0.0,
+            f"Rebalance {entry.number}: {sentences.sentence(entry, names)}",
+            address(entry.group_id, entry.number),
+        )
+        for entry in entries
+    ]
+    away = [(stall.ended_at_ms - stall.stalled_ms, stall.ended_at_ms) for stall in stalls]
+    return timeline(marks, now_ms, away)

@@ -1,0 +1,76 @@
+"""Templates to HTML. Autoescape is on and an unknown name is an error; what takes long is made in a thread."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import Response
+
+from muster.coordinator.web.asks import Asks
+from muster.coordinator.web.pages.assets import Assets
+
+TEMPLATES: Final = Path(__file__).parent.parent / "templates"
+HTML: Final = "text/html; charset=utf-8"
+HEADERS: Final = {"cache-control": "no-store", "referrer-policy": "same-origin"}
+"""Without a referrer to its own node a browser would send a form as from nowhere (Origin: null)."""
+
+
+def moment_of(epoch_ms: int) -> datetime:
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC)
+
+
+def utc(epoch_ms: int) -> str:
+    """
+    >>> utc(0)
+    '1970-01-01 00:00:00 UTC'
+    """
+    return moment_of(epoch_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def path(text: str) -> str:
+    """A name as one part of an address.
+
+    >>> path("a/b?<c>")
+    'a%2Fb%3F%3Cc%3E'
+    """
+    return quote(text, safe="")
+
+
+class Pages:
+    """The templates, and what each page has besides its own."""
+
+    def __init__(self, asks: Asks, assets: Assets) -> None:
+        self._asks = asks
+        self._environment = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.globals["asset"] = assets.address
+        self._environment.filters |= {"utc": utc, "path": path, "iso": lambda ms: moment_of(ms).isoformat()}
+
+    async def page(
+        self, template: str, section: str, make: Callable[[], Mapping[str, Any]], status: int = 200
+    ) -> Response:
+        """The page of what `make` makes, which is called in a thread: it may look at nothing that others change."""
+        around = {
+            "section": section,
+            "node": self._asks.node(),
+            "conditions": [condition.sentence for condition in self._asks.health().conditions],
+            "events": "",
+            "charts": False,
+        }
+
+        def made() -> bytes:
+            found = self._environment.get_template(template).render({**around, **make()})
+            return found.encode()
+
+        body = await asyncio.to_thread(made)
+        return Response(body, status, HEADERS, HTML)

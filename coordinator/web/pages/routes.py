@@ -1,0 +1,47 @@
+"""Every route of the page, for `app_of`."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from muster.coordinator.web.api.tokens import Tokens
+from muster.coordinator.web.asks import Asks, Refused
+from muster.coordinator.web.pages.acting_pages import ActingPages
+from muster.coordinator.web.pages.assets import Assets
+from muster.coordinator.web.pages.group_pages import GroupPages
+from muster.coordinator.web.pages.listing_pages import ListingPages
+from muster.coordinator.web.pages.rendering import Pages
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+HEADINGS = {404: "There is no such thing", 400: "That cannot be", 503: "Not now"}
+
+
+def routes(asks: Asks, tokens: Tokens, *, actions: bool) -> list[Route]:
+    assets = Assets()
+    pages = Pages(asks, assets)
+    acting = ActingPages(asks, pages, tokens, actions=actions)
+    shown = [*ListingPages(asks, pages).routes(), *GroupPages(asks, pages, acting).routes()]
+    people = (Route(each.path, for_people(each.endpoint, pages), methods=list(each.methods or ())) for each in shown)
+    return [*people, *assets.routes()]
+
+
+def for_people(endpoint: Endpoint, pages: Pages) -> Endpoint:
+    """A refusal as a page, where a program gets JSON."""
+
+    @wraps(endpoint)
+    async def answered(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except Refused as refused:
+            heading, text = HEADINGS.get(refused.status, "The node did not answer"), refused.text
+
+            def make() -> Mapping[str, Any]:
+                return {"title": heading, "heading": heading, "text": text}
+
+            return await pages.page("refusal.html", "", make, refused.status)
+
+    return answered

@@ -1,0 +1,159 @@
+"""A rebalance in one sentence of plain words: who set it off, and what became of whose partitions."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from muster.coordinator.rpc.v1.ledger_pb2 import PartitionMove, Rebalance, RebalanceCause, RebalanceOutcome
+from muster.coordinator.views.words import Names, plural
+
+TROUBLE, CHANGE, OPERATOR, FOLLOW_UP = "trouble", "change", "operator", "followup"
+NAMED: Final = 3
+"""So many names stand in a sentence; the others are counted."""
+
+CAUSES: Final[dict[str, tuple[str, str, str]]] = {
+    "MEMBER_JOINED": (CHANGE, "{who} joined", "a member joined"),
+    "MEMBER_METADATA_CHANGED": (CHANGE, "{who} changed what it asks for", "a member changed what it asks for"),
+    "STATIC_MEMBER_METADATA_CHANGED": (CHANGE, "{who} came back with other wishes", "a static member changed"),
+    "SESSION_EXPIRED": (TROUBLE, "{who} stopped answering", "a member stopped answering"),
+    "MEMBER_LEFT": (CHANGE, "{who} left", "a member left"),
+    "STATIC_MEMBER_REPLACED": (CHANGE, "{who} was replaced by a new process", "a static member was replaced"),
+    "PROTOCOL_CHANGED": (CHANGE, "the group changed its protocol", "the group changed its protocol"),
+    "LEADER_REJOINED": (CHANGE, "the leader {who} rejoined", "the leader rejoined"),
+    "POLL_TIMEOUT": (TROUBLE, "{who} stopped polling", "a member stopped polling"),
+    "SYNC_TIMEOUT": (TROUBLE, "{who} did not fetch its share in time", "a member did not fetch its share in time"),
+    "REBALANCE_TIMEOUT": (TROUBLE, "{who} did not rejoin in time", "a member did not rejoin in time"),
+    "GROUP_OVER_SIZE": (TROUBLE, "the group has more members than it may", "the group has more members than it may"),
+    "REVOCATION_FOLLOW_UP": (
+        FOLLOW_UP, "what was let go of is handed on", "what was let go of is handed on",
+    ),
+    "SUBSCRIPTION_CHANGED": (CHANGE, "{who} changed its topics", "a member changed its topics"),
+    "PARTITIONS_CHANGED": (CHANGE, "topics or partitions changed", "topics or partitions changed"),
+    "ASSIGNOR_CHANGED": (OPERATOR, "the assignor was changed", "the assignor was changed"),
+    "LAG_IMBALANCE": (CHANGE, "lag was uneven", "lag was uneven"),
+    "OPERATOR": (OPERATOR, "an operator stepped in", "an operator stepped in"),
+    "THAW": (OPERATOR, "the group was resumed", "the group was resumed"),
+    "COORDINATOR_FAILOVER": (TROUBLE, "the coordinator changed", "the coordinator changed"),
+    "HANDOFF_TIMEOUT": (TROUBLE, "{who} did not let go in time", "a member did not let go in time"),
+    "MEMBER_FENCED": (TROUBLE, "{who} was shut out", "a member was shut out"),
+    "WEIGHT_CHANGED": (OPERATOR, "weights changed", "weights changed"),
+    "ASSIGNOR_FAILED": (TROUBLE, "the assignor failed", "the assignor failed"),
+    "DELAY_OVER": (FOLLOW_UP, "the wait for a missing member is over", "the wait for a missing member is over"),
+    "BROKERS_CHANGED": (CHANGE, "a broker came or went", "a broker came or went"),
+}  # fmt: skip
+"""By cause: its kind, which is its colour; what to say when it is known who, and when not."""
+
+ENDS: Final = {
+    "SUPERSEDED": "before that was done, the next rebalance began",
+    "EMPTIED": "nobody is left",
+    "FAILED": "no attempt succeeded, and the plan of before holds",
+}
+
+
+def cause_name(entry: Rebalance) -> str:
+    return RebalanceCause.Name(entry.cause).removeprefix("REBALANCE_CAUSE_")
+
+
+def outcome_name(entry: Rebalance) -> str:
+    return RebalanceOutcome.Name(entry.outcome).removeprefix("REBALANCE_OUTCOME_")
+
+
+def cause_kind(cause: str) -> str:
+    return CAUSES[cause][0] if cause in CAUSES else CHANGE
+
+
+def cause_word(cause: str) -> str:
+    """
+    >>> cause_word("SESSION_EXPIRED")
+    'session expired'
+    """
+    return cause.replace("_", " ").lower()
+
+
+def listed(names: Sequence[str]) -> str:
+    """
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
+    ('a', 'a and b', 'a, b, c and 2 others')
+    """
+    if len(names) > NAMED + 1:
+        return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} others"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "nobody"
+
+
+def sentence(entry: Rebalance, names: Names) -> str:
+    """What happened, ending in a full stop."""
+    happened, ended = what_happened(entry, names), ENDS.get(outcome_name(entry))
+    moved = what_moved(entry.moves, entry.culprit, names)
+    if outcome_name(entry) == "SETTINGS_CHANGED":
+        return "An operator changed the group's settings; nobody moved."
+    parts = [happened, *([moved] if entry.moves or not ended else []), *([ended] if ended else [])]
+    return begun("; ".join(parts) + ".", names[entry.culprit])
+
+
+def begun(text: str, culprit: str) -> str:
+    """With a capital, unless it begins with somebody's name."""
+    return text if culprit and text.startswith(culprit) else text[:1].upper() + text[1:]
+
+
+def what_happened(entry: Rebalance, names: Names) -> str:
+    _, by_whom, otherwise = CAUSES.get(cause_name(entry), (CHANGE, "", cause_word(cause_name(entry))))
+    return by_whom.format(who=names[entry.culprit]) if entry.culprit and by_whom else otherwise
+
+
+def what_moved(moves: Sequence[PartitionMove], culprit: str, names: Names) -> str:
+    """What became of the partitions: first those of who set it off, then the others."""
+    if not moves:
+        return "nothing moved"
+    his = [move for move in moves if culprit and culprit in (move.source, move.target)]
+    others = [move for move in moves if not culprit or culprit not in (move.source, move.target)]
+    if not his:
+        return between(others, names)
+    took, gave = ([move for move in his if end(move) == culprit] for end in (target_of, source_of))
+    said = []
+    if gave:
+        said.append(f"its {went(gave, names)}")
+    if took:
+        said.append(f"it took {came(took, names)}")
+    if others:
+        said.append(
+            f"{len(others):,} more moved between the others" if any(map(target_of, others)) else between(others, names)
+        )
+    return "; ".join(said)
+
+
+def source_of(move: PartitionMove) -> str:
+    return move.source
+
+
+def target_of(move: PartitionMove) -> str:
+    return move.target
+
+
+def went(moves: Sequence[PartitionMove], names: Names) -> str:
+    targets, few = ordered(move.target for move in moves), plural(len(moves), "partition")
+    if not any(targets):
+        return f"{few} {'is' if len(moves) == 1 else 'are'} without an owner"
+    return f"{few} went to {listed([names[member] or 'nobody' for member in targets])}"
+
+
+def came(moves: Sequence[PartitionMove], names: Names) -> str:
+    sources, few = ordered(move.source for move in moves), plural(len(moves), "partition")
+    if not any(sources):
+        return f"{few} that nobody had"
+    return f"{few} from {listed([names[member] or 'nobody' for member in sources])}"
+
+
+def between(moves: Sequence[PartitionMove], names: Names) -> str:
+    sources, targets = (ordered(end(move) for move in moves) for end in (source_of, target_of))
+    few = plural(len(moves), "partition")
+    if not any(sources):
+        return f"{few} that nobody had went to {listed([names[member] for member in targets])}"
+    if not any(targets) or (len(sources) <= NAMED and len(targets) <= NAMED):
+        return f"{went(moves, names)}, from {listed([names[member] or 'nobody' for member in sources])}"
+    return f"{few} moved between {plural(len({*sources, *targets} - {''}), 'member')}"
+
+
+def ordered(members: Iterable[str]) -> list[str]:
+    """Each once, who has most first, then by name."""
+    counts = Counter(members)
+    return sorted(counts, key=lambda member: (-counts[member], member))

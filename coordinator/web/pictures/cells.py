@@ -1,0 +1,62 @@
+"""Partitions as cells: one by one in short strips that a page can wrap, or bundled by colour into one bar."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from muster.coordinator.web.pictures.svg import percent
+
+STRIP = 10
+"""Cells of a strip: few enough for a phone, and one counts in tens."""
+WIDTH, HEIGHT, GAP = 27, 22, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One partition. `colour` is a class of the style sheet, `label` what a pointer is told."""
+
+    number: int
+    colour: str
+    label: str
+    moved: bool = False
+    gone: bool = False
+    """It is not here any more: the last rebalance took it away."""
+
+
+def strips(cells: Sequence[Cell], about: str) -> Markup:
+    """The cells in strips of ten, each an image of its own; `about` names what they are for who does not see them."""
+    return Markup("").join(strip(cells[at : at + STRIP], about) for at in range(0, len(cells), STRIP))
+
+
+def strip(cells: Sequence[Cell], about: str) -> Markup:
+    width = len(cells) * (WIDTH + GAP) - GAP
+    drawn = "".join(cell_text(cell, at * (WIDTH + GAP)) for at, cell in enumerate(cells))
+    numbers = ", ".join(str(cell.number) for cell in cells)
+    label = escape(f"{about} {numbers}")
+    return Markup(f'<svg class="strip" width="{width}" height="{HEIGHT}" role="img" aria-label="{label}">{drawn}</svg>')
+
+
+def cell_text(cell: Cell, x: int) -> str:
+    kind = " gone" if cell.gone else " moved" if cell.moved else ""
+    mark = f'<path class="mark" d="M{x + 1.5} 1.5h9l-9 9z"/>' if cell.moved and not cell.gone else ""
+    return (
+        f'<g class="cell {cell.colour}{kind}"><title>{escape(cell.label)}</title>'
+        f'<rect x="{x + 0.75}" y=".75" width="{WIDTH - 1.5}" height="{HEIGHT - 1.5}" rx="4"/>{mark}'
+        f'<text x="{x + WIDTH / 2}" y="15">{cell.number}</text></g>'
+    )
+
+
+def bar(counts: Iterable[tuple[str, int]], most: int) -> Markup:
+    """As many cells of each colour, side by side; the whole width stands for `most` cells. The page gives the height.
+
+    >>> bar([("l0", 2), ("l4", 1)], 8)
+    Markup('<svg><rect class="l0" x="0%" width="25%"/><rect class="l4" x="25%" width="12.5%"/></svg>')
+    """
+    drawn, at = [], 0
+    for colour, count in counts:
+        drawn.append(
+            f'<rect class="{colour}" x="{percent(at / max(most, 1))}" width="{percent(count / max(most, 1))}"/>'
+        )
+        at += count
+    return Markup(f"<svg>{''.join(drawn)}</svg>")

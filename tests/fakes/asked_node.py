@@ -1,0 +1,54 @@
+"""A node as the HTTP listener asks it: it has conditions, shards, and answers that a test gives by method."""
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import Message
+
+from muster.coordinator.observe.changes import Changes
+from muster.coordinator.observe.history import History
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.web.asks import NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Refused
+
+
+class AskedNode:
+    """Implements `muster.coordinator.web.asks.Asks`. What it was asked is in `asked`, oldest first."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+        self.history = History(10_000)
+        self.changes = Changes("test")
+        self.conditions = Conditions(lambda: self.now_ms)
+        self.shards = dict.fromkeys(range(4), True)
+        self.draining = False
+        self.asked: list[tuple[str, Message, Caller]] = []
+        self.answers: dict[str, Callable[[Any], Message]] = {}
+        self._started = True
+        self.exposition = [b"# TYPE a gauge\n", b"a 1\n"]
+        self.accepted: list[str] = []
+
+    def load(self, shard: int, *, done: bool) -> None:
+        """The shard is loaded, or is being loaded (again)."""
+        self.shards[shard] = done
+        self._started = self._started or all(self.shards.values())
+
+    def starting(self) -> None:
+        self.shards = dict.fromkeys(self.shards, False)
+        self._started = False
+
+    async def call(self, method: str, request: Message, by: Caller = NOBODY) -> Message:
+        self.asked.append((method, request, by))
+        if self.draining:
+            raise Refused(503, "DRAINING", "the node is being stopped")
+        return self.answers[method](request)
+
+    async def metrics(self, accept: str) -> Exposition:
+        self.accepted.append(accept)
+        return Exposition("text/plain; version=0.0.4; charset=utf-8", self.exposition)
+
+    def health(self) -> NodeHealth:
+        loading = tuple(shard for shard, loaded in self.shards.items() if not loaded)
+        return NodeHealth(self._started, self.draining, loading, self.conditions.current())
+
+    def node(self) -> NodeFacts:
+        return NodeFacts(7, "0.1.0", "127.0.0.1:9290", "", "127.0.0.1:9291", self.now_ms, len(self.shards))

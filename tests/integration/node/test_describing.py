@@ -1,0 +1,36 @@
+"""What a node tells of its members and of itself, beyond what Kafka's own requests ask for."""
+
+import asyncio
+from pathlib import Path
+
+from muster.coordinator.client.aio.admin import Admin
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from tests.support.grpc_node import groups, lone_member
+
+
+def test_members_show_what_their_deadlines_are(tmp_path: Path) -> None:
+    asyncio.run(look_at_members(tmp_path))
+
+
+async def look_at_members(tmp_path: Path) -> None:
+    async with groups(tmp_path) as (node, stub):
+        await lone_member(stub)
+        beat = pb.ConsumerGroupHeartbeatRequest(group_id="new", member_id="m", member_epoch=0, rebalance_timeout_ms=9)
+        beat.subscribed_topic_names.names.append("t")
+        beat.topic_partitions.SetInParent()
+        assert (await stub.ConsumerGroupHeartbeat(beat)).error_code == 0
+        async with Admin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"}) as admin:
+            classic, consumer = await admin.describe_groups(["g", "nobody", "new"])
+            status = await admin.node_status()
+    (old,), (new,) = classic.members, consumer.members
+    assert (old.session_timeout_ms, old.rebalance_timeout_ms, old.heartbeat_interval_ms) == (30_000, 60_000, None)
+    assert old.offered_assignors == ("range",)
+    assert (new.session_timeout_ms, new.rebalance_timeout_ms, new.heartbeat_interval_ms) == (45_000, 9, 5_000)
+    assert new.topics == ("t",)
+    assert status.now_ms is not None
+    assert status.started_at_ms is not None
+    for member in (old, new):
+        assert member.last_heard_ms is not None
+        assert status.started_at_ms <= member.last_heard_ms <= status.now_ms
+    assert status.open_descriptors is not None
+    assert status.open_descriptors > 0

@@ -1,0 +1,105 @@
+"""A real node's rebalances as a collector of OTLP gets them."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.config import SettingsError, load_settings
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+from tests.support.collector import attributes, collecting
+from tests.support.grpc_node import groups, join_request
+from tests.support.pace import pace
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
+PATIENCE_S = 20.0
+
+
+async def rebalanced(stub: GroupCoordinatorStub, traceparent: str) -> str:
+    """A member joins and has its share; its requests are part of a trace of its own."""
+    metadata = (("traceparent", traceparent),) if traceparent else ()
+    member_id = (await stub.JoinGroup(join_request(), metadata=metadata)).member_id
+    joined = await stub.JoinGroup(join_request(member_id), metadata=metadata)
+    share = pb.SyncGroupAssignment(member_id=member_id, assignment=b"")
+    sync = pb.SyncGroupRequest(
+        group_id="g", generation_id=joined.generation_id, member_id=member_id, assignments=[share]
+    )
+    assert (await stub.SyncGroup(sync)).error_code == 0
+    return str(member_id)
+
+
+def test_a_rebalance_is_a_trace_that_is_linked_to_the_request_that_set_it_off(tmp_path: Path) -> None:
+    with collecting() as collector:
+
+        async def run() -> str:
+            async with groups(tmp_path, otel_exporter="otlp", otel_endpoint=f"http://{collector.address}") as (_, stub):
+                return await rebalanced(stub, TRACEPARENT)
+
+        member_id = asyncio.run(run())
+        spans = collector.trace(PATIENCE_S * pace())
+        assert collector.spans.empty()
+    *children, root = spans
+    told = attributes(root)
+    assert root.name == "rebalance g"
+    assert told["messaging.consumer.group.name"] == "g"
+    assert told["muster.rebalance.cause"] == "member_joined"
+    assert told["muster.rebalance.culprit"] == member_id
+    assert told["muster.rebalance.generation"] == 1
+    assert told["muster.rebalance.assignor"] == "range"
+    assert [(link.trace_id.hex(), link.span_id.hex()) for link in root.links] == [(TRACE, SPAN)]
+    assert root.trace_id.hex() != TRACE
+    assert {child.trace_id for child in children} == {root.trace_id}
+    assert {child.parent_span_id for child in children} == {root.span_id}
+    assert [child.name for child in children] == ["phase join", "phase plan", "phase settle", "member c"]
+    assert attributes(children[-1])["muster.member"] == member_id
+    for child in children:
+        assert root.start_time_unix_nano <= child.start_time_unix_nano
+        assert child.start_time_unix_nano <= child.end_time_unix_nano <= root.end_time_unix_nano
+    assert collector.resource["service.name"] == "muster"
+
+
+@pytest.mark.parametrize("traceparent", ["", "nonsense", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", TRACEPARENT * 9])
+def test_without_a_trace_of_the_request_s_there_is_no_link(tmp_path: Path, traceparent: str) -> None:
+    with collecting() as collector:
+
+        async def run() -> None:
+            async with groups(tmp_path, otel_exporter="otlp", otel_endpoint=f"http://{collector.address}") as (_, stub):
+                await rebalanced(stub, traceparent)
+
+        asyncio.run(run())
+        assert list(collector.trace(PATIENCE_S * pace())[-1].links) == []
+
+
+def test_a_collector_that_is_not_there_holds_up_nobody_and_no_end(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with groups(tmp_path, otel_exporter="otlp", otel_endpoint="http://127.0.0.1:1") as (_, stub):
+            for _ in range(3):
+                member_id = await rebalanced(stub, "")
+                leave = pb.LeaveGroupRequest(group_id="g", members=[pb.MemberIdentity(member_id=member_id)])
+                assert (await stub.LeaveGroup(leave)).error_code == 0
+
+    asyncio.run(run())
+
+
+def test_a_node_without_the_setting_imports_nothing_of_it(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, sys, pathlib\n"
+        "from tests.support.grpc_node import serving\n"
+        "async def run():\n"
+        "    async with serving(pathlib.Path(sys.argv[1])): pass\n"
+        "asyncio.run(run())\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:4317", "grpc://a:1", "http://a", "http://a:b"])
+def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
+    with pytest.raises(SettingsError, match=r"otel\.endpoint.*expected http://HOST:PORT"):
+        load_settings(None, {"otel.exporter": "otlp", "otel.endpoint": endpoint})
+    assert load_settings(None, {"otel.endpoint": endpoint}).otel_exporter == "none"

@@ -1,0 +1,157 @@
+"""The page as people meet it: a real Chromium on a real node."""
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import httpx
+import pytest
+
+from muster.coordinator.bench.pages import LARGE, StandIn, app_of
+from tests.support.chromium import EVIL_CLIENT, EVIL_GROUP, EVIL_TOPIC, SETTINGS, Seeded, Watched, listening, wait_until
+from tests.support.node import running_node
+from tests.support.pace import pace
+
+EVIL = f"/groups/{quote(EVIL_GROUP, safe='')}"
+PAGES = (
+    "/", "/topics", "/topics/orders", "/nodes", "/ledger", "/groups/billing", "/groups/billing?by=rate",
+    "/groups/billing/rebalances/1", "/groups/billing/what-if?assignor=sticky&add=2", EVIL, f"{EVIL}/rebalances/1",
+)  # fmt: skip
+SECOND = 1_000
+
+
+def rows_of(page: Any) -> list[str]:
+    return [each.inner_text() for each in page.locator(".map-row .who b").all()]
+
+
+def test_a_stranger_sees_who_owns_what_and_what_moved_last(watched: Watched) -> None:
+    page = watched.open("/groups/billing")
+    assert rows_of(page) == ["billing-1", "billing-2"]
+    assert page.locator(".cell:not(.gone)").count() == 10
+    assert "billing-2 joined; it took" in page.locator(".last .said").inner_text()
+    page.locator("#live[hx-get]").wait_for()
+    page.locator(".live[data-state=live]").wait_for()
+    assert watched.wrong == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_page_fits_and_says_nothing_to_the_console(
+    chromium: Any, seeded: Seeded, scheme: str, width: int, axe: str
+) -> None:
+    watched = Watched(chromium, seeded.url, color_scheme=scheme, viewport={"width": width, "height": 900})
+    for path in PAGES:
+        page = watched.open(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        page.evaluate(axe)
+        found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+        bad = [
+            (each["id"], each["nodes"][0]["html"][:200]) for each in found if each["impact"] in ("serious", "critical")
+        ]
+        assert bad == [], f"{path} at {width} in {scheme}"
+    watched.context.close()
+    assert watched.wrong == []
+
+
+def test_a_rebalance_is_seen_as_it_happens(watched: Watched, seeded: Seeded) -> None:
+    page = watched.open("/groups/billing")
+    page.locator(".live[data-state=live]").wait_for()
+    reader = seeded.join("billing", "billing-3", ["orders", "payments"])
+    page.locator(".last .said", has_text="billing-3 joined").wait_for(timeout=SECOND * pace())
+    assert "billing-3" in rows_of(page)
+    reader.leave()
+    seeded.readers.remove(reader)
+    wait_until(lambda: len(seeded.admin.describe_group("billing").members) == 2)
+    page.locator(".last .said", has_text="billing-3 left").wait_for()
+    assert watched.wrong == []
+
+
+def test_names_full_of_html_are_text(watched: Watched) -> None:
+    page = watched.open("/")
+    page.get_by_role("link", name=EVIL_GROUP, exact=True).click()
+    page.wait_for_url(lambda url: url.endswith(EVIL))
+    assert page.locator("h1").inner_text() == EVIL_GROUP
+    assert EVIL_CLIENT in rows_of(page)[0]
+    assert page.locator(".topic > span").first.inner_text() == EVIL_TOPIC
+    assert page.locator("main script, main img").count() == 0
+    assert watched.wrong == []
+
+
+def test_a_click_opens_the_whole_explanation_by_keyboard_too(watched: Watched) -> None:
+    page = watched.open("/groups/billing")
+    rebalance = page.locator(".events details", has_text="Permanent address of this rebalance").first
+    assert not rebalance.locator(".facts").is_visible()
+    rebalance.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert rebalance.locator(".facts").is_visible()
+    rebalance.get_by_role("link", name="Permanent address of this rebalance").click()
+    assert "/groups/billing/rebalances/" in page.url
+    assert page.locator("h2", has_text="Explanation").is_visible()
+
+
+def test_an_act_says_first_what_it_would_do(watched: Watched, seeded: Seeded) -> None:
+    reader = seeded.join("short-lived", "visitor", ["payments"])
+    page = watched.open("/groups/short-lived")
+    page.locator("#act-delete summary").click()
+    page.locator("#act-delete button").click()
+    assert "has 1 member; stop them first" in page.locator("main").inner_text(), "refused, in words"
+    watched.page.goto(f"{watched.url}/groups/short-lived")
+    page.locator("#act-remove summary").click()
+    page.locator("#act-remove button").click()
+    assert "1 of 1 member would be removed; they hold 4 partitions" in page.locator(".notice").inner_text()
+    assert len(seeded.admin.describe_group("short-lived").members) == 1, "nothing has been done yet"
+    page.locator("input[name=reason]").fill("it is in the way")
+    page.get_by_role("button", name="Yes, do it").click()
+    assert "1 of 1 member were removed" in page.locator(".notice").inner_text()
+    assert any("it is in the way" in each.detail for each in seeded.admin.explain("short-lived"))
+    reader.leave()
+    seeded.readers.remove(reader)
+
+
+def test_no_foreign_page_can_act(seeded: Seeded) -> None:
+    body = urlencode({"act": "remove", "member": "anybody"})
+    for token in ("", "a.b.c"):
+        answer = httpx.post(f"{seeded.url}/groups/billing/act", content=f"{body}&token={token}")
+        assert answer.status_code == 403
+    assert httpx.post(f"{seeded.url}/groups/billing").status_code == 405
+
+
+def test_ten_thousand_partitions_are_looked_at_without_a_stumble(chromium: Any) -> None:
+    with listening(app_of(StandIn(members=1_000, partitions=10_000, groups=1_000))) as url:
+        watched = Watched(chromium, url, viewport={"width": 390, "height": 844})
+        page = watched.open(f"/groups/{LARGE}")
+        assert page.locator(".bars li:not(.bars-head)").count() == 1_000
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.locator(".chart canvas").wait_for()
+        watched.open("/")
+        assert page.locator("tbody tr").count() == 100
+        page.get_by_role("link", name="Next").click()
+        page.get_by_text("page 2 of 10").wait_for()
+        watched.context.close()
+    assert watched.wrong == []
+
+
+def test_without_a_script_everything_but_liveness_is_there(chromium: Any, seeded: Seeded) -> None:
+    watched = Watched(chromium, seeded.url, java_script_enabled=False)
+    page = watched.open("/groups/billing")
+    assert {"billing-1", "billing-2"} <= set(rows_of(page))
+    page.locator(".events summary").first.click()
+    assert page.locator(".events .facts").first.is_visible()
+    page.locator("#what-if button").click()
+    assert "What if" in page.locator("h1").inner_text()
+    watched.open("/?q=bill")
+    assert page.locator("tbody tr").count() == 1
+    watched.context.close()
+
+
+def test_a_page_finds_its_node_again_after_a_restart(chromium: Any, tmp_path: Any) -> None:
+    with running_node(tmp_path / "data", SETTINGS) as node:
+        watched = Watched(chromium, f"http://{node.http}")
+        page = watched.open("/")
+        page.locator(".live[data-state=live]").wait_for()
+        node.stop()
+        page.locator(".live[data-state=lost]").wait_for()
+        node.start()
+        page.locator(".live[data-state=live]").wait_for()
+        watched.context.close()
+    # The browser and its EventSource say that nobody listened for a while; the page has nothing to add.
+    assert [text for text in watched.wrong if "ERR_" not in text and text != "[object Event]"] == []

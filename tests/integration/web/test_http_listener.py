@@ -1,0 +1,92 @@
+"""A node's HTTP listener: where it is, that it answers while the node does, and that it goes with it."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.config import SettingsError, load_settings
+from muster.coordinator.server.grpc.listener import AddressTaken
+from tests.support.grpc_node import serving
+from tests.support.node import running_node
+
+
+def url(address: tuple[str, int]) -> str:
+    return f"http://{address[0]}:{address[1]}"
+
+
+def test_probes_and_facts_of_a_node(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path, http_listeners="127.0.0.1:0") as node:
+            assert node.http_bound is not None
+            async with httpx.AsyncClient(base_url=url(node.http_bound)) as client:
+                for path in ("/healthz", "/readyz", "/startupz"):
+                    assert (await client.get(path)).status_code == 200
+                [facts] = (await client.get("/api/v1/nodes")).json()
+        assert facts["address"] == f"127.0.0.1:{node.bound.port}"
+        assert facts["http_address"] == f"127.0.0.1:{node.http_bound.port}"
+        assert facts["shards"] == 4
+        with pytest.raises(httpx.ConnectError):
+            await httpx.AsyncClient().get(url(node.http_bound))
+
+    asyncio.run(run())
+
+
+def test_an_act_is_told_in_one_line_with_its_door_and_reason(tmp_path: Path) -> None:
+    async def run() -> list[dict[str, object]]:
+        async with serving(tmp_path, http_listeners="127.0.0.1:0") as node:
+            assert node.http_bound is not None
+            async with httpx.AsyncClient(base_url=f"{url(node.http_bound)}/api/v1") as client:
+                token = (await client.get("/token")).json()["token"]
+                body = {"set": {"assignor.options": {"seed": 1}}, "dry_run": False, "reason": "a try"}
+                with capture_logs() as logs:
+                    answer = await client.post("/groups/g/settings", json=body, headers={"x-muster-token": token})
+                assert answer.status_code == 200, answer.text
+                return [dict(line) for line in logs if "admin" in line["event"]]
+
+    [line] = asyncio.run(run())
+    assert (line["action"], line["of"], line["by"]) == ("AlterGroupSettings", "g", "127.0.0.1")
+    assert (line["door"], line["reason"], line["refused"]) == ("http", "a try", 0)
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "a", http_listeners="127.0.0.1:0") as node:
+            assert node.http_bound is not None
+            with pytest.raises(AddressTaken, match=r"another process listens there.*'http\.listeners'"):
+                async with serving(tmp_path / "b", http_listeners=f"127.0.0.1:{node.http_bound.port}"):
+                    pass
+
+    asyncio.run(run())
+
+
+def test_a_node_process_announces_it_and_ends_by_a_signal(tmp_path: Path) -> None:
+    with running_node(tmp_path, {"http.listeners": "127.0.0.1:0"}) as node:
+        assert httpx.get(f"http://{node.http}/readyz").json() == {"status": "ready"}
+        assert node.stop() == 0
+
+
+def test_a_node_without_it_imports_nothing_of_it(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, sys, pathlib\n"
+        "from tests.support.grpc_node import serving\n"
+        "async def run():\n"
+        "    async with serving(pathlib.Path(sys.argv[1])): pass\n"
+        "asyncio.run(run())\n"
+        "web = ('starlette', 'uvicorn', 'jinja2', 'prometheus_client')\n"
+        "ours = tuple('muster.coordinator.' + n for n in 'web metrics observe scaler tracing doctor'.split())\n"
+        "print([name for name in sys.modules if name in web or name.startswith(ours)])"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:9291", "10.0.0.1:9291", "muster.example:9291", "[::]:0"])
+def test_only_loopback_is_served_unless_that_is_wanted_by_name(address: str) -> None:
+    with pytest.raises(SettingsError, match=r"http\.insecure=true"):
+        load_settings(None, {"http.listeners": address})
+    assert load_settings(None, {"http.listeners": address, "http.insecure": "true"}).http_address is not None

@@ -1,0 +1,148 @@
+"""The screen of `muster top`: what keys do, what fits, what a hostile name cannot do."""
+
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+
+from muster.coordinator.cli.top.board import SORTS, Board
+from muster.coordinator.cli.top.keys import named
+from muster.coordinator.cli.top.picture import Line, Picture, Trail
+from muster.coordinator.doctor.facts import Group, Member, Position, TopicPartition
+from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+
+NOW = 4_000_000
+
+
+def line(name: str, lag: int = 0, members: int = 1, partitions: int = 4, **more: object) -> Line:
+    """A group whose members share all partitions but the last in turn."""
+    places = [TopicPartition("t", n) for n in range(partitions)]
+    people = tuple(
+        Member(f"{name}-m{m}", f"client-{m}", "h", topics=("t",), owned=tuple(places[m : partitions - 1 : members]))
+        for m in range(members)
+    )
+    positions = {tp: Position(0, 0, lag) for tp in places}
+    group = Group(name, "Stable", members=people, positions=positions)
+    return replace(Line(group, {"t": partitions}, lag * partitions, 0.0, None, 2), **more)  # type: ignore[arg-type]
+
+
+def board(*lines: Line) -> Board:
+    return Board("h:1", Picture(NOW, lines), notice="")
+
+
+def screen(shown: Board, width: int = 80, height: int = 24) -> list[str]:
+    lines = [text.plain for text in shown.page(width, height)]
+    assert len(lines) == height
+    assert max(map(cell_len, lines)) <= width
+    return lines
+
+
+def names(shown: Board) -> list[str]:
+    return [each.group.id for each in shown.shown()]
+
+
+def press(shown: Board, *keys: str) -> Board:
+    for key in keys:
+        shown.press(key)
+    return shown
+
+
+def test_groups_are_listed_by_lag_and_by_what_is_asked_for() -> None:
+    shown = board(line("a", 1), line("b", 30), line("c", 2, members=3))
+    assert names(shown) == ["b", "c", "a"]
+    assert names(press(shown, "r")) == ["a", "c", "b"]
+    shown = press(board(*shown.picture.lines), *["s"] * (len(SORTS) - SORTS.index("LAG")))
+    assert shown.sort == "GROUP"
+    assert names(shown) == ["a", "b", "c"]
+    assert "by GROUP" in screen(shown)[-1]
+
+
+def test_a_filter_is_typed_kept_and_given_up() -> None:
+    shown = press(board(line("apple"), line("pear"), line("plum")), "/", "P", "l", "x", "backspace")
+    assert screen(shown)[-1].startswith("filter: Pl_")
+    assert names(press(shown, "enter")) == ["apple", "plum"]
+    assert names(press(shown, "escape")) == ["apple", "pear", "plum"]
+    assert not press(shown, "/", "q").over, "a letter of the filter ends nothing"
+    assert press(shown, "escape", "q").over
+
+
+def test_the_cursor_stays_on_its_group_when_the_order_changes() -> None:
+    shown = press(board(line("a", 1), line("b", 2)), "down")
+    assert shown.cursor == "a"
+    shown.picture = Picture(NOW, (line("a", 9), line("b", 2)))
+    assert names(shown) == ["a", "b"]
+    assert press(shown, "enter").opened == "a"
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (40, 10)])
+def test_a_thousand_groups_fit_into_any_screen(width: int, height: int) -> None:
+    shown = board(*(line(f"group-{n:04}", n) for n in range(1_000)))
+    page = screen(press(shown, *["pagedown"] * 50), width, height)
+    assert any("group-0499" in text for text in page), "the cursor is on the screen"
+    assert set(shown.on_screen(height)) <= set(names(shown))
+    assert len(shown.on_screen(height)) == height - 4
+    assert ("ASSIGNOR" in page[1]) == (width >= 118)
+
+
+def test_a_group_opens_with_its_map_and_nobody_is_loud() -> None:
+    rebalance = Rebalance(number=12, cause=4, culprit="x", culprit_client_id="worker-3", ended_at_ms=NOW - 12_000)
+    opened = line("a", 500, members=2)
+    opened = replace(opened, group=replace(opened.group, ledger=(rebalance,)))
+    shown = press(board(opened), "enter")
+    page = "\n".join(screen(shown))
+    assert "1 partitions belong to nobody" in page
+    assert "last: #12 session expired by worker-3, 12 s ago" in page
+    assert "nobody                  1     500  ...2" in page
+    assert "a-m0                    2    1.0k  2.2." in page
+    assert "a-m1                    1     500  .2.." in page
+    assert not press(shown, "escape").opened
+
+
+def test_many_partitions_are_bundled_and_scrolled() -> None:
+    shown = press(board(line("a", 1, members=60, partitions=10_000)), "enter")
+    assert "10000 partitions, 228 to a column" in "\n".join(screen(shown))
+    before = screen(shown)
+    assert screen(press(shown, "pagedown")) != before
+    screen(press(shown, *["pagedown"] * 99))
+    assert shown.scroll < 99, "there is an end"
+
+
+def test_a_name_can_do_nothing_to_the_terminal() -> None:
+    evil = "a\x1b[2J\x07\r\nb\u202e"
+    hostile = line(evil)
+    hostile = replace(
+        hostile, group=replace(hostile.group, assignor=evil, members=(Member(evil, evil, evil, topics=("t\x1b",)),))
+    )
+    shown = board(hostile)
+    for width in (80, 130):
+        for page in (screen(shown, width), screen(press(shown, "enter"), width)):
+            assert all(text.isprintable() for text in page)
+        press(shown, "escape")
+    shown.notice = evil
+    assert all(text.isprintable() for text in screen(shown))
+
+
+def test_a_group_that_goes_while_it_is_open_is_said_to_be_gone() -> None:
+    shown = press(board(line("a")), "enter")
+    shown.picture = Picture(NOW)
+    assert "group a is not there any more" in screen(shown)[1]
+    assert "there are no groups" in screen(press(shown, "escape"))[2]
+
+
+def test_trend_and_time_to_go_come_from_successive_looks() -> None:
+    trail = Trail()
+    assert (trail.trend(), trail.eta_s()) == (None, None)
+    trail.add(0, 1_000)
+    assert trail.trend() is None
+    trail.add(10, 900)
+    assert (trail.trend(), trail.eta_s()) == (-10.0, 90.0)
+    for second in range(20, 200, 10):
+        trail.add(second, 900)
+    assert (trail.trend(), trail.eta_s()) == (0.0, None), "what was more than a minute ago counts no more"
+    trail.add(200, 0)
+    assert trail.eta_s() == 0.0
+
+
+def test_keys_of_terminals_are_known() -> None:
+    assert named("\x1b[A\x1bOBq\x1b") == ["up", "down", "q", "escape"]
+    assert named("\x1b[6~\r\x7f") == ["pagedown", "enter", "backspace"]

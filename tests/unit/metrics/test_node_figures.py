@@ -1,0 +1,65 @@
+"""The node's own metrics, as `prometheus_client` writes them."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from muster.coordinator.metrics.instruments import Instruments
+from muster.coordinator.metrics.node import NodeFigures, families, negotiated, written
+from muster.coordinator.metrics.rebalances import Rebalances
+from muster.coordinator.metrics.table import FAMILIES, Level
+
+
+def text(figures: NodeFigures, instruments: Instruments, accept: str = "") -> str:
+    _, encode, _ = negotiated(accept)
+    return b"".join(written([each], encode) for each in families(figures, instruments, Rebalances(), str)).decode()
+
+
+def busy() -> Instruments:
+    instruments = Instruments()
+    meter = instruments.meter("grpc", "Heartbeat")
+    meter.answered(0.001, 0)
+    meter.answered(0.001, 27)
+    meter.refused(0.2, "UNAVAILABLE")
+    instruments.meter("grpc", "Session").ended("CANCELLED")
+    instruments.meter("grpc", "Never")
+    instruments.assignor_errors["lag"] += 1
+    return instruments
+
+
+FIGURES = NodeFigures(
+    1, "h:1", "0.1.0", 3, {"join": 2}, {"kafka": 5}, ["active", "failed"], 0.002, 10, 20, {"disk-low": 1}
+)
+
+
+def test_requests_by_code() -> None:
+    found = {
+        (sample.labels["api"], sample.labels["code"]): sample.value
+        for family in text_string_to_metric_families(text(FIGURES, busy()))
+        for sample in family.samples
+        if sample.name == "muster_requests_total"
+    }
+    assert found == {
+        ("Heartbeat", "0"): 1,
+        ("Heartbeat", "27"): 1,
+        ("Heartbeat", "UNAVAILABLE"): 1,
+        ("Session", "CANCELLED"): 1,
+    }
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text;version=1.0.0"])
+def test_all_of_the_table_that_is_the_node_s_is_written_once(accept: str) -> None:
+    heads = [line.split()[2] for line in text(FIGURES, busy(), accept).splitlines() if line.startswith("# TYPE")]
+    ours = [head for head in heads if head.startswith(("muster", "kafka"))]
+    counters = {family.name for family in FAMILIES.values() if family.name.endswith("_total")} if accept else set()
+    expected = {
+        family.name.removesuffix("_total") if family.name in counters else family.name
+        for family in FAMILIES.values()
+        if family.level is Level.NODE and family.name != "muster_request_duration_seconds"
+    }
+    assert sorted(ours) == sorted(expected)
+    assert any(head.startswith("python") for head in heads)
+    assert "# EOF" not in text(FIGURES, busy(), accept)
+
+
+def test_a_disk_that_nobody_can_look_at_has_no_figure() -> None:
+    assert "muster_disk_free_bytes" not in text(NodeFigures(1, "h:1", "0.1.0"), Instruments())

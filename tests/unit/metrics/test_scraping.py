@@ -1,0 +1,343 @@
+"""Groups and topics as Prometheus reads them: its own client library parses what is asserted here."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from muster.coordinator.core.events import Loaded
+from muster.coordinator.core.records import GroupDeleted
+from muster.coordinator.core.types import Cause, Move, Outcome, Phase, RebalanceEntry
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.metrics.instruments import Instruments
+from muster.coordinator.metrics.rebalances import Rebalances
+from muster.coordinator.metrics.scraping import Counts, Fineness, Page, Scraper
+from muster.coordinator.metrics.table import FAMILIES, Level
+from muster.coordinator.metrics.writing import Form
+from muster.coordinator.observe.history import Rates
+from tests.support.sight import NumbersOnly, commit, shard_with, store_group
+
+Found = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+NASTY = 'a"b\\c\nd'
+
+
+class Scraped:
+    """One node's answers, parsed."""
+
+    def __init__(self, sight: NumbersOnly, fineness: Fineness | None = None) -> None:
+        self.rebalances = Rebalances()
+        self.fenced: dict[tuple[str, ErrorCode], int] = {}
+        self.instruments = Instruments()
+        self.scraper = Scraper(sight, Counts(self.instruments, self.rebalances, self.fenced), 7, fineness)
+
+    def page(self, now_ms: int = 0, form: Form | None = None) -> Page:
+        page = self.scraper.page(form or Form())
+        for _ in self.scraper.steps(page, now_ms):
+            pass
+        return page
+
+    def text(self, now_ms: int = 0, form: Form | None = None) -> str:
+        return b"".join(self.page(now_ms, form).sheet.pieces()).decode()
+
+    def read(self, now_ms: int = 0) -> Found:
+        families = text_string_to_metric_families(self.text(now_ms))
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in families
+            for sample in family.samples
+        }
+
+
+def of(found: Found, name: str, **labels: str) -> float | None:
+    return found.get((name, frozenset(labels.items())))
+
+
+def names(found: Iterable[tuple[str, frozenset[tuple[str, str]]]]) -> set[str]:
+    return {name for name, _ in found}
+
+
+def two_members() -> NumbersOnly:
+    """Group g: a has t-0, t-1 and t-2, b has t-3; committed on 0, 1 and 3; t ends at 100 everywhere."""
+    shard = shard_with({"t": 4})
+    store_group(shard, "g", {"a": {"t": (0, 1, 2)}, "b": {"t": (3,)}})
+    commit(shard, "g", {("t", 0): 90, ("t", 1): 100, ("t", 3): 70}, at_ms=1_000)
+    shard.step(Loaded(), 0)
+    return NumbersOnly([shard], {"t": 4})
+
+
+def entry(number: int, cause: Cause = Cause.MEMBER_JOINED, **values: object) -> RebalanceEntry:
+    plain = {
+        "previous_generation": number - 1,
+        "generation": number,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "culprit": "a",
+        "culprit_client_id": "",
+        "culprit_client_host": "",
+        "detail": "",
+        "client_reason": "",
+        "outcome": Outcome.COMPLETED,
+        "started_at_ms": 0,
+        "ended_at_ms": 3_000,
+        "phases": (Phase("join", 2_000), Phase("plan", 1_000)),
+        "moves": (Move("t", 0, "", "a", -1, ""), Move("t", 1, "", "a", -1, "")),
+    }
+    return RebalanceEntry(number=number, cause=cause, **{**plain, **values})  # type: ignore[arg-type]
+
+
+def test_lags_and_sums_leave_out_what_is_not_committed() -> None:
+    found = Scraped(two_members()).read()
+    share = {"consumergroup": "g", "topic": "t"}
+    lags = [of(found, "kafka_consumergroup_lag", **share, partition=str(n)) for n in range(4)]
+    offsets = [of(found, "kafka_consumergroup_current_offset", **share, partition=str(n)) for n in range(4)]
+    assert (lags, offsets) == ([10, 0, -1, 30], [90, 100, -1, 70])
+    assert of(found, "kafka_consumergroup_lag_sum", **share) == 40
+    assert of(found, "kafka_consumergroup_current_offset_sum", **share) == 260
+    assert of(found, "kafka_consumergroup_members", consumergroup="g") == 2
+
+
+def test_a_lag_is_never_negative_and_an_unknown_end_makes_none() -> None:
+    sight = two_members()
+    sight.ended = {("t", 0): 80, ("t", 3): -1}
+    found = Scraped(sight).read()
+    lags = [of(found, "kafka_consumergroup_lag", consumergroup="g", topic="t", partition=str(n)) for n in range(4)]
+    assert lags == [0, 0, -1, -1]
+    assert of(found, "kafka_consumergroup_lag_sum", consumergroup="g", topic="t") == 0
+    assert of(found, "kafka_topic_partition_current_offset", topic="t", partition="3") is None
+
+
+def test_a_topic_s_partitions_are_as_kafka_exporter_tells_them() -> None:
+    found = Scraped(two_members()).read()
+    of_partition = {"topic": "t", "partition": "2"}
+    expected = {"current_offset": 100, "oldest_offset": 0, "leader": 7, "leader_is_preferred": 1, "replicas": 1}
+    expected |= {"in_sync_replica": 1, "under_replicated_partition": 0}
+    told = {name: of(found, f"kafka_topic_partition_{name}", **of_partition) for name in expected}
+    assert told == expected
+    assert of(found, "kafka_topic_partitions", topic="t") == 4
+
+
+def test_balance_by_count_and_by_lag() -> None:
+    found = Scraped(two_members()).read()
+    assert of(found, "muster_group_imbalance_ratio", group="g", by="count") == 1.5
+    assert of(found, "muster_group_imbalance_ratio", group="g", by="lag") == 1.5
+    assert of(found, "muster_group_unowned_partitions", group="g") == 0
+    assert of(found, "muster_group_idle_members", group="g") == 0
+
+
+def test_balance_by_the_rate_of_writing_where_that_is_known() -> None:
+    sight = two_members()
+    unknown = np.full(4, np.nan)
+    places = tuple(("t", partition) for partition in range(4))
+    sight.written["g"] = Rates(places, np.array([1.0, 1.0, np.nan, 6.0]), unknown, unknown, np.zeros(4, np.int64))
+    assert of(Scraped(sight).read(), "muster_group_imbalance_ratio", group="g", by="rate") == 1.5
+    sight.written["g"] = Rates(places, unknown, unknown, unknown, np.zeros(4, np.int64))
+    assert of(Scraped(sight).read(), "muster_group_imbalance_ratio", group="g", by="rate") is None
+
+
+def test_partitions_without_an_owner_and_members_without_a_partition() -> None:
+    shard = shard_with({"t": 4})
+    store_group(shard, "g", {"a": {"t": (0,)}, "b": {"t": ()}})
+    shard.step(Loaded(), 0)
+    found = Scraped(NumbersOnly([shard], {"t": 4})).read()
+    assert of(found, "muster_group_unowned_partitions", group="g") == 3
+    assert of(found, "muster_group_idle_members", group="g") == 1
+    assert of(found, "kafka_consumergroup_lag", consumergroup="g", topic="t", partition="1") == -1
+    assert of(found, "kafka_consumergroup_lag_sum", consumergroup="g", topic="t") is None
+
+
+def test_a_group_without_members_has_no_unowned_partitions() -> None:
+    shard = shard_with({"t": 4})
+    store_group(shard, "g", {})
+    commit(shard, "g", {("t", 0): 1})
+    found = Scraped(NumbersOnly([shard], {"t": 4})).read()
+    assert of(found, "muster_group_unowned_partitions", group="g") == 0
+    assert of(found, "muster_group_imbalance_ratio", group="g", by="count") is None
+
+
+def test_poll_ages_are_for_those_who_ask() -> None:
+    assert "muster_member_poll_age_seconds" not in names(Scraped(two_members()).read(6_000))
+    found = Scraped(two_members(), Fineness(poll_age=True)).read(6_000)
+    assert of(found, "muster_member_poll_age_seconds", group="g", member="b") == 5
+    assert (
+        of(
+            Scraped(two_members(), Fineness(poll_age=True)).read(0),
+            "muster_member_poll_age_seconds",
+            group="g",
+            member="b",
+        )
+        == 0
+    )
+
+
+def test_lag_in_seconds_comes_of_when_the_topic_ended_there() -> None:
+    sight = two_members()
+    scraped = Scraped(sight)
+    assert of(scraped.read(0), "muster_group_lag_seconds", group="g", topic="t") is None
+    sight.ended = {("t", partition): 120 for partition in range(4)}
+    # 80 records came in 10 s; the group is 100 behind: beyond what was seen, at the same rate.
+    found = scraped.read(10_000)
+    lag = of(found, "kafka_consumergroup_lag_sum", consumergroup="g", topic="t")
+    assert lag == 100
+    assert of(found, "muster_group_lag_seconds", group="g", topic="t") == 12.5
+
+
+def test_a_dead_group_s_series_go_with_it() -> None:
+    sight = two_members()
+    scraped = Scraped(sight)
+    scraped.rebalances.told("g", "classic", entry(1))
+    scraped.fenced["g", ErrorCode.UNKNOWN_MEMBER_ID] = 2
+    assert of(scraped.read(), "muster_group_rebalances_total", group="g", cause="member_joined") == 1
+    sight.shards[0].apply(GroupDeleted("g"))
+    sight.shards[0].state.offsets.pop("g", None)
+    assert '"g"' not in scraped.text()
+    assert (scraped.rebalances.groups, scraped.fenced) == ({}, {})
+
+
+def test_while_a_shard_is_away_nothing_is_forgotten_of_its_groups() -> None:
+    sight = two_members()
+    scraped = Scraped(sight)
+    scraped.rebalances.told("g", "classic", entry(1))
+    shards, sight.shards, sight.away = sight.shards, [], True
+    assert '"g"' not in scraped.text()
+    sight.shards, sight.away = shards, False
+    assert of(scraped.read(), "muster_group_rebalances_total", group="g", cause="member_joined") == 1
+
+
+def test_a_dead_topic_s_series_go_with_it() -> None:
+    sight = two_members()
+    scraped = Scraped(sight)
+    scraped.read()
+    sight.topics = {}
+    assert not any(name.startswith("kafka_topic") for name in names(scraped.read()))
+
+
+def test_an_entry_is_counted_once_however_often_it_is_told_of() -> None:
+    scraped = Scraped(two_members())
+    failed = entry(2, Cause.ASSIGNOR_FAILED, outcome=Outcome.SUPERSEDED, phases=(), moves=())
+    settled = entry(2, Cause.SUBSCRIPTION_CHANGED, unowned_partition_ms=1_500)
+    for told in (entry(1), failed, entry(2, Cause.SUBSCRIPTION_CHANGED), settled, settled):
+        scraped.rebalances.told("g", "classic", told)
+    found = scraped.read()
+    causes = {key: value for key, value in found.items() if key[0] == "muster_group_rebalances_total"}
+    assert sorted(causes.values()) == [1, 1]
+    assert of(found, "muster_group_rebalances_total", group="g", cause="assignor_failed") == 1
+    assert of(found, "muster_group_partitions_moved_total", group="g", assignor="range") == 4
+    assert of(found, "muster_group_unavailable_partition_seconds_total", group="g") == 1.5
+    duration = {"group": "g", "protocol": "classic"}
+    assert of(found, "muster_group_rebalance_duration_seconds_count", **duration) == 2
+    assert of(found, "muster_group_rebalance_duration_seconds_sum", **duration) == 6
+    assert of(found, "muster_group_rebalance_duration_seconds_bucket", **duration, le="2.5") == 0
+    assert of(found, "muster_group_rebalance_duration_seconds_bucket", **duration, le="5.0") == 2
+    assert {name: timing.count for name, timing in scraped.rebalances.phases.items()} == {"join": 2, "plan": 2}
+
+
+def test_what_settles_later_is_a_phase_of_its_own() -> None:
+    rebalances = Rebalances()
+    whole = (Phase("join", 1), Phase("plan", 1), Phase("settle", 4_000))
+    rebalances.told("g", "classic", entry(1))
+    rebalances.told("g", "classic", entry(1, phases=whole, unowned_partition_ms=0))
+    assert {name: timing.count for name, timing in rebalances.phases.items()} == {"join": 1, "plan": 1, "settle": 1}
+    assert rebalances.phases["settle"].seconds == 4
+
+
+def test_fenced_requests_by_reason() -> None:
+    scraped = Scraped(two_members())
+    scraped.fenced["g", ErrorCode.FENCED_INSTANCE_ID] = 3
+    assert of(scraped.read(), "muster_fenced_requests_total", group="g", reason="FENCED_INSTANCE_ID") == 3
+
+
+@pytest.mark.parametrize(
+    ("granularity", "without"),
+    [
+        ("topic", {"kafka_consumergroup_lag", "kafka_topic_partition_leader"}),
+        ("group", {"kafka_consumergroup_lag", "kafka_topic_partitions", "muster_group_lag_seconds"}),
+    ],
+)
+def test_granularity(granularity: str, without: set[str]) -> None:
+    scraped = Scraped(two_members(), Fineness(granularity))
+    scraped.read(0)
+    assert not names(scraped.read(10_000)) & without
+    assert {"kafka_consumergroup_lag_sum", "kafka_consumergroup_members"} <= names(scraped.read(10_000))
+
+
+def test_beyond_the_limit_the_finest_of_the_largest_goes_first() -> None:
+    shard = shard_with({"t": 4, "u": 40})
+    store_group(shard, "small", {"a": {"t": (0,)}})
+    store_group(shard, "large", {"a": {"u": (0,)}})
+    commit(shard, "small", {("t", 0): 1})
+    commit(shard, "large", {("u", 0): 1})
+    scraped = Scraped(NumbersOnly([shard], {"t": 4, "u": 40}), Fineness(max_series=60))
+    page = scraped.page()
+    text = b"".join(page.sheet.pieces()).decode()
+    # Largest first: the 280 series of u's partitions, then the 80 of the group that reads it.
+    assert page.budget.dropped == {Level.PARTITION: 280 + 80}
+    assert page.sheet.series <= 60
+    assert 'kafka_consumergroup_lag{consumergroup="small",topic="t",partition="0"} 99' in text
+    assert 'kafka_consumergroup_lag{consumergroup="large"' not in text
+    assert 'kafka_consumergroup_lag_sum{consumergroup="large",topic="u"} 99' in text
+
+
+def test_sums_and_members_stay_whatever_the_limit() -> None:
+    found = Scraped(two_members(), Fineness(max_series=1)).read(10_000)
+    stay = {"kafka_consumergroup_lag_sum", "kafka_consumergroup_current_offset_sum", "kafka_consumergroup_members"}
+    assert names(found) == stay
+
+
+def test_names_full_of_quotes_and_new_lines_are_read_again_as_they_were() -> None:
+    shard = shard_with({"t": 1})
+    store_group(shard, NASTY, {"a": {"t": (0,)}})
+    commit(shard, NASTY, {("t", 0): 1})
+    found = Scraped(NumbersOnly([shard], {"t": 1})).read()
+    assert of(found, "kafka_consumergroup_lag", consumergroup=NASTY, topic="t", partition="0") == 99
+
+
+def test_openmetrics_is_read_by_its_own_parser() -> None:
+    scraped = Scraped(two_members())
+    scraped.rebalances.told("g", "classic", entry(1, unowned_partition_ms=5))
+    text = scraped.text(form=Form(openmetrics=True)) + "# EOF\n"
+    families = {family.name: family.type for family in openmetrics.text_string_to_metric_families(text)}
+    assert families["muster_group_rebalances"] == "counter"
+    assert families["muster_group_rebalance_duration_seconds"] == "histogram"
+    assert families["kafka_consumergroup_lag_sum"] == "gauge"
+
+
+def test_every_line_is_of_a_family_of_the_table_and_has_its_labels() -> None:
+    scraped = Scraped(two_members(), Fineness(poll_age=True))
+    scraped.rebalances.told("g", "classic", entry(1, unowned_partition_ms=5))
+    scraped.fenced["g", ErrorCode.STALE_MEMBER_EPOCH] = 1
+    scraped.read(0)
+    found = scraped.read(10_000)
+    for name, labels in found:
+        family = FAMILIES.get(name) or FAMILIES[name.rpartition("_")[0]]
+        assert {label for label, _ in labels} - {"le"} == set(family.labels), name
+    written = {name if name in FAMILIES else name.rpartition("_")[0] for name in names(found)}
+    assert written == {family.name for family in FAMILIES.values() if family.level is not Level.NODE}
+
+
+def test_a_family_s_lines_stand_together() -> None:
+    shard = shard_with({"t": 450, "u": 3})
+    for group in ("g", "h"):
+        store_group(shard, group, {"a": {"t": (0,), "u": (0, 1)}})
+        commit(shard, group, {("t", 0): 1, ("u", 1): 2})
+    text = Scraped(NumbersOnly([shard], {"t": 450, "u": 3})).text()
+    order = [line.split("{")[0] for line in text.splitlines() if not line.startswith("#")]
+    changes = [name for name, before in zip(order, ["", *order], strict=False) if name != before]
+    assert len(changes) == len(set(changes))
+
+
+def test_no_step_goes_through_more_than_a_slice() -> None:
+    shard = shard_with({"t": 5_000})
+    store_group(shard, "g", {"a": {"t": tuple(range(5_000))}})
+    commit(shard, "g", {("t", partition): 1 for partition in range(5_000)})
+    sight = NumbersOnly([shard], {"t": 5_000})
+    scraped = Scraped(sight)
+    asked: list[int] = []
+    look = sight.ends
+    sight.ends = lambda topic, partitions: asked.append(len(partitions)) or look(topic, partitions)  # type: ignore
+    page = scraped.scraper.page(Form())
+    for _ in scraped.scraper.steps(page, 0):
+        assert sum(asked) <= 200
+        asked.clear()

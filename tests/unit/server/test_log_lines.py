@@ -1,0 +1,144 @@
+"""One line for each rebalance, whatever becomes of it, and for each action of an operator."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.config import load_settings
+from muster.coordinator.core.effects import GroupChanged
+from muster.coordinator.core.types import Cause, Move, Outcome, Phase, RebalanceEntry
+from muster.coordinator.edge.audit import ACTIONS, Action, watched
+from muster.coordinator.server.node import lines
+from muster.coordinator.server.node.lines import RebalanceLines, differing, tell_action
+
+OPEN, KNOWN = Move("t", 0, "", "m", -1, ""), Move("t", 0, "", "m", 13_200, "")
+
+
+def entry(number: int, outcome: Outcome = Outcome.COMPLETED, *, settled: bool = False, moved: bool = True) -> Any:
+    return RebalanceEntry(
+        number=number,
+        previous_generation=number - 1,
+        generation=number,
+        protocol_type="consumer",
+        protocol_name="range",
+        cause=Cause.SESSION_EXPIRED,
+        culprit="worker-3-uuid",
+        culprit_client_id="worker-3",
+        culprit_client_host="10.0.4.17",
+        detail="",
+        client_reason="",
+        outcome=outcome,
+        started_at_ms=0,
+        ended_at_ms=9,
+        phases=(Phase("join", 1_200, ()), *((Phase("settle", 300, ()),) if settled else ())),
+        members=(),
+        moves=((KNOWN if settled else OPEN),) if moved else (),
+        snapshot_json="",
+        snapshot_source="",
+        also=(),
+        unowned_partition_ms=13_200 if settled else -1,
+    )
+
+
+def told(*entries: Any, group: str = "billing", close: bool = False) -> list[dict[str, Any]]:
+    all_lines = RebalanceLines()
+    with capture_logs() as logged:
+        for each in entries:
+            all_lines.noticed(GroupChanged(group, "Stable", 1, each))
+        if close:
+            all_lines.close()
+    return list(logged)
+
+
+def test_a_rebalance_is_told_once_when_it_has_settled() -> None:
+    (line,) = told(entry(12), entry(12, settled=True), None, close=True)
+    assert line == {
+        "event": "rebalance", "log_level": "info", "group": "billing", "rebalance": 12, "cause": "session_expired",
+        "culprit": "worker-3@10.0.4.17", "outcome": "completed", "took": "1.500s", "generation": 12,
+        "assignor": "range", "members": 0, "moved": 1, "unowned_s": 13.2,
+    }  # fmt: skip
+
+
+def test_one_that_moves_nobody_or_comes_to_nothing_is_told_at_once() -> None:
+    assert [line["outcome"] for line in told(entry(1, Outcome.SUPERSEDED), entry(2, Outcome.EMPTIED))] == [
+        "superseded", "emptied"
+    ]  # fmt: skip
+    quiet = entry(3, moved=False)
+    assert len(told(quiet, entry(3, settled=True, moved=False), close=True)) == 1
+
+
+def test_one_that_never_settles_is_told_with_the_next_or_at_the_end() -> None:
+    assert [line["rebalance"] for line in told(entry(1), entry(2), close=True)] == [1, 2]
+    assert told(entry(1)) == []
+
+
+def test_rebalances_that_wait_to_settle_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MOST_UNSETTLED", 2)
+    many = RebalanceLines()
+    with capture_logs() as logged:
+        for group in ("a", "b", "c"):
+            many.noticed(GroupChanged(group, "Stable", 1, entry(1)))
+    assert [line["group"] for line in logged] == ["a"]
+
+
+CALL = SimpleNamespace(peer_host="10.0.4.17", client_software="muster-python 0.1.0")
+
+
+def acted(what: str, request: Any, response: Any) -> list[Action]:
+    seen: list[Action] = []
+
+    async def handler(request: Any, call: Any) -> Any:
+        return response
+
+    answer = asyncio.run(watched(handler, what, "grpc", seen.append)(request, CALL))  # type: ignore[arg-type]
+    assert answer is response
+    return seen
+
+
+def test_who_deleted_what_from_where_is_told() -> None:
+    request = SimpleNamespace(topic_names=[f"t{n}" for n in range(7)])
+    response = SimpleNamespace(topics=[SimpleNamespace(error_code=3), SimpleNamespace(error_code=0)])
+    (action,) = acted("DeleteTopics", request, response)
+    assert action == Action(
+        "DeleteTopics", "t0,t1,t2,t3,t4 and 2 more", "10.0.4.17", "muster-python 0.1.0", "grpc", 1, ""
+    )
+    with capture_logs() as logged:
+        tell_action(action)
+    assert logged[0]["action"] == "DeleteTopics"
+    assert "reason" not in logged[0]
+
+
+@pytest.mark.parametrize(
+    ("what", "request_", "of"),
+    [
+        ("RemoveMembers", {"group_id": "g", "reason": "stuck"}, "g"),
+        ("DeleteGroups", {"groups_names": ["a", "b"]}, "a,b"),
+        ("CreateTopics", {"topics": [SimpleNamespace(name="t")]}, "t"),
+        ("AlterConfigs", {"topics": [SimpleNamespace(topic="t")]}, "t"),
+        ("IncrementalAlterConfigs", {"resources": [SimpleNamespace(resource_name="t")]}, "t"),
+        ("OffsetCommit", {"group_id": "g", "member_id": "", "include_zookeeper": True}, "g"),
+    ],
+)
+def test_both_doors_words_are_understood(what: str, request_: dict[str, Any], of: str) -> None:
+    assert what in ACTIONS
+    (action,) = acted(what, SimpleNamespace(**request_), SimpleNamespace(error_code=0))
+    assert (action.of, action.refused, action.reason) == (of, 0, request_.get("reason", ""))
+
+
+def test_what_changes_nothing_or_is_a_clients_own_is_not_told() -> None:
+    ok = SimpleNamespace(error_code=0)
+    assert acted("CreateTopics", SimpleNamespace(topics=[], validate_only=True), ok) == []
+    commit = {"group_id": "g", "member_id": "m", "include_zookeeper": False}
+    assert acted("OffsetCommit", SimpleNamespace(**commit), ok) == []
+    assert acted("OffsetCommit", SimpleNamespace(**commit | {"member_id": ""}), ok) == [], "a simple consumer"
+
+
+def test_a_start_tells_the_settings_that_differ() -> None:
+    assert dict(differing(load_settings(None, {}))) == {}
+    given = {"node.id": "7", "auto.create.topics.enable": "true", "group.max.size": "9"}
+    changed = dict(differing(load_settings(None, given)))
+    assert changed["group.max.size"] == "9"
+    assert set(changed) <= set(given)

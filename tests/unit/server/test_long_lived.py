@@ -1,0 +1,43 @@
+"""Logs that are made are kept from the collector of garbage some at a time, and garbage is not kept with them."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from muster.coordinator.server.node.long_lived import FROZEN_AT_ONCE, LongLived
+
+
+class Circle:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def unfrozen() -> Iterator[None]:
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+def test_logs_are_passed_over_once_there_are_some() -> None:
+    long_lived = LongLived()
+    for _ in range(FROZEN_AT_ONCE - 1):
+        long_lived.made(1)
+    assert gc.get_freeze_count() == 0
+    garbage = weakref.ref(Circle())
+    long_lived.made(1)
+    assert gc.get_freeze_count() > 0
+    assert garbage() is None
+
+
+def test_each_look_is_at_what_is_new() -> None:
+    """What was passed over once is not looked at again."""
+    long_lived, kept = LongLived(), [[number] for number in range(10_000)]
+    long_lived.made(FROZEN_AT_ONCE)
+    assert len(gc.get_objects()) < len(kept)
+    long_lived.made(FROZEN_AT_ONCE)
+    assert len(gc.get_objects()) < len(kept)

@@ -1,0 +1,64 @@
+"""What DescribeGroups tells of how a group gets on, and the words that the command line makes of it."""
+
+import asyncio
+
+import pytest
+
+from muster.coordinator.observe.history import History, Sample
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.messages.progress import progress, tell_progress
+from muster.coordinator.views.groups import progress_words
+from muster.coordinator.views.seen import SeenProgress, seen_progress
+
+PLACE = ("t", 0)
+
+
+def looked(*looks: tuple[int, int]) -> History:
+    """A history of `g`, looked at every 10 s: (log end, committed)."""
+    history = History(10_000)
+    for at, (end, committed) in enumerate(looks, 1):
+        history.take("g", Sample([PLACE], [end], [committed], [at * 10_000]), at * 10_000)
+        history.settle("g", at * 10_000)
+    return history
+
+
+def test_a_group_that_was_seen_twice_has_a_trend() -> None:
+    found = progress(looked((100, 0), (200, 140)), "g")
+    assert found is not None
+    assert (found.sampled_ms, found.lag, found.trend, found.eta_seconds) == (20_000, 60, -4.0, 15.0)
+    assert (found.health, found.reason) == ("OK", "it keeps up")
+
+
+def test_what_is_not_known_is_absent() -> None:
+    once = progress(looked((100, 0)), "g")
+    assert once is not None
+    assert not once.HasField("trend")
+    assert not once.HasField("eta_seconds")
+    assert progress(looked((100, 0)), "other") is None
+
+
+def test_a_group_that_falls_behind_has_no_end_and_is_not_well() -> None:
+    found = progress(looked((100, 0), (200, 10), (300, 20)), "g")
+    assert found is not None
+    assert not found.HasField("eta_seconds")
+    assert (found.health, found.reason[:25]) == ("WARN", "t-0 (WARN, lag 280): it c")
+
+
+def test_only_groups_that_were_seen_are_told_of() -> None:
+    groups = [pb.DescribedGroup(group_id="g"), pb.DescribedGroup(group_id="other")]
+    asyncio.run(tell_progress(groups, looked((5, 0))))
+    assert [seen_progress(group) is None for group in groups] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("lag", "trend", "eta_s", "said"),
+    [
+        (0, None, 0.0, "everything is read"),
+        (1, None, None, "1 record behind; how fast that changes is not known yet"),
+        (60, -4.0, 15.0, "60 records behind, 4.0 fewer each second: caught up in about 15.00 s"),
+        (60, 0.0, None, "60 records behind, and that does not change"),
+        (60, 2.5, None, "60 records behind, 2.5 more each second: it does not catch up at this pace"),
+    ],
+)
+def test_words(lag: int, trend: float | None, eta_s: float | None, said: str) -> None:
+    assert progress_words(SeenProgress(1, lag, trend, eta_s, "OK", "")) == said

@@ -1,0 +1,80 @@
+"""What is told of a collector that takes nothing, and what becomes of rebalances that nobody takes."""
+
+from collections.abc import Sequence
+from threading import Event
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from structlog.testing import capture_logs
+
+from muster.coordinator.tracing import export
+from muster.coordinator.tracing.export import Export, Rebalanced, SaidOnce, linked, make_spans
+from tests.unit.tracing.test_spans import ENTRY
+
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Moody(SpanExporter):
+    """Takes spans, or does not."""
+
+    takes = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return SpanExportResult.SUCCESS if self.takes else SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        pass
+
+
+def test_that_it_is_away_and_there_again_is_said_once_each() -> None:
+    inner = Moody()
+    exporter = SaidOnce(inner, "http://collector:4317")
+    span = TracerProvider().get_tracer("t").start_span("s")
+    assert isinstance(span, ReadableSpan)
+    with capture_logs() as told:
+        for takes in (False, False, True, True, False):
+            inner.takes = takes
+            exporter.export([span])
+    assert [line["event"].split(",")[0] for line in told] == [
+        "traces cannot be sent",
+        "traces are taken again",
+        "traces cannot be sent",
+    ]
+    assert told[1]["spans_lost"] == 2
+
+
+def test_an_entry_is_one_trace_at_the_times_of_the_ledger() -> None:
+    memory, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    make_spans(provider.get_tracer("t"), Rebalanced("g", ENTRY, TRACEPARENT))
+    *children, root = memory.get_finished_spans()
+    assert (root.start_time, root.end_time) == (1_000 * 10**6, 4_500 * 10**6)
+    assert {child.parent.span_id for child in children if child.parent} == {root.context.span_id}
+    assert [f"{link.context.trace_id:032x}" for link in root.links] == [TRACEPARENT[3:35]]
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", f"00-{'0' * 32}-{'0' * 16}-01"])
+def test_what_names_no_span_is_no_link(text: str) -> None:
+    assert linked(text) is None
+
+
+def test_what_there_is_no_room_for_is_thrown_away_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    making, go_on = Event(), Event()
+
+    def slow(*_: object) -> None:
+        making.set()
+        go_on.wait()
+
+    monkeypatch.setattr(export, "QUEUE", 2)
+    monkeypatch.setattr(export, "make_spans", slow)
+    told = Export("http://127.0.0.1:1", 1, "0")
+    with capture_logs() as lines:
+        told.tell("g", ENTRY, "")
+        assert making.wait(30)
+        for _ in range(10):
+            told.tell("g", ENTRY, "")
+    assert [line["event"].split(";")[0] for line in lines] == ["more rebalances than can be told as traces"]
+    go_on.set()
+    told.close()

@@ -1,0 +1,92 @@
+"""Which spans a ledger entry is, and which request it is linked to."""
+
+from dataclasses import replace
+
+from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry
+from muster.coordinator.tracing.causes import Causes
+from muster.coordinator.tracing.spans import MAX_MEMBERS, SpanPlan, is_whole, spans_of
+
+ENTRY = RebalanceEntry(
+    number=3,
+    previous_generation=1,
+    generation=2,
+    protocol_type="consumer",
+    protocol_name="range",
+    cause=Cause.SESSION_EXPIRED,
+    culprit="gone",
+    culprit_client_id="c",
+    culprit_client_host="h",
+    detail="its session expired",
+    client_reason="",
+    outcome=Outcome.COMPLETED,
+    started_at_ms=1_000,
+    ended_at_ms=4_000,
+    phases=(Phase("join", 2_000, ("b",)), Phase("plan", 1_000, ("a",)), Phase("settle", 500, ("b",))),
+    members=(
+        MemberPlan("a", "ca", "ha", None, (("t", (0, 1)),)),
+        MemberPlan("b", "", "hb", "i", (("t", (2,)),)),
+        MemberPlan("c", "cc", "hc", None, ()),
+    ),
+    moves=(Move("t", 1, "gone", "a", 700, ""), Move("t", 2, "a", "b", 800, "")),
+    unowned_partition_ms=1_500,
+)
+
+
+def by_name(root: SpanPlan) -> dict[str, SpanPlan]:
+    return {child.name: child for child in root.children}
+
+
+def test_the_root_has_what_an_incident_asks_for() -> None:
+    root = spans_of("g", ENTRY)
+    assert (root.start_ms, root.end_ms) == (1_000, 4_500)
+    assert root.attributes["muster.rebalance.cause"] == "session_expired"
+    assert root.attributes["muster.rebalance.culprit"] == "gone"
+    assert root.attributes["muster.rebalance.moves"] == 2
+    assert root.attributes["muster.rebalance.unowned_partition_seconds"] == 1.5
+
+
+def test_phases_follow_each_other() -> None:
+    children = by_name(spans_of("g", ENTRY))
+    times = [(children[name].start_ms, children[name].end_ms) for name in ("phase join", "phase plan", "phase settle")]
+    assert times == [(1_000, 3_000), (3_000, 4_000), (4_000, 4_500)]
+    assert children["phase settle"].attributes["muster.phase.waited_for"] == "b"
+
+
+def test_a_member_s_part_lasts_until_it_was_not_waited_for_any_more() -> None:
+    children = by_name(spans_of("g", ENTRY))
+    first, second, third = children["member ca"], children["member b"], children["member cc"]
+    assert [span.end_ms for span in (first, second, third)] == [4_000, 4_500, 4_000]
+    told = {name: second.attributes[f"muster.member.{name}"] for name in ("revoked", "gained", "owned", "waited_for")}
+    assert told == {"revoked": 0, "gained": 1, "owned": 1, "waited_for": True}
+    assert first.attributes["muster.member.revoked"] == 1
+
+
+def test_of_very_many_members_those_who_mattered_have_a_span() -> None:
+    idle = tuple(MemberPlan(f"m{number}", f"m{number}", "h", None, ()) for number in range(2 * MAX_MEMBERS))
+    root = spans_of("g", replace(ENTRY, members=(*idle, *ENTRY.members)))
+    assert root.attributes["muster.rebalance.members_left_out"] == MAX_MEMBERS + 3
+    assert len(root.children) == 3 + MAX_MEMBERS
+    assert {"member ca", "member b"} <= by_name(root).keys()
+
+
+def test_only_what_is_completed_and_settled_is_told() -> None:
+    assert is_whole(ENTRY)
+    assert not is_whole(replace(ENTRY, unowned_partition_ms=-1))
+    assert not is_whole(replace(ENTRY, outcome=Outcome.SUPERSEDED))
+
+
+def test_no_span_ends_before_it_begins_though_the_clock_was_set_back() -> None:
+    odd = replace(ENTRY, started_at_ms=9_000, ended_at_ms=4_000, phases=(Phase("join", -5_000),))
+    root = spans_of("g", odd)
+    assert all(span.start_ms <= span.end_ms for span in (root, *root.children))
+
+
+def test_a_request_is_linked_to_once_and_the_oldest_are_forgotten() -> None:
+    causes = Causes(most=2)
+    for member in ("a", "b", "c"):
+        causes.note("g", member, f"trace of {member}")
+    causes.note("g", "", "nobody's")
+    assert causes.take("g", "a") == ""
+    assert causes.take("g", "c") == "trace of c"
+    assert causes.take("g", "c") == ""
+    assert causes.take("other", "b") == ""

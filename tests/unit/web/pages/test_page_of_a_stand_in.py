@@ -1,0 +1,113 @@
+"""Whole pages, from a node's answers to HTML, without a node."""
+
+import asyncio
+from html.parser import HTMLParser
+
+import pytest
+
+from muster.coordinator.bench.pages import LARGE, StandIn, app_of, fetched
+from muster.coordinator.config import load_settings
+from muster.coordinator.web.app import app_of as whole
+
+VOID = {"meta", "link", "input", "br", "img"}
+
+
+class Nesting(HTMLParser):
+    """Every element that is opened is closed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids.extend(value or "" for name, value in attrs if name == "id")
+        assert not any(name in ("style", "onclick", "onload") for name, _ in attrs), tag
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Closed by itself, as SVG's are."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def shown(path: str, members: int = 4, partitions: int = 10) -> str:
+    body = asyncio.run(fetched(app_of(StandIn(members, partitions, 5)), path)).decode()
+    nesting = Nesting()
+    nesting.feed(body)
+    assert nesting.open == []
+    assert len(nesting.ids) == len(set(nesting.ids)), "ids are there once"
+    return body
+
+
+def test_a_group_shows_its_map_its_last_moves_and_its_whole_ledger() -> None:
+    body = shown(f"/groups/{LARGE}")
+    assert body.count('<g class="cell ') >= 10
+    assert "consumer-0 stopped answering" in body
+    assert body.count("Permanent address of this rebalance") == 3
+    assert 'sse-connect="/events?group=large&amp;since=' in body
+
+
+def test_what_the_doctor_finds_is_on_the_page_with_what_to_do() -> None:
+    node = StandIn(4, 12, 1)
+    del node.large.members[1]
+    body = asyncio.run(fetched(app_of(node), f"/groups/{LARGE}")).decode()
+    assert "What stands out" in body
+    assert "What to do" in body
+    assert "muster doctor</code>; it takes too long" not in body
+
+
+def test_a_group_too_large_for_the_doctor_on_a_page_is_said_to_be() -> None:
+    body = shown(f"/groups/{LARGE}", members=3, partitions=2_001)
+    assert "What stands out</h2>" not in body
+    assert "muster doctor</code>; it takes too long" in body
+
+
+def test_large_groups_have_a_bar_for_each_member() -> None:
+    body = shown(f"/groups/{LARGE}", members=90, partitions=900)
+    assert body.count("<li><b>consumer-") == 90
+    assert "all 90 members" not in body
+
+
+def test_a_rebalance_keeps_its_address() -> None:
+    body = shown(f"/groups/{LARGE}/rebalances/2")
+    assert "Rebalance 2 of large" in body
+    assert f'href="/groups/{LARGE}/rebalances/1"' in body
+    assert f'href="/groups/{LARGE}/rebalances/3"' in body
+
+
+@pytest.mark.parametrize("path", ["/", "/ledger"])
+def test_lists_have_a_line_for_each(path: str) -> None:
+    assert shown(path).count("<tr>") + shown(path).count("<li><details") >= 5
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (f"/groups/{LARGE}/rebalances/99", "the ledger has no rebalance 99"),
+        (f"/groups/{LARGE}/nothing", "there is no such page of a group"),
+        (f"/groups/{LARGE}/rebalances/x", "expected a number"),
+    ],
+)
+def test_what_is_not_there_is_said_in_words(path: str, said: str) -> None:
+    with pytest.raises(RuntimeError, match="answered 40"):
+        shown(path)
+    body = asyncio.run(fetched(app_of(StandIn(2, 4, 1)), path, expected=(400, 404))).decode()
+    assert said in body
+    assert "<main" in body
+
+
+def test_a_node_that_only_shows_offers_no_act_and_refuses_one() -> None:
+    settings = {"http.listeners": "127.0.0.1:9291", "http.actions": "false"}
+    app = whole(StandIn(2, 4, 1), load_settings(None, settings))
+    assert 'id="actions"' in shown(f"/groups/{LARGE}")
+    assert 'id="actions"' not in asyncio.run(fetched(app, f"/groups/{LARGE}")).decode()
+    refused = asyncio.run(fetched(app, f"/groups/{LARGE}/act", expected=(403,))).decode()
+    assert "this node only shows (http.actions=false)" in refused
+
+
+def test_what_is_no_act_is_refused_in_words() -> None:
+    body = asyncio.run(fetched(app_of(StandIn(2, 4, 1)), f"/groups/{LARGE}/act", expected=(400,))).decode()
+    assert "is no act; expected remove, reset, delete, set, unset" in body

@@ -15,7 +15,7 @@ from muster.coordinator.cli.common.options import NumberRange, client_options, p
 from muster.coordinator.cli.common.output import notice
 from muster.coordinator.cli.common.plugins import find_plugins_here
 from muster.coordinator.cli.common.records import FIELDS, Writer, fields_option, writer
-from muster.coordinator.cli.common.signals import interrupt_on_sigterm, stop_on_signal
+from muster.coordinator.cli.common.signals import interrupt_on_signals, stop_on_signal
 from muster.coordinator.cli.groups.reset import targets
 from muster.coordinator.cli.groups.which import chosen_partitions
 from muster.coordinator.views.positions import Position, parse_position
@@ -128,7 +128,7 @@ def consume(
     if overrides.get("group.protocol") == "zookeeper" and not names_a_node():
         # Such a consumer finds its nodes in ZooKeeper.
         del given["bootstrap.servers"]
-    interrupt_on_sigterm()
+    interrupt_on_signals()
     with Consumer(given) as consumer:
         somebody_listens(bootstrap, overrides)
         if group is not None:

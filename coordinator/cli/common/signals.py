@@ -6,6 +6,7 @@ from types import FrameType
 from typing import NoReturn
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM)
+_interrupted = threading.Event()
 
 
 def stop_on_signal() -> threading.Event:
@@ -22,10 +23,24 @@ def stop_on_signal() -> threading.Event:
     return stopping
 
 
-def interrupt_on_sigterm() -> None:
-    """SIGTERM raises what Ctrl-C raises."""
+def interrupt_on_signals() -> None:
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt. Who works for long calls `go_on_unless_interrupted` now and then."""
+    _interrupted.clear()
     signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupt)
+
+
+def go_on_unless_interrupted() -> None:
+    """Raise KeyboardInterrupt when a signal has come, also one whose exception nobody heard.
+
+    A signal's handler runs between any two steps of the main thread. Where that is in the callback of a weak reference,
+    or in a finalizer, Python prints what the handler raises and goes on.
+    """
+    if _interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    _interrupted.set()
     raise KeyboardInterrupt

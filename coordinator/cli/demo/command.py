@@ -55,14 +55,14 @@ def demo(
     if spark:
         return on_spark(file, key_regex, partitions, keep)
     from muster.assignors.registry import resolve_all
-    from muster.coordinator.cli.common.signals import interrupt_on_sigterm
+    from muster.coordinator.cli.common.signals import interrupt_on_signals
     from muster.coordinator.cli.demo.director import Director, Plan
     from muster.coordinator.cli.demo.lines import choose_source
 
     find_plugins_here()
     resolve_all(assignor)
     plan = Plan(choose_source(file, key_regex), workers, partitions, assignor, seconds)
-    interrupt_on_sigterm()
+    interrupt_on_signals()
     with workspace(keep) as folder:
         proved = Director(plan, folder).run()
     return Exit.OK if proved else Exit.FAILURE
@@ -78,12 +78,12 @@ def on_spark(file: Path | None, key_regex: str | None, partitions: int, keep: bo
         import pyspark  # noqa: F401
     except ImportError:
         raise CommandError("pyspark is not installed", "pip install 'muster-groups[spark]'") from None
-    from muster.coordinator.cli.common.signals import interrupt_on_sigterm
+    from muster.coordinator.cli.common.signals import interrupt_on_signals
     from muster.coordinator.cli.demo.lines import choose_source
     from muster.coordinator.cli.demo.spark import SparkDirector
     from muster.coordinator.java import JavaNotFound
 
-    interrupt_on_sigterm()
+    interrupt_on_signals()
     with workspace(keep) as folder:
         try:
             proved = SparkDirector(choose_source(file, key_regex), partitions, folder).run()

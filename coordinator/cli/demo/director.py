@@ -12,6 +12,7 @@ from rich.text import Text
 
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.output import console
+from muster.coordinator.cli.common.signals import go_on_unless_interrupted
 from muster.coordinator.cli.demo import report
 from muster.coordinator.cli.demo.children import Children
 from muster.coordinator.cli.demo.filling import fill
@@ -166,6 +167,7 @@ class Director:
         """Look again and again until `condition` holds; raise CommandError when nothing moves any more."""
         seen, since = (-1, -1), time.monotonic()
         while True:
+            go_on_unless_interrupted()
             self._children.must_be_alive()
             self._follow(proof)
             self._look_at_group()

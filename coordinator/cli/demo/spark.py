@@ -14,6 +14,7 @@ from rich.text import Text
 
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.output import console
+from muster.coordinator.cli.common.signals import go_on_unless_interrupted
 from muster.coordinator.cli.demo import report
 from muster.coordinator.cli.demo.children import Children
 from muster.coordinator.cli.demo.director import NODE_SETTINGS
@@ -102,6 +103,7 @@ class SparkDirector:
         assert process.stdout is not None
         done = killed = failed = 0
         for line in process.stdout:
+            go_on_unless_interrupted()
             told = json.loads(line)
             if "batch" in told:
                 done += 1

@@ -117,7 +117,7 @@ def tell(facts: "Facts", findings: Sequence["Finding"]) -> None:
     for rule, times in told.items():
         if times > MOST_OF_A_RULE:
             screen.print(f"... and {rule} {times - MOST_OF_A_RULE:,} times more; -o json has them all\n")
-    screen.print(summary(facts, findings))
+    screen.print(summary(facts, findings), soft_wrap=True)
 
 
 def block(screen: "Console", finding: "Finding") -> None:

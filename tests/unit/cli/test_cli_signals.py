@@ -1,11 +1,17 @@
 """Ctrl-C and SIGTERM: the first one asks, the second one insists."""
 
 import signal
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator.cli.common.signals import ENDINGS, interrupt_on_sigterm, stop_on_signal
+from muster.coordinator.cli.common.signals import (
+    ENDINGS,
+    go_on_unless_interrupted,
+    interrupt_on_signals,
+    stop_on_signal,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +35,33 @@ def test_the_first_signal_sets_the_event_and_the_second_interrupts(
         signal.raise_signal(second)
 
 
-def test_sigterm_interrupts_where_a_command_wants_it_to() -> None:
-    interrupt_on_sigterm()
+@pytest.mark.parametrize("number", ENDINGS)
+def test_a_signal_interrupts_where_a_command_wants_it_to(number: signal.Signals) -> None:
+    interrupt_on_signals()
+    go_on_unless_interrupted()
     with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(number)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("number", ENDINGS)
+def test_an_interruption_that_nobody_heard_is_raised_at_the_next_look(number: signal.Signals) -> None:
+    """Python drops what is raised in the callback of a weak reference."""
+
+    class Kept:
+        pass
+
+    interrupt_on_signals()
+    kept = Kept()
+    watched = weakref.ref(kept, lambda gone: signal.raise_signal(number))
+    del kept
+    assert watched() is None
+    with pytest.raises(KeyboardInterrupt):
+        go_on_unless_interrupted()
+
+
+def test_ctrl_c_stays_ignored_where_it_was() -> None:
+    """As of a script's background job, which Ctrl-C at the prompt does not concern."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupt_on_signals()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -48,7 +48,11 @@ def too_large(group_id: str, what: str, size: int, limit: int) -> str:
 
 
 def text_bytes(*texts: str | None) -> int:
-    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts if text)
+    found = 0
+    for text in texts:
+        if text:
+            found += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return found
 
 
 def share_bytes(share: Mapping[str, Iterable[int]]) -> int:

@@ -223,8 +223,8 @@ class Ledger:
     def surplus(self, limit: int, most_bytes: int) -> list[int]:
         """The oldest entries beyond `limit`, or beyond so much memory; never the newest."""
         kept = 0
-        for place, number in enumerate(sorted(self.entries, reverse=True)):
-            kept += weight(self.entries[number])
+        for place, (number, entry) in enumerate(sorted(self.entries.items(), reverse=True)):
+            kept += weight(entry)
             if place and (place >= limit or kept > most_bytes):
                 return sorted(each for each in self.entries if each <= number)
         return []

@@ -105,7 +105,7 @@ class Node:
         self._settings = settings
         self._clock = Clock()
         self._watchers = Watchers(settings.max_watchers)
-        self._lines = RebalanceLines()
+        self._lines = RebalanceLines(asyncio.get_running_loop().call_later)
         self._partitions: Mapping[str, int] = {}
         self._bound = Address(settings.listen_host, settings.listen_port)
         self.measuring = measuring_of(settings, self._clock)

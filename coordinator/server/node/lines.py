@@ -1,8 +1,9 @@
 """One line in the log for each rebalance, each action of an operator, each start: what `journalctl` is asked for."""
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -15,7 +16,19 @@ from muster.coordinator.server.dispatch import Method
 MOST_UNSETTLED: Final = 10_000
 """Rebalances that are decided, and wait to be told until they have settled."""
 
+TOGETHER_S: Final = 0.05
+"""Lines of so long are written together: whoever waits for a rebalance waits for no line, and one alone costs more."""
+AT_ONCE: Final = 16
+"""Lines that are written before others have their turn."""
+
+Later: TypeAlias = Callable[[float, Callable[[], None]], object]
+"""Of seconds and what to do then, as a loop's `call_later`."""
+
 log = structlog.get_logger("muster.node")
+
+
+def at_once(delay_s: float, work: Callable[[], None]) -> None:
+    work()
 
 
 class RebalanceLines:
@@ -24,8 +37,10 @@ class RebalanceLines:
     One that never settles is told when its group has the next one decided, or the node stops: with what is known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, later: Later = at_once) -> None:
+        self._later = later
         self._unsettled: dict[str, RebalanceEntry] = {}
+        self._due: deque[tuple[str, RebalanceEntry]] = deque()
 
     def noticed(self, notice: GroupChanged) -> None:
         entry = notice.entry
@@ -33,22 +48,36 @@ class RebalanceLines:
             return
         unsettled = self._unsettled.pop(notice.group_id, None)
         if unsettled is not None and unsettled.number == entry.number:
-            tell(notice.group_id, entry)
+            self._tell(notice.group_id, entry)
             return
         if unsettled is not None:
-            tell(notice.group_id, unsettled)
+            self._tell(notice.group_id, unsettled)
         if waits(entry):
             if len(self._unsettled) >= MOST_UNSETTLED:
                 oldest = next(iter(self._unsettled))
-                tell(oldest, self._unsettled.pop(oldest))
+                self._tell(oldest, self._unsettled.pop(oldest))
             self._unsettled[notice.group_id] = entry
         elif not settles(entry):
-            tell(notice.group_id, entry)
+            self._tell(notice.group_id, entry)
 
     def close(self) -> None:
+        self._write(len(self._due))
         for group_id, entry in self._unsettled.items():
             tell(group_id, entry)
         self._unsettled.clear()
+
+    def _tell(self, group_id: str, entry: RebalanceEntry) -> None:
+        self._due.append((group_id, entry))
+        if len(self._due) == 1:
+            self._later(TOGETHER_S, self._write)
+        elif len(self._due) > MOST_UNSETTLED:
+            tell(*self._due.popleft())
+
+    def _write(self, most: int = AT_ONCE) -> None:
+        for _ in range(min(most, len(self._due))):
+            tell(*self._due.popleft())
+        if self._due:
+            self._later(0, self._write)
 
 
 def waits(entry: RebalanceEntry) -> bool:

@@ -142,3 +142,32 @@ def test_a_start_tells_the_settings_that_differ() -> None:
     changed = dict(differing(load_settings(None, given)))
     assert changed["group.max.size"] == "9"
     assert set(changed) <= set(given)
+
+
+def test_lines_are_written_together_a_few_at_a_time() -> None:
+    """Nobody who waits for a rebalance waits for its line."""
+    calls: list[tuple[float, Any]] = []
+    all_lines = RebalanceLines(lambda delay_s, work: calls.append((delay_s, work)))
+    with capture_logs() as logged:
+        for number in range(lines.AT_ONCE + 3):
+            all_lines.noticed(GroupChanged("billing", "Stable", 1, entry(number, moved=False)))
+        assert logged == []
+        ((delay_s, write),) = calls
+        assert delay_s == lines.TOGETHER_S
+        write()
+        assert len(logged) == lines.AT_ONCE
+        assert calls[1][0] == 0
+        calls[1][1]()
+    assert [line["rebalance"] for line in logged] == list(range(lines.AT_ONCE + 3))
+    assert len(calls) == 2
+
+
+def test_what_waits_to_be_written_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MOST_UNSETTLED", 2)
+    all_lines = RebalanceLines(lambda delay_s, work: None)
+    with capture_logs() as logged:
+        for number in range(3):
+            all_lines.noticed(GroupChanged("billing", "Stable", 1, entry(number, moved=False)))
+        assert [line["rebalance"] for line in logged] == [0]
+        all_lines.close()
+    assert [line["rebalance"] for line in logged] == [0, 1, 2]

@@ -49,7 +49,7 @@ class StandIn:
                 member_id=member, client_id=f"consumer-{number}", client_host="10.0.0.1", member_metadata=wanted,
                 member_assignment=share,
             )  # fmt: skip
-        self._explained = pb.ExplainGroupResponse(
+        self.explained = pb.ExplainGroupResponse(
             rebalances=[rebalance(number, ids, partitions, self._began_ms) for number in (3, 2, 1)]
         )
         self._answers: dict[tuple[int, ...], pb.OffsetFetchResponse] = {}
@@ -103,7 +103,7 @@ class StandIn:
     def _explain(self, request: pb.ExplainGroupRequest) -> pb.ExplainGroupResponse:
         if request.group_id != LARGE:
             return pb.ExplainGroupResponse(rebalances=[Rebalance(group_id=request.group_id, number=1)])
-        return self._explained
+        return self.explained
 
     def _positions(self, request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
         asked = () if request.all_topics else tuple(request.topics[0].partition_indexes)

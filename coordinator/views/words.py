@@ -1,6 +1,7 @@
 """How numbers, times and member ids are written for people."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
@@ -103,12 +104,12 @@ class Names:
 
 def shortened(member_ids: Iterable[str]) -> Mapping[str, str]:
     matches = {member: MEMBER_ID.match(member) or ZOOKEEPER_ID.match(member) for member in member_ids}
-    clients = [match["client"] for match in matches.values() if match]
+    clients = Counter(match["client"] for match in matches.values() if match)
     short: dict[str, str] = {}
     for member, match in matches.items():
         if match is None:
             short[member] = member
-        elif match["client"] and match.re is MEMBER_ID and clients.count(match["client"]) == 1:
+        elif match["client"] and match.re is MEMBER_ID and clients[match["client"]] == 1:
             short[member] = match["client"]
         else:
             short[member] = f"{match['client'] or 'member'}-{match['start']}"

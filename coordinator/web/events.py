@@ -19,11 +19,14 @@ from muster.coordinator.web.asks import Asks, Refused
 GATHER_S: Final = 0.2
 """Between two tellings at least."""
 
-ALIVE_S: Final = 15.0
-"""After so long without news a comment says that the stream lives."""
+ALIVE_S: Final = 5.0
+"""After so long without news an event `alive` says so: an open connection says nothing of a process that stands still,
+and a comment is nothing that a page could hear."""
 
 LOOK_AGAIN_S: Final = 1.0
 """Groups in the middle of a rebalance are looked at again after so long, while anybody follows."""
+
+ALIVE: Final = b"event: alive\ndata: -\n\n"
 
 RETRY_MS: Final = 1_000
 """A browser that lost the stream comes again after so long."""
@@ -54,7 +57,7 @@ class Streams:
         """`group` (several, or none for all), and `since`: the mark up to which the page has seen everything.
 
         An event `changed` has the new mark as its id, which a browser sends when it comes again, and as its data
-        {"mark", "groups", "all_known"}.
+        {"mark", "groups", "all_known"}. While nothing changes, an event `alive` comes every ALIVE_S.
         """
         groups = frozenset(request.query_params.getlist("group"))
         since = request.headers.get("last-event-id") or request.query_params.get("since") or self._changes.mark()
@@ -85,7 +88,7 @@ class Streams:
                 since = news.mark
                 # Nothing is awaited between the look and this: no change is missed.
                 if not await self._heard():
-                    yield b": alive\n\n"
+                    yield ALIVE
         finally:
             self._open -= 1
 

@@ -3,12 +3,12 @@
 import ipaddress
 from collections.abc import MutableMapping
 from typing import Any, Final
-from urllib.parse import unquote
 from uuid import uuid4
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from muster.coordinator.web.addresses import name_of
 from muster.coordinator.web.asks import Refused
 from muster.coordinator.web.refusals import response_of
 
@@ -122,10 +122,10 @@ def whole_segments(raw_path: bytes) -> str:
     """The path decoded, but for what would end a segment or a route: a group may be called `a/b`, or have a line's end
     in its name. `unquote` gives its name.
 
-    >>> whole_segments(b"/groups/a%2Fb%20c%25/lag"), whole_segments(b"/groups/a%0Ab")
-    ('/groups/a%2Fb c%25/lag', '/groups/a%0Ab')
+    >>> whole_segments(b"/groups/a%2Fb%20c%25/lag"), whole_segments(b"/groups/a%0Ab"), whole_segments(b"/groups/=..")
+    ('/groups/a%2Fb c%25/lag', '/groups/a%0Ab', '/groups/..')
     """
-    segments = (unquote(segment) for segment in raw_path.decode("latin-1").split("/"))
+    segments = (name_of(segment) for segment in raw_path.decode("latin-1").split("/"))
     return "/".join(segment.replace("%", "%25").replace("/", "%2F").replace("\n", "%0A") for segment in segments)
 
 

@@ -4,8 +4,15 @@
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
   const ages = [[60, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "days"]];
 
+  // By the node's clock, which need not be the reader's; what it took down before it was set back lies ahead.
+  let ahead = 0;
+  function readClock() {
+    ahead = Date.now() - Number(document.getElementById("conditions")?.dataset.now ?? Date.now());
+  }
+
   function ago(ms) {
-    const s = Math.max(0, (Date.now() - ms) / 1000);
+    const s = (Date.now() - ahead - ms) / 1000;
+    if (s < -5) return exact.format(ms);
     if (s < 5) return "just now";
     const [, unit, word] = ages.find(([most]) => s < most);
     return `${Math.round(s / unit)} ${word} ago`;
@@ -43,6 +50,9 @@
     }] } };
   }
 
+  // There are no fifths of a record.
+  const whole = [...Array(15).keys()].flatMap((power) => [1, 2, 5].map((step) => step * 10 ** power));
+
   function drawCharts(root) {
     if (typeof uPlot === "undefined") return;
     for (const box of root.querySelectorAll(".chart[data-series]")) {
@@ -53,7 +63,7 @@
       const plot = new uPlot({
         width: box.clientWidth, height: 220, plugins: [marks(at)], cursor: { y: false },
         scales: { y: { range: (u, low, high) => [0, Math.max(1, high * 1.08)] } },
-        axes: [axis, { ...axis, size: 64, values: (u, all) => all.map((v) => v.toLocaleString()) }],
+        axes: [axis, { ...axis, size: 64, incrs: whole, values: (u, all) => all.map((v) => v.toLocaleString()) }],
         series: [{}, { label: "lag", stroke: colour("--accent"), width: 2, fill: colour("--accent-bg"),
           value: (u, v) => (v == null ? "" : v.toLocaleString()) }],
       }, [times.map((t) => t / 1000), lags], box);
@@ -61,26 +71,110 @@
     }
   }
 
-  function live(state, text) {
-    const sign = document.querySelector(".live");
-    if (!sign || sign.dataset.state === state) return;
-    sign.dataset.state = state;
-    sign.textContent = text;
+  function say(element, text) {
+    if (element.textContent !== text) element.textContent = text;
+    if (element.hidden === Boolean(text)) element.hidden = !text;
   }
 
-  // What was opened stays open when fresh figures come in.
-  let opened = new Set();
+  // Whether the node answers, and whether it tells this page of changes as they happen.
+  const SILENT_MS = 10000, AGAIN_MS = 5000;
+  const events = document.querySelector("main").dataset.events;
+  let source = null, mark = "", heard = performance.now(), heardAt = Date.now(), asked = heard, refused = "";
+
+  function hear() {
+    heard = performance.now();
+    heardAt = Date.now();
+    tellState();
+  }
+
+  function tellState() {
+    if (!events) return;
+    const sign = document.querySelector(".live"), silent = performance.now() - heard > SILENT_MS;
+    const live = !silent && source?.readyState === EventSource.OPEN;
+    sign.dataset.state = live ? "live" : "lost";
+    say(sign, live ? "live" : silent ? "no answer, trying again" : "connection lost, trying again");
+    say(document.getElementById("lost"), silent
+      ? `The node has not answered since ${exact.format(heardAt)}. What is shown is from then; this page goes on asking.`
+      : refused && `The node answers, but not with this page: ${refused} What is shown is the last that it told.`);
+  }
+
+  function refresh(why) {
+    const part = document.getElementById("live");
+    asked = performance.now();
+    if (part && typeof htmx !== "undefined") htmx.trigger(part, why);
+  }
+
+  function follow() {
+    if (!events || source || document.hidden) return;
+    const address = new URL(events, location);
+    if (mark) address.searchParams.set("since", mark);
+    const mine = source = new EventSource(address);
+    mine.onopen = hear;
+    mine.addEventListener("alive", hear);
+    mine.addEventListener("changed", (event) => {
+      mark = event.lastEventId;
+      hear();
+      refresh("changed");
+    });
+    mine.onerror = () => {
+      if (mine === source && mine.readyState === EventSource.CLOSED) {
+        source = null;
+        setTimeout(follow, AGAIN_MS);
+      }
+      tellState();
+    };
+  }
+
+  // A browser has six connections to a host: a page that nobody looks at keeps none of them.
+  function leave() {
+    source?.close();
+    source = null;
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return leave();
+    heard = performance.now();
+    follow();
+    refresh("refresh");
+  });
+
+  function watch() {
+    if (document.hidden) return;
+    tellState();
+    const now = performance.now();
+    if (now - heard < SILENT_MS || now - asked < SILENT_MS) return;
+    leave();  // The other end may be gone without a word, as after a change of networks.
+    follow();
+    refresh("refresh");
+  }
+
+  // What was opened stays open when fresh figures come in, and where one was one stays.
+  let opened = new Set(), focused, scrolled = 0;
   document.addEventListener("htmx:beforeSwap", (event) => {
     opened = new Set([...event.target.querySelectorAll("details[open][id]")].map((each) => each.id));
+    focused = document.activeElement?.matches("summary") && document.activeElement.parentElement.id;
+    scrolled = document.querySelector(".bars")?.scrollTop ?? 0;
   });
   document.addEventListener("htmx:afterSwap", () => {
+    refused = "";
+    readClock();
+    tellState();
     for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
+    if (focused) document.getElementById(focused)?.querySelector("summary").focus({ preventScroll: true });
+    document.querySelector(".bars")?.scrollTo(0, scrolled);
     tellTimes(document);
     drawCharts(document);
   });
-  document.addEventListener("htmx:sseOpen", () => live("live", "live"));
-  document.addEventListener("htmx:sseError", () => live("lost", "connection lost, trying again"));
-  document.addEventListener("htmx:sendError", () => live("lost", "connection lost, trying again"));
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.xhr.status) hear();
+  });
+  document.addEventListener("htmx:responseError", (event) => {
+    const { status, responseText } = event.detail.xhr;
+    const told = new DOMParser().parseFromString(responseText, "text/html").querySelector(".refusal");
+    refused = `${told?.textContent || `status ${status}`}.`;
+    tellState();
+    if (status >= 500) setTimeout(refresh, AGAIN_MS, "refresh");
+  });
   document.addEventListener("change", (event) => {
     if (event.target.matches("form.filter select, form.filter input[type=checkbox]")) event.target.form.requestSubmit();
   });
@@ -91,14 +185,22 @@
   setInterval(() => tellTimes(document), 5000);
   // Lags move without anybody's leave: who looks gets fresh figures now and then, a page in the background none.
   setInterval(() => {
-    const part = document.getElementById("live");
-    if (part && !document.hidden && typeof htmx !== "undefined") htmx.trigger(part, "refresh");
+    if (!document.hidden) refresh("refresh");
   }, 40000);
+  setInterval(watch, 1000);
 
   function openNamed() {
     const named = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (named) (named.matches("details") ? named : named.querySelector("details"))?.setAttribute("open", "");
   }
   addEventListener("hashchange", openNamed);
-  addEventListener("DOMContentLoaded", () => { tellTimes(document); drawCharts(document); openNamed(); });
+  addEventListener("DOMContentLoaded", () => {
+    readClock();
+    tellTimes(document);
+    drawCharts(document);
+    openNamed();
+    follow();
+    const again = document.querySelector("[data-again]");
+    if (again) setTimeout(() => location.reload(), 1000 * Number(again.dataset.again));
+  });
 })();

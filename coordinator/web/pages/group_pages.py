@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from muster.assignors import registry
 from muster.coordinator.views.words import Names
+from muster.coordinator.web.addresses import name_of, segment_of
 from muster.coordinator.web.asks import Asks, Refused
 from muster.coordinator.web.pages.acting_pages import ActingPages
 from muster.coordinator.web.pages.asking import Asking, refused
@@ -23,6 +24,8 @@ from muster.coordinator.web.pages.what_if_view import plan_view, question
 MOST_LINES: Final = 500
 MOST_NEW: Final = 1_000
 SECTION: Final = "Groups"
+NODE: Final = ""
+"""What is wrong with the node stands on every page, and changes under this name."""
 
 
 class GroupPages:
@@ -41,7 +44,7 @@ class GroupPages:
     async def _any(self, request: Request) -> Response:
         """A group's name may have any character, also a slash: the parts of the address are those it was sent with."""
         raw: bytes = request.scope["raw_path"]
-        _, _, group, *rest = (unquote(part) for part in raw.decode("latin-1").split("/"))
+        _, _, group, *rest = (name_of(part) for part in raw.decode("latin-1").split("/"))
         match rest:
             case [] if request.method != "POST":
                 return await self._group(request, group)
@@ -69,10 +72,10 @@ class GroupPages:
             return {
                 "title": group,
                 "view": view,
-                "self_href": f"/groups/{quote(group, safe='')}",
+                "self_href": f"/groups/{segment_of(group)}",
                 "here": here(request),
-                "trigger": "sse:changed, refresh",
-                "events": "/events?" + urlencode({"group": group, "since": mark}),
+                "trigger": "changed, refresh",
+                "events": "/events?" + urlencode([("group", group), ("group", NODE), ("since", mark)]),
                 "charts": bool(view.chart),
                 "actions": self._acting.allowed,
                 "assignors": sorted(registry.known()),

@@ -139,7 +139,7 @@ def group_view(
         last_moved=views[moved.number] if moved else None,
         rebalances=tuple(views[entry.number] for entry in shown),
         rebalance_count=len(history),
-        timeline=line_of_time(history, names, now_ms, facts.stalls),
+        timeline=line_of_time(history, names, now_ms, facts.stalls, views),
         chart=chart(figures.times, figures.lags, [entry.started_at_ms for entry in history]),
         series=json.dumps([list(figures.times), list(figures.lags), [entry.started_at_ms for entry in history]]),
         version=facts.version,

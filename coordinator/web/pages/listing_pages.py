@@ -50,7 +50,7 @@ class ListingPages:
     def _around(self, request: Request) -> dict[str, Any]:
         """Many groups may change at once: such a page waits until they are quiet for a moment."""
         events = "/events?" + urlencode({"since": self._asks.changes.mark()})
-        return {"here": here(request), "trigger": "sse:changed delay:500ms, refresh", "events": events}
+        return {"here": here(request), "trigger": "changed delay:500ms, refresh", "events": events}
 
     async def _groups(self, request: Request) -> Response:
         given = request.query_params

@@ -48,6 +48,6 @@ def names_of(
         known[entry.culprit] = entry.culprit_client_id
         known.update((member.member_id, member.client_id) for member in entry.members)
         ids.update(member.member_id for member in entry.members)
-        ids.update(end for move in entry.moves for end in (move.source, move.target))
+        ids |= {move.source for move in entry.moves} | {move.target for move in entry.moves}
         ids.update(member for phase in entry.phases for member in phase.waited_for)
     return MemberNames(ids, known | dict(clients or {}), present)

@@ -1,15 +1,15 @@
 """A rebalance as the page shows it: in a list, on the line of time, and whole at its permanent address."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
 from markupsafe import Markup
 
 from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, PartitionMove, Rebalance
 from muster.coordinator.views.words import Names, duration, spans
+from muster.coordinator.web.addresses import segment_of
 from muster.coordinator.web.pages import sentences
 from muster.coordinator.web.pictures.timeline import Mark, phases, timeline
 
@@ -73,7 +73,9 @@ class RebalanceView:
     phases: tuple[PhaseView, ...]
     picture: Markup
     waited_for: str
-    """Who was waited for longest, in words; empty when nobody was."""
+    """Who was waited for longest; empty when nobody was."""
+    waited: str
+    """And how long."""
     moved: int
     unowned: str
     moves: tuple[MoveLine, ...]
@@ -86,7 +88,7 @@ def address(group: str, number: int) -> str:
     >>> address("a/b ?", 3)
     '/groups/a%2Fb%20%3F/rebalances/3'
     """
-    return f"/groups/{quote(group, safe='')}/rebalances/{number}"
+    return f"/groups/{segment_of(group)}/rebalances/{number}"
 
 
 def took_ms(entry: Rebalance) -> int:
@@ -103,6 +105,7 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         for view, phase in zip(phase_views, entry.phases, strict=True)
     ]
     detail = names.in_text(entry.detail)
+    waited_for, waited = longest_wait(entry, names)
     return RebalanceView(
         group=entry.group_id,
         number=entry.number,
@@ -124,7 +127,8 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         assignor=entry.protocol_name,
         phases=phase_views,
         picture=phases(bars, max(longest_ms, took_ms(entry))),
-        waited_for=longest_wait(entry, names),
+        waited_for=waited_for,
+        waited=waited,
         moved=len(entry.moves),
         unowned=partition_seconds(entry.unowned_partition_seconds),
         moves=lines,
@@ -154,13 +158,14 @@ def phase_view(name: str, ms: int, waited_for: Sequence[str], names: Names) -> P
     return PhaseView(kind, name, duration(ms), what, f"{last} {waited[-1]}" if waited else "")
 
 
-def longest_wait(entry: Rebalance, names: Names) -> str:
+def longest_wait(entry: Rebalance, names: Names) -> tuple[str, str]:
+    """Who, and how long; both empty when nobody was waited for."""
     waits = [phase for phase in entry.phases if any(phase.waited_for) and phase.duration_ms]
     if not waits:
-        return ""
+        return "", ""
     longest = max(waits, key=lambda phase: phase.duration_ms)
     last = [member for member in longest.waited_for if member][-1]
-    return f"{names[last]}, {duration(longest.duration_ms)}"
+    return names[last], duration(longest.duration_ms)
 
 
 def move_lines(moves: Sequence[PartitionMove], names: Names, most: int) -> tuple[tuple[MoveLine, ...], int]:
@@ -188,7 +193,15 @@ def unowned(moves: Sequence[PartitionMove]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def line_of_time(entries: Sequence[Rebalance], names: Names, now_ms: int, stalls: Sequence[NodeStall] = ()) -> Markup:
+def line_of_time(
+    entries: Sequence[Rebalance],
+    names: Names,
+    now_ms: int,
+    stalls: Sequence[NodeStall] = (),
+    known: Mapping[int, RebalanceView] | None = None,
+) -> Markup:
+    """`known`: what has been said of some of them, by number, is not thought out again."""
+    known = known or {}
     most = max((len(entry.moves) for entry in entries), default=0)
     marks = [
         Mark(
@@ -197,10 +210,14 @@ def line_of_time(entries: Sequence[Rebalance], names: Names, now_ms: int, stalls
             max(entry.ended_at_ms, entry.started_at_ms + took_ms(entry)),
             sentences.cause_kind(sentences.cause_name(entry)),
             len(entry.moves) / most if most else 0.0,
-            f"Rebalance {entry.number}: {sentences.sentence(entry, names)}",
+            f"Rebalance {entry.number}: {sentence_of(entry, names, known)}",
             address(entry.group_id, entry.number),
         )
         for entry in entries
     ]
     away = [(stall.ended_at_ms - stall.stalled_ms, stall.ended_at_ms) for stall in stalls]
     return timeline(marks, now_ms, away)
+
+
+def sentence_of(entry: Rebalance, names: Names, known: Mapping[int, RebalanceView]) -> str:
+    return known[entry.number].sentence if entry.number in known else sentences.sentence(entry, names)

@@ -1,15 +1,18 @@
 """Templates to HTML. Autoescape is on and an unknown name is an error; what takes long is made in a thread."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import escape
 from starlette.responses import Response
 
+from muster.coordinator.views.words import harmless
+from muster.coordinator.web.addresses import segment_of
 from muster.coordinator.web.asks import Asks
 from muster.coordinator.web.pages.assets import Assets
 
@@ -31,13 +34,12 @@ def utc(epoch_ms: int) -> str:
     return moment_of(epoch_ms).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def path(text: str) -> str:
-    """A name as one part of an address.
+def shown(value: object) -> object:
+    """What every expression of a template goes through: names that others chose may hold what turns writing round.
 
-    >>> path("a/b?<c>")
-    'a%2Fb%3F%3Cc%3E'
+    It is spelt out, as on a terminal. Forms and addresses keep the true name: they say so by the filter `exact`.
     """
-    return quote(text, safe="")
+    return harmless(value) if type(value) is str else value
 
 
 class Pages:
@@ -52,9 +54,15 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
             auto_reload=False,
+            finalize=shown,
         )
         self._environment.globals["asset"] = assets.address
-        self._environment.filters |= {"utc": utc, "path": path, "iso": lambda ms: moment_of(ms).isoformat()}
+        self._environment.filters |= {
+            "utc": utc,
+            "path": segment_of,
+            "exact": escape,
+            "iso": lambda ms: moment_of(ms).isoformat(),
+        }
 
     async def page(
         self, template: str, section: str, make: Callable[[], Mapping[str, Any]], status: int = 200
@@ -65,6 +73,7 @@ class Pages:
             "node": self._asks.node(),
             "conditions": [condition.sentence for condition in self._asks.health().conditions],
             "events": "",
+            "now_ms": time.time_ns() // 1_000_000,
             "charts": False,
         }
 

@@ -17,6 +17,8 @@ from muster.coordinator.web.pages.listing_pages import ListingPages
 from muster.coordinator.web.pages.rendering import Pages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+AGAIN_S = 3
+"""A page that the node cannot show at the moment (its shard is being loaded, it is being stopped) asks again."""
 HEADINGS = {404: "There is no such thing", 400: "That cannot be", 503: "Not now"}
 
 
@@ -38,9 +40,10 @@ def for_people(endpoint: Endpoint, pages: Pages) -> Endpoint:
             return await endpoint(request)
         except Refused as refused:
             heading, text = HEADINGS.get(refused.status, "The node did not answer"), refused.text
+            again_s = AGAIN_S if refused.status >= 500 and request.method == "GET" else 0
 
             def make() -> Mapping[str, Any]:
-                return {"title": heading, "heading": heading, "text": text}
+                return {"title": heading, "heading": heading, "text": text, "again_s": again_s}
 
             return await pages.page("refusal.html", "", make, refused.status)
 

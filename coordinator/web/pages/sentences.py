@@ -104,11 +104,14 @@ def what_moved(moves: Sequence[PartitionMove], culprit: str, names: Names) -> st
     """What became of the partitions: first those of who set it off, then the others."""
     if not moves:
         return "nothing moved"
-    his = [move for move in moves if culprit and culprit in (move.source, move.target)]
-    others = [move for move in moves if not culprit or culprit not in (move.source, move.target)]
-    if not his:
+    took: list[PartitionMove] = []
+    gave: list[PartitionMove] = []
+    others: list[PartitionMove] = []
+    for move in moves:
+        mine = (gave if move.source == culprit else took if move.target == culprit else others) if culprit else others
+        mine.append(move)
+    if not gave and not took:
         return between(others, names)
-    took, gave = ([move for move in his if end(move) == culprit] for end in (target_of, source_of))
     said = []
     if gave:
         said.append(f"its {went(gave, names)}")

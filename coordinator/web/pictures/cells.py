@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from muster.coordinator.web.pictures.svg import percent
+from muster.coordinator.web.pictures.svg import percent, said
 
 STRIP = 10
 """Cells of a strip: few enough for a phone, and one counts in tens."""
@@ -33,7 +33,7 @@ def strip(cells: Sequence[Cell], about: str) -> Markup:
     width = len(cells) * (WIDTH + GAP) - GAP
     drawn = "".join(cell_text(cell, at * (WIDTH + GAP)) for at, cell in enumerate(cells))
     numbers = ", ".join(str(cell.number) for cell in cells)
-    label = escape(f"{about} {numbers}")
+    label = said(f"{about} {numbers}")
     return Markup(f'<svg class="strip" width="{width}" height="{HEIGHT}" role="img" aria-label="{label}">{drawn}</svg>')
 
 
@@ -41,7 +41,7 @@ def cell_text(cell: Cell, x: int) -> str:
     kind = " gone" if cell.gone else " moved" if cell.moved else ""
     mark = f'<path class="mark" d="M{x + 1.5} 1.5h9l-9 9z"/>' if cell.moved and not cell.gone else ""
     return (
-        f'<g class="cell {cell.colour}{kind}"><title>{escape(cell.label)}</title>'
+        f'<g class="cell {cell.colour}{kind}"><title>{said(cell.label)}</title>'
         f'<rect x="{x + 0.75}" y=".75" width="{WIDTH - 1.5}" height="{HEIGHT - 1.5}" rx="4"/>{mark}'
         f'<text x="{x + WIDTH / 2}" y="15">{cell.number}</text></g>'
     )
@@ -50,13 +50,13 @@ def cell_text(cell: Cell, x: int) -> str:
 def bar(counts: Iterable[tuple[str, int]], most: int) -> Markup:
     """As many cells of each colour, side by side; the whole width stands for `most` cells. The page gives the height.
 
+    Each colour is drawn from the left edge over those that end farther right: a place less to tell for each.
+
     >>> bar([("l0", 2), ("l4", 1)], 8)
-    Markup('<svg><rect class="l0" x="0%" width="25%"/><rect class="l4" x="25%" width="12.5%"/></svg>')
+    Markup('<svg><rect class="l4" width="37.5%"/><rect class="l0" width="25%"/></svg>')
     """
     drawn, at = [], 0
     for colour, count in counts:
-        drawn.append(
-            f'<rect class="{colour}" x="{percent(at / max(most, 1))}" width="{percent(count / max(most, 1))}"/>'
-        )
         at += count
-    return Markup(f"<svg>{''.join(drawn)}</svg>")
+        drawn.append(f'<rect class="{colour}" width="{percent(at / max(most, 1))}"/>')
+    return Markup(f"<svg>{''.join(reversed(drawn))}</svg>")

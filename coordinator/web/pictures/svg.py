@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
+from muster.coordinator.views.words import harmless
+
 
 def element(name: str, *children: str | Markup, **attributes: object) -> Markup:
     """One element. `class_` stands for class, `_` in other names for a hyphen; attributes that are None are left out.
@@ -12,12 +14,21 @@ def element(name: str, *children: str | Markup, **attributes: object) -> Markup:
     Markup('<text x="1" class="n" text-anchor="end">a&lt;b</text>')
     """
     written = "".join(
-        f' {"class" if key == "class_" else key.replace("_", "-")}="{escape(value)}"'
+        f' {"class" if key == "class_" else key.replace("_", "-")}="{said(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    inside = "".join(escape(child) for child in children)
+    inside = "".join(map(said, children))
     return Markup(f"<{name}{written}>{inside}</{name}>" if inside else f"<{name}{written}/>")
+
+
+def said(value: object) -> Markup:
+    """Escaped; what others chose, without what would turn the writing of those who read it.
+
+    >>> said("a<b\u202e")
+    Markup('a&lt;b\\\\u202e')
+    """
+    return escape(harmless(value) if type(value) is str else value)
 
 
 def joined(parts: Iterable[Markup]) -> Markup:

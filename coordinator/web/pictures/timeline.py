@@ -13,9 +13,9 @@ from markupsafe import Markup
 from muster.coordinator.web.pictures.svg import element, joined, percent
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
-WINDOWS: Final = (5 * MINUTE, 15 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY, 30 * DAY)
+WINDOWS: Final = {5 * MINUTE: 5, 15 * MINUTE: 3, HOUR: 4, 6 * HOUR: 6, DAY: 4, 7 * DAY: 7, 30 * DAY: 3}
+"""How far back a line may reach, and in how many parts it is divided: each begins at a whole number of its unit."""
 HEIGHT, AXIS = 92, 70
-TICKS = 4
 MOST_SHOWN: Final = 2 / 3
 """The line is as long as most rebalances ask for; an old one alone shall not press the others together."""
 
@@ -56,7 +56,7 @@ def timeline(marks: Sequence[Mark], now_ms: int, stalls: Sequence[tuple[int, int
 
     parts = [
         element("line", class_="axis", x1="0", x2="100%", y1=AXIS, y2=AXIS),
-        *(tick(number / TICKS, span) for number in range(TICKS + 1)),
+        *(tick(number / parts_of(span), span) for number in range(parts_of(span) + 1)),
         *(stall(place(begin), place(end)) for begin, end in stalls if end >= now_ms - span),
         *(drawn(mark, place(mark.start_ms), place(mark.end_ms)) for mark in shown),
     ]
@@ -64,11 +64,19 @@ def timeline(marks: Sequence[Mark], now_ms: int, stalls: Sequence[tuple[int, int
     return element("svg", *parts, class_="timeline", width="100%", height=HEIGHT, role="group", aria_label=about)
 
 
+def parts_of(span: int) -> int:
+    """
+    >>> parts_of(HOUR), parts_of(400 * DAY)
+    (4, 2)
+    """
+    return WINDOWS.get(span, 2)
+
+
 def tick(at: float, span: int) -> Markup:
     text = "now" if at == 1 else f"{words(round(span * (1 - at)))} ago"
     anchor = "end" if at == 1 else "start" if at == 0 else "middle"
     line = element("line", class_="tick", x1=percent(at), x2=percent(at), y1=AXIS, y2=AXIS + 5)
-    inner = " inner" if 0 < at < 1 and at != 0.5 else ""
+    inner = " inner" if 0 < at < 1 else ""
     return line + element("text", text, class_=f"tick{inner}", x=percent(at), y=HEIGHT - 4, text_anchor=anchor)
 
 
@@ -109,9 +117,11 @@ def phases(parts: Sequence[tuple[str, int, str]], longest_ms: int) -> Markup:
 def words(ms: int) -> str:
     """A length of time in one unit.
 
-    >>> words(90_000), words(3_600_000), words(45 * 60_000), words(2 * DAY)
-    ('90 s', '60 min', '45 min', '2 days')
+    >>> words(90_000), words(120_000), words(3_600_000), words(45 * 60_000), words(2 * DAY)
+    ('90 s', '2 min', '60 min', '45 min', '2 days')
     """
+    if ms == MINUTE:
+        return "1 min"
     if ms < 2 * MINUTE:
         return f"{ms / 1000:.0f} s"
     if ms < 2 * HOUR:

@@ -1,5 +1,7 @@
 """The page as people meet it: a real Chromium on a real node."""
 
+import os
+import signal
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -76,6 +78,49 @@ def test_names_full_of_html_are_text(watched: Watched) -> None:
     assert watched.wrong == []
 
 
+def test_a_group_called_by_dots_is_reached_and_what_turns_writing_round_is_spelt_out(
+    watched: Watched, seeded: Seeded
+) -> None:
+    """Browsers resolve `..` away, escaped or not; a form that sent what is shown would speak of another member."""
+    reader = seeded.join("..", "txt\u202egpj\x07", ["payments"])
+    page = watched.open("/")
+    page.get_by_role("link", name="..", exact=True).click()
+    assert page.locator("h1").inner_text() == ".."
+    assert rows_of(page) == ["txt\\u202egpj\\x07"]
+    page.locator("#act-remove summary").click()
+    page.locator("#act-remove button").click()
+    assert "1 of 1 member would be removed" in page.locator(".notice").inner_text()
+    page.get_by_role("link", name="No", exact=True).click()
+    page.locator(".last a").click()
+    assert page.locator("h1").inner_text() == "Rebalance 1 of .."
+    assert watched.wrong == []
+    reader.leave()
+    seeded.readers.remove(reader)
+
+
+def test_pages_that_nobody_looks_at_leave_the_browser_its_connections(watched: Watched) -> None:
+    """A browser has six to a host: with a stream for each page, the seventh would never load."""
+    hide = "Object.defineProperty(document, 'hidden', {value: true})"
+    tell = "document.dispatchEvent(new Event('visibilitychange'))"
+    for _ in range(8):
+        page = watched.context.new_page()
+        page.goto(f"{watched.url}/groups/billing")
+        page.locator(".live[data-state=live]").wait_for()
+        page.evaluate(f"{hide}; {tell}")
+
+
+def test_a_page_says_when_its_group_is_gone(watched: Watched, seeded: Seeded) -> None:
+    reader = seeded.join("for-now", "visitor", ["payments"])
+    page = watched.open("/groups/for-now")
+    page.locator(".live[data-state=live]").wait_for()
+    reader.leave()
+    seeded.readers.remove(reader)
+    wait_until(lambda: not seeded.admin.describe_group("for-now").members)
+    seeded.admin.delete_groups(["for-now"])
+    page.locator("#lost", has_text="there is no group 'for-now'").wait_for()
+    assert page.locator("h1").inner_text() == "for-now", "what was known stays"
+
+
 def test_a_click_opens_the_whole_explanation_by_keyboard_too(watched: Watched) -> None:
     page = watched.open("/groups/billing")
     rebalance = page.locator(".events details", has_text="Permanent address of this rebalance").first
@@ -143,6 +188,26 @@ def test_without_a_script_everything_but_liveness_is_there(chromium: Any, seeded
     watched.context.close()
 
 
+def test_a_node_that_stands_still_is_said_to_be_silent(chromium: Any, tmp_path: Any) -> None:
+    """Its connections stay open: nothing but what is not heard tells it from a quiet one."""
+    with running_node(tmp_path / "data", SETTINGS) as node:
+        watched = Watched(chromium, f"http://{node.http}")
+        watched.page.clock.install()
+        page = watched.open("/")
+        page.locator(".live[data-state=live]").wait_for()
+        os.kill(node.pid, signal.SIGSTOP)
+        try:
+            page.clock.run_for(12 * SECOND)
+            page.locator("#lost", has_text="The node has not answered since").wait_for()
+            assert page.locator(".live").inner_text() == "no answer, trying again"
+        finally:
+            os.kill(node.pid, signal.SIGCONT)
+        page.locator(".live[data-state=live]").wait_for()
+        assert page.locator("#lost").is_hidden()
+        watched.context.close()
+    assert watched.wrong == []
+
+
 def test_a_page_finds_its_node_again_after_a_restart(chromium: Any, tmp_path: Any) -> None:
     with running_node(tmp_path / "data", SETTINGS) as node:
         watched = Watched(chromium, f"http://{node.http}")
@@ -153,5 +218,5 @@ def test_a_page_finds_its_node_again_after_a_restart(chromium: Any, tmp_path: An
         node.start()
         page.locator(".live[data-state=live]").wait_for()
         watched.context.close()
-    # The browser and its EventSource say that nobody listened for a while; the page has nothing to add.
-    assert [text for text in watched.wrong if "ERR_" not in text and text != "[object Event]"] == []
+    # The browser and htmx say that nobody listened for a while; the page has nothing to add.
+    assert [text for text in watched.wrong if "ERR_" not in text and "htmx:" not in text] == []

@@ -63,6 +63,17 @@ def test_who_follows_what_hears_of_it_and_places_come_free_again() -> None:
     asyncio.run(story_of_two())
 
 
+def test_a_stream_says_that_the_node_lives_in_a_way_that_a_page_can_hear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An EventSource keeps comments, and events without data, to itself."""
+    monkeypatch.setattr(events, "ALIVE_S", 0.0)
+
+    async def run() -> None:
+        async with following(Streams(Changes("a"), 1)) as chunks:
+            assert await anext(chunks) == b"event: alive\ndata: -\n\n"
+
+    asyncio.run(run())
+
+
 def test_who_comes_again_hears_what_he_missed_at_once() -> None:
     async def run() -> None:
         changes = Changes("a")

@@ -3,6 +3,7 @@
 import httpx
 import pytest
 
+from muster.coordinator.web.addresses import name_of, segment_of
 from muster.coordinator.web.guard import MOST_HEADER_BYTES, MOST_HEADERS, whole_segments
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import browse, get
@@ -59,6 +60,17 @@ def test_a_line_s_end_in_a_name_ends_no_route() -> None:
     assert whole_segments(b"/groups/a%0Ab%0D%0A") == "/groups/a%0Ab\r%0A"
     answer = get(AskedNode(), "/groups/a%0Ab/what-else")
     assert "There is no such thing" in answer.text
+
+
+@pytest.mark.parametrize("name", [".", "..", "=..", "%2E%2E", "a/../b", "/", "a\\b", "\u202e\n", " "])
+def test_every_name_has_an_address_that_a_browser_leaves_alone(name: str) -> None:
+    """Dots alone stand for a folder, escaped or not: browsers resolve them away before they ask."""
+    segment = segment_of(name)
+    assert name_of(segment) == name
+    assert segment.lower().replace("%2e", ".") not in (".", "..")
+    said = get(AskedNode(), f"/groups/{segment}/rebalances/x").text
+    assert "expected a number" in said
+    assert whole_segments(f"/api/v1/groups/{segment}/lag".encode()).count("/") == 5
 
 
 def test_a_method_that_is_not_for_a_path_says_so() -> None:

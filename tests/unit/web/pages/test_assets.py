@@ -39,6 +39,13 @@ def test_no_page_has_a_style_or_a_script_of_its_own_or_asks_another_host() -> No
         assert not re.search(r"https?://|url\(|@import", (FOLDER / own).read_text()), own
 
 
+def test_what_a_form_sends_and_a_page_asks_for_is_the_true_name() -> None:
+    """What is shown has control characters spelt out; a form with such a name would speak of another one."""
+    for template in TEMPLATES.glob("*.html"):
+        sent = re.findall(r'(?:value|hx-get)="{{ ([^}]*) }}"|<option{', template.read_text())
+        assert all(expression.endswith("|exact") for expression in sent), (template.name, sent)
+
+
 def test_nothing_switches_autoescape_off() -> None:
     for template in TEMPLATES.glob("*.html"):
         assert not re.search(r"\|\s*safe|autoescape", template.read_text()), template.name

@@ -47,7 +47,7 @@ def test_a_group_shows_its_map_its_last_moves_and_its_whole_ledger() -> None:
     assert body.count('<g class="cell ') >= 10
     assert "consumer-0 stopped answering" in body
     assert body.count("Permanent address of this rebalance") == 3
-    assert 'sse-connect="/events?group=large&amp;since=' in body
+    assert 'data-events="/events?group=large&amp;group=&amp;since=' in body
 
 
 def test_what_the_doctor_finds_is_on_the_page_with_what_to_do() -> None:
@@ -106,6 +106,39 @@ def test_a_node_that_only_shows_offers_no_act_and_refuses_one() -> None:
     assert 'id="actions"' not in asyncio.run(fetched(app, f"/groups/{LARGE}")).decode()
     refused = asyncio.run(fetched(app, f"/groups/{LARGE}/act", expected=(403,))).decode()
     assert "this node only shows (http.actions=false)" in refused
+
+
+class Seen(HTMLParser):
+    """What a reader sees or hears of a page, and what its forms send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.values: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            (self.values if name == "value" else self.text).append(value or "")
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_what_turns_writing_round_is_spelt_out_and_forms_keep_the_true_name() -> None:
+    evil = "gpj\u202etxe\u0007"
+    node = StandIn(3, 6, 1)
+    node.large.members[0].member_id = evil
+    for entry in node.explained.rebalances:
+        entry.culprit = entry.moves[0].target = evil
+        entry.detail = f"{evil}\x1b[2J left"
+    seen = Seen()
+    app = app_of(node)
+    seen.feed(asyncio.run(fetched(app, f"/groups/{LARGE}/rebalances/2")).decode())
+    seen.feed(asyncio.run(fetched(app, f"/groups/{LARGE}")).decode())
+    text = "".join(seen.text).replace("\n", "")
+    assert text.isprintable()
+    assert "gpj\\u202etxe\\x07" in text
+    assert seen.values.count(evil) == 2, "to be removed, and to be imagined away"
 
 
 def test_what_is_no_act_is_refused_in_words() -> None:

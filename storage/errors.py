@@ -51,8 +51,8 @@ class LogDamaged(CorruptMessage):
         until = f"up to {last_offset}" if last_offset >= 0 else "up to an unknown offset"
         super().__init__(
             f"{file} is damaged at byte {position} ({size} bytes): {why}. Records from offset {first_offset} "
-            f"{until} cannot be read. Restore the file from a copy, or cut the log there with "
-            "'muster log recover'."
+            f"{until} cannot be read. Restore the file from a copy, or stop the node and give up what "
+            "cannot be read with 'muster log recover'."
         )
         self.file = file
         self.position = position

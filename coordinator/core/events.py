@@ -354,6 +354,8 @@ class Loaded:
 
     damaged: tuple[ConsumerRecord, ...] = ()
     """A tombstone for each record of a KIP-848 group that is in the log and cannot be read."""
+    lost_until: int = 0
+    """Where the last records end that were given up, of whatever groups; 0: none were."""
 
 
 @value

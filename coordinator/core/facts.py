@@ -9,6 +9,7 @@ from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
+    LossMended,
     NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
@@ -115,6 +116,10 @@ def pass_numbers(state: ShardState, record: NumbersPassed) -> None:
     state.numbers_passed = record.number
 
 
+def loss_mended(state: ShardState, record: LossMended) -> None:
+    state.losses_mended = record.until
+
+
 FACTS: Mapping[type[Any], Keeper] = {
     OffsetsStored: keep_offsets,
     OffsetStored: keep_offset,
@@ -129,4 +134,5 @@ FACTS: Mapping[type[Any], Keeper] = {
     StallNoted: note_stall,
     StallForgotten: forget_stall,
     NumbersPassed: pass_numbers,
+    LossMended: loss_mended,
 }

@@ -54,6 +54,7 @@ from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.observed import watching
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
+from muster.coordinator.core.records import LossMended
 from muster.coordinator.core.state import Step
 
 
@@ -164,6 +165,11 @@ def on_loaded(event: Loaded, step: Step) -> None:
         KINDS[type(damaged)].damaged(damaged, step)
         if isinstance(tombstone, OF_ONE_MEMBER):
             step.keep(tombstone)
+    if event.lost_until > step.state.losses_mended:
+        # Nobody can say whose they were.
+        for group in list(step.state.groups.values()):
+            KINDS[type(group)].damaged(group, step)
+        step.keep(LossMended(event.lost_until))
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
     # A topic may have been deleted while nobody listened, and made anew since.
     if step.state.catalog_known:

@@ -13,6 +13,7 @@ from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen,
 from muster.coordinator.core.groups.kind import Outlook
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import (
+    LossMended,
     NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
@@ -33,7 +34,7 @@ Hear: TypeAlias = Callable[[Heartbeat | ConsumerHeartbeat, Step], None]
 
 SILENT = (
     *(OffsetsStored, OffsetStored, OffsetDeleted),
-    *(RebalanceDecided, RebalanceSettled, RebalanceForgotten, StallNoted, StallForgotten, NumbersPassed),
+    *(RebalanceDecided, RebalanceSettled, RebalanceForgotten, StallNoted, StallForgotten, NumbersPassed, LossMended),
 )
 """Facts that no heartbeat speaks of."""
 

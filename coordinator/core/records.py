@@ -155,10 +155,19 @@ class NumbersPassed:
     number: int
 
 
+@value
+class LossMended:
+    """Records of groups were given up (`muster log recover`), the last before this offset of the shard's log: what was
+    left of their groups need not have fitted together, and has been mended.
+    """
+
+    until: int
+
+
 OwnRecord: TypeAlias = DelayStored | DelayForgotten | SettingsStored | SettingsUnset | CentralRecord
 """Hard facts that Kafka has no record for."""
 GroupRecord: TypeAlias = (
-    GroupStored | GroupDeleted | OffsetStored | OffsetsStored | OffsetDeleted | ConsumerRecord | OwnRecord
+    GroupStored | GroupDeleted | OffsetStored | OffsetsStored | OffsetDeleted | ConsumerRecord | OwnRecord | LossMended
 )
 LedgerRecord: TypeAlias = (
     RebalanceDecided | RebalanceSettled | RebalanceForgotten | StallNoted | StallForgotten | NumbersPassed

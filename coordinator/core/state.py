@@ -57,6 +57,8 @@ class ShardState:
     """When the node stood still, by number, oldest first. Hard state."""
     numbers_passed: int = 0
     """No rebalance gets one of the numbers up to this one. Hard state."""
+    losses_mended: int = 0
+    """Up to this offset of the log it is known that records were given up. Hard state."""
     listeners: dict[str, dict[str, Listen]] = field(default_factory=dict)
     """group -> member -> its session stream's question"""
     going: set[str] = field(default_factory=set)

@@ -8,7 +8,7 @@ from muster.coordinator.runtime.loader import GROUPS_TOPIC, LEDGER_TOPIC
 from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
-from muster.storage.records.batch import encode_turn, read_batches, wrong_checksum
+from muster.storage.records.batch import BatchView, encode_turn, read_batches, wrong_checksum
 
 READ_BYTES = 4 << 20
 """How much of the log one step of a replay holds in memory."""
@@ -92,9 +92,9 @@ class BrokerGroupLog:
             failed = [shard for shard in shards if not self._can_flush(shard)]
             raise LogFailed(str(error), failed or shards) from error
 
-    def read_groups(self, shard: int) -> Iterator[KeyValue]:
+    def read_groups(self, shard: int) -> Iterator[KeyValue | Damage]:
         for item in self._read(GROUPS_TOPIC, shard):
-            if isinstance(item, Damage):
+            if isinstance(item, Damage) and not item.given_up:
                 raise LogFailed(f"{GROUPS_TOPIC}-{shard}: {item.sentence}")
             yield item
 
@@ -132,6 +132,9 @@ class BrokerGroupLog:
                     if not batch.crc_ok:
                         yield Damage(batch.base_offset, str(wrong_checksum(batch)), batch.next_offset)
                         continue
+                    if batch.lost:
+                        yield Damage(batch.base_offset, lost(batch), batch.next_offset, given_up=True)
+                        continue
                     records = () if batch.control else batch.records()
                     yield from (
                         KeyValue(record.key or b"", record.value, record.offset)
@@ -145,6 +148,10 @@ class BrokerGroupLog:
             if topic != LEDGER_TOPIC or not end:
                 raise LogFailed(f"{topic}-{shard}: {error}") from error
             yield Damage(offset, str(error), end)
+
+
+def lost(batch: BatchView) -> str:
+    return f"the records up to offset {batch.last_offset} could not be read and were given up ('muster log recover')"
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.consumer.records import ConsumerRecord
@@ -12,6 +12,7 @@ from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
     GroupDeleted,
+    LossMended,
     NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
@@ -37,6 +38,8 @@ SLICE = 1_000
 MAX_COMPLAINTS = 20
 """Malformed records named one by one in a report; the rest are counted."""
 
+
+Item = TypeVar("Item")
 
 TOMBSTONES = GroupDeleted | OffsetDeleted | DelayForgotten | CentralDeleted | SettingsUnset
 
@@ -65,6 +68,8 @@ class LoadReport:
     rebalances may have come that nobody can read any more."""
     damaged: list[ConsumerRecord] = field(default_factory=list)
     """A tombstone for each record of a KIP-848 group that says nothing."""
+    lost_until: int = 0
+    """Where the last group records end that were given up and not mended yet; 0: there are none."""
     unread_until: int = 0
     """Where the last part of the ledger ends that cannot be read."""
     orphans: str = ""
@@ -104,12 +109,19 @@ def replay(
     report = LoadReport() if report is None else report
     own: set[tuple[bool, str]] = set()
     place = f"{GROUPS_TOPIC}-{shard}"
-    wanted = newest(still_wanted(log.read_groups(shard), place, given_up), report)
+    losses, mended = list[Damage](), 0
+    wanted = newest(left(still_wanted(log.read_groups(shard), place, given_up), losses), report)
     for record in offsets_together(still_wanted(wanted, place, given_up), place, report):
         if isinstance(record, OwnRecord) and not isinstance(record, SettingsStored | SettingsUnset):
             own.add(own_place(record))
+        if isinstance(record, LossMended):
+            mended = record.until
         core.apply(record)
         report.tombstones += isinstance(record, TOMBSTONES)
+    for loss in losses:
+        if loss.next_offset > mended:
+            report.lost_until = loss.next_offset
+            complain(report, f"{place} offset {loss.offset}: {loss.sentence}; groups may be as they were before")
     place, passed = f"{LEDGER_TOPIC}-{shard}", 0
     wanted = newest(still_wanted(sound(log.read_ledger(shard), place, report), place, given_up), report)
     for record in understood(still_wanted(wanted, place, given_up), decode_ledger, place, report):
@@ -148,13 +160,22 @@ def sound(stored: Iterator[KeyValue | Damage], place: str, report: LoadReport) -
         complain(report, f"{error}; the rest of the explanations is passed over")
 
 
+def left(stored: Iterable[KeyValue | Damage], losses: list[Damage]) -> Iterator[KeyValue]:
+    """What is there; `losses` takes what was given up."""
+    for item in stored:
+        if isinstance(item, Damage):
+            losses.append(item)
+        else:
+            yield item
+
+
 def complain(report: LoadReport, sentence: str) -> None:
     report.malformed += 1
     if len(report.complaints) < MAX_COMPLAINTS:
         report.complaints.append(sentence)
 
 
-def still_wanted(items: Iterable[KeyValue], place: str, given_up: Callable[[], bool]) -> Iterator[KeyValue]:
+def still_wanted(items: Iterable[Item], place: str, given_up: Callable[[], bool]) -> Iterator[Item]:
     """The items, a slice at a time, as long as somebody wants them."""
     each = iter(items)
     while some := list(islice(each, SLICE)):

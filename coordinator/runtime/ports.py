@@ -26,12 +26,14 @@ class KeyValue(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A part of the ledger that cannot be read, and why."""
+    """A part of an internal topic that cannot be read, and why."""
 
     offset: int
     sentence: str
     next_offset: int
     """Where it ends."""
+    given_up: bool = False
+    """An operator has taken it out: the rest is to be served without it."""
 
 
 class GroupLog(Protocol):
@@ -46,8 +48,11 @@ class GroupLog(Protocol):
     def flush(self, shards: Sequence[int]) -> None:
         """Return once all facts appended to these shards before the call are durable. Raises LogFailed. Any thread."""
 
-    def read_groups(self, shard: int) -> Iterator[KeyValue]:
-        """Every record of the shard's part of `__consumer_offsets`, oldest first. Raises LogFailed."""
+    def read_groups(self, shard: int) -> Iterator[KeyValue | Damage]:
+        """Every record of the shard's part of `__consumer_offsets`, oldest first, and which were given up.
+
+        Raises LogFailed for what cannot be read and was not given up.
+        """
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
         """What can be read of the shard's part of `__rebalances`, oldest first, and what cannot."""

@@ -95,7 +95,7 @@ class Stepper:
         if topics is not None:
             self.step(slot, topics, now_ms)
         told = len(slot.records)
-        self.step(slot, Loaded(tuple(slot.report.damaged)), now_ms)
+        self.step(slot, Loaded(tuple(slot.report.damaged), slot.report.lost_until), now_ms)
         if dropped := orphans_dropped(slot.records[told:]):
             slot.report.orphans = dropped
             self._reports.status(slot.index, slot.status, dropped)

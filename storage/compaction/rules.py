@@ -155,6 +155,8 @@ def filter_batch(
     delete_retention_ms: int,
 ) -> bytes | memoryview | None:
     """The batch with only the records that are kept; the very same bytes where nothing changes; None: it goes."""
+    if batch.lost:
+        return batch.data  # Whoever reads the log from its start must hear of it.
     records = batch.records()
     kept = [] if verdict.drop_records else [record for record in records if keeps(record)]
     if not kept:

@@ -123,6 +123,14 @@ class Log:
         return self.end_offset - self.durable_offset >= self._flush_messages
 
     @property
+    def recovery_point(self) -> int:
+        """Up to here records were durable once. Those that damage took away still count: a start that finds fewer must
+        say so, each time, and cut nothing off.
+        """
+        damage = self.recovered.damage
+        return self.durable_offset if damage is None else max(self.durable_offset, damage.last_offset)
+
+    @property
     def high_watermark(self) -> int:
         """Readers see what lies below. A leader on its own decides it by flushing, a follower is told."""
         if self._told_high_watermark is not None:

@@ -95,6 +95,11 @@ class BatchView(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
+    def lost(self) -> bool:
+        """Whether it stands for records that could not be read any more and were given up (`lost_records`)."""
+        return not self.count and self.base_timestamp == _LOST_TIMESTAMP
+
+    @property
     def last_sequence(self) -> int:
         """The sequence of the last record, wrapping from 2147483647 to 0; -1 without a producer."""
         if self.base_sequence < 0:
@@ -186,6 +191,14 @@ def seal(stamp: tuple[int, int, int, int, int, int], producer: tuple[int, int, i
     return b"".join((_UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc), covered, body))
 
 
+def lost_records(first_offset: int, next_offset: int, leader_epoch: int) -> bytes:
+    """A batch without records in the place of those from `first_offset` to `next_offset` (exclusive)."""
+    delta = next_offset - first_offset - 1
+    return seal((first_offset, leader_epoch, 0, delta, _LOST_TIMESTAMP, -1), (-1, -1, -1), 0, b"")
+
+
+# A base timestamp that no producer gives: -1 says that a batch has none.
+_LOST_TIMESTAMP = -2
 _UNCOVERED = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
 

@@ -1,21 +1,37 @@
-"""Cut damaged logs off where the damage begins, for `muster log recover`: the last resort, so it says what it costs."""
+"""Give up what cannot be read, for `muster log recover`: the last resort, so it says beforehand what it costs.
 
+Records behind damage are kept where an intact batch follows: the bytes between are taken out, and an empty batch that
+says so (`BatchView.lost`) keeps their offsets. Where nothing intact follows, the log ends there.
+"""
+
+import errno
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from muster.storage.disk.checkpoint import read_checkpoint, write_offsets
-from muster.storage.disk.files import Files, LockHeld, RealFiles
+from muster.storage.disk.files import File, Files, LockHeld, RealFiles
 from muster.storage.errors import DataDirectoryError
 from muster.storage.logs.loader import log_bases
-from muster.storage.records.scan import BatchFault, Order, walk_checked
+from muster.storage.records.batch import lost_records
+from muster.storage.records.scan import Order
 from muster.storage.segments.segment import segment_path
+from muster.storage.segments.summaries import load_summaries, save_summaries
+from muster.storage.segments.swap import CLEANED, commit_cleaned, finish_swap, retire_files
+from muster.storage.tools.resume import gaps
 from muster.storage.topics.catalog import load_catalog
 from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, LOCK, RECOVERY_POINTS
 from muster.storage.types import TopicPartition
 
+_COPY_BYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What a recovery takes away: the file from `position` on, and every later segment of the partition."""
+    """What a recovery takes away: `size` bytes of the file from `position` on, and `later_segments` altogether.
+
+    The records lost have offsets from `first_offset` on, up to `next_offset` (exclusive); None: the log ends there.
+    """
 
     topic: str
     partition: int
@@ -23,12 +39,15 @@ class Cut:
     position: int
     size: int
     first_offset: int
+    next_offset: int | None
     later_segments: tuple[str, ...]
     why: str
+    leader_epoch: int = 0
+    """Of the empty batch that comes in its place."""
 
 
 def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> list[Cut]:
-    """Find the damage in every partition and cut the logs there; with `dry_run` only say what would go.
+    """Find all damage in every partition and take it out; with `dry_run` only say what would go.
 
     DataDirectoryError while a node is using the directory.
     """
@@ -42,47 +61,52 @@ def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> 
             error.holder,
         ) from None
     try:
+        points, owners = _recovery_points(disk, data_dir)
         cuts = []
         for entry in catalog.values():
             compacted = "compact" in entry.configs.get("cleanup.policy", "")
             for number in range(entry.partitions):
-                cut = find_cut(disk, data_dir, (entry.name, number), compacted)
-                if cut:
-                    cuts.append(cut)
+                tp = entry.name, number
+                durable = points.get(tp, 0) if owners.get(entry.name, entry.id) == entry.id else 0
+                cuts += find_cuts(disk, data_dir, tp, compacted, durable)
         if cuts and not dry_run:
             _lower_recovery_points(disk, data_dir, cuts)
-            for cut in cuts:
-                _apply(disk, cut)
+            for _, of_one in groupby(cuts, key=lambda cut: (cut.topic, cut.partition)):
+                _apply(disk, list(of_one))
         return cuts
     finally:
         lock.release()
 
 
-def find_cut(files: Files, data_dir: str, tp: TopicPartition, compacted: bool) -> Cut | None:
-    """Where the partition's records stop being intact; None when they do not."""
+def find_cuts(files: Files, data_dir: str, tp: TopicPartition, compacted: bool, durable: int = 0) -> list[Cut]:
+    """Where the partition's records are not intact, in order; `durable`: the offset up to which they once were."""
     directory = f"{data_dir}/{tp[0]}-{tp[1]}"
     if not files.is_dir(directory):
-        return None
-    bases = log_bases(files, directory)
-    expected = bases[0] if bases else 0
-    for place, base in enumerate(bases):
+        return []
+    bases, cuts = log_bases(files, directory), list[Cut]()
+    expected, before, epoch = bases[0] if bases else 0, "", 0
+    for base, following in zip(bases, [*bases[1:], None], strict=True):
         path = segment_path(directory, base, ".log")
-        later = tuple(segment_path(directory, other, ".log") for other in bases[place + 1 :])
-        if base != expected and (not compacted or base < expected):
+        if base < expected:
             why = f"its records begin at offset {base}, expected {expected}"
-            return Cut(*tp, path, 0, _size_of(files, path), expected, later, why)
-        order = Order(base, base, compacted and bool(later))
+            later = tuple(segment_path(directory, other, ".log") for other in bases if other > base)
+            return [*cuts, Cut(*tp, path, 0, _size_of(files, path), expected, None, later, why)]
+        if base > expected and not compacted:
+            why = f"the next segment begins at offset {base}, expected {expected}"
+            cuts.append(Cut(*tp, before, _size_of(files, before), 0, expected, base, (), why, epoch))
+        order = Order(base, base, compacted and following is not None, epoch)
         file = files.open(path, writable=False)
-        size = file.size()
         try:
-            for _ in walk_checked(file, 0, size, order):
-                pass
-        except BatchFault as fault:
-            return Cut(*tp, path, fault.position, size - fault.position, order.next_offset, later, fault.why)
+            for gap in gaps(file, order, following):
+                at, size, first, goes_on, gap_epoch, why = gap
+                cuts.append(Cut(*tp, path, at, size, first, goes_on, (), why, gap_epoch))
+            if following is None and order.next_offset < durable and not (cuts and cuts[-1].next_offset is None):
+                why = f"the file ends early: the log went to offset {durable}"
+                cuts.append(Cut(*tp, path, file.size(), 0, order.next_offset, None, (), why))
         finally:
             file.close()
-        expected = order.next_offset
-    return None
+        expected, before, epoch = order.next_offset, path, max(order.leader_epoch, 0)
+    return cuts
 
 
 def _size_of(files: Files, path: str) -> int:
@@ -93,24 +117,37 @@ def _size_of(files: Files, path: str) -> int:
         file.close()
 
 
+def _recovery_points(files: Files, data_dir: str) -> tuple[dict[TopicPartition, int], dict[str, str]]:
+    """Nothing where nobody can read them: the logs themselves say where they end."""
+    try:
+        return read_checkpoint(files, f"{data_dir}/{RECOVERY_POINTS}")
+    except DataDirectoryError:
+        return {}, {}
+
+
 def _lower_recovery_points(files: Files, data_dir: str, cuts: list[Cut]) -> None:
     """First of all: nothing past the cuts counts as durable any more, so the next start is content with them."""
-    path = f"{data_dir}/{RECOVERY_POINTS}"
-    try:
-        points, owners = read_checkpoint(files, path)
-    except DataDirectoryError:
-        points, owners = {}, {}
+    points, owners = _recovery_points(files, data_dir)
     for cut in cuts:
-        tp = (cut.topic, cut.partition)
-        points[tp] = min(points.get(tp, 0), cut.first_offset)
-    write_offsets(files, path, points, owners)
+        if cut.next_offset is None:
+            tp = (cut.topic, cut.partition)
+            points[tp] = min(points.get(tp, 0), cut.first_offset)
+    write_offsets(files, f"{data_dir}/{RECOVERY_POINTS}", points, owners)
     mark = f"{data_dir}/{CLEAN_SHUTDOWN}"
     if files.exists(mark):
         files.remove(mark)
         files.sync_dir(data_dir)
 
 
-def _apply(files: Files, cut: Cut) -> None:
+def _apply(files: Files, cuts: list[Cut]) -> None:
+    """Those of one partition: its end first, so that places before it stay where they are."""
+    if cuts[-1].next_offset is None:
+        _cut_off(files, cuts.pop())
+    for path, of_one in groupby(cuts, key=lambda cut: cut.file):
+        _take_out(files, path, list(of_one))
+
+
+def _cut_off(files: Files, cut: Cut) -> None:
     directory = cut.file.rsplit("/", 1)[0]
     for path in reversed(cut.later_segments):
         files.remove(path)
@@ -124,3 +161,44 @@ def _apply(files: Files, cut: Cut) -> None:
         finally:
             file.close()
     files.sync_dir(directory)
+
+
+def _take_out(files: Files, path: str, holes: Sequence[Cut]) -> None:
+    """Put the file without its unreadable parts in its place, by the steps of a compaction: no crash halves it."""
+    directory, name = path.rsplit("/", 1)
+    base = int(name.partition(".")[0])
+    source, target = files.open(path, writable=False), files.open(path + CLEANED, create=True)
+    try:
+        target.truncate(0)
+        end = at = 0
+        for hole in holes:
+            end = _copy(source, at, hole.position, target, end)
+            assert hole.next_offset is not None, "the log goes on behind a hole"
+            if hole.next_offset > hole.first_offset:
+                filler = lost_records(hole.first_offset, hole.next_offset, hole.leader_epoch)
+                target.write([filler], len(filler), end)
+                end += len(filler)
+            at = hole.position + hole.size
+        _copy(source, at, source.size(), target, end)
+        target.sync()
+    finally:
+        source.close()
+        target.close()
+    commit_cleaned(files, directory, base)
+    known = load_summaries(files, directory)
+    save_summaries(files, directory, [known[each] for each in known if each != base])
+    doomed = retire_files(files, directory, [base])
+    finish_swap(files, directory, base)
+    for each in doomed:
+        files.remove(each)
+
+
+def _copy(source: File, start: int, end: int, target: File, at: int) -> int:
+    """Append the bytes of [start, end) to what was written so far, `at` bytes; where that ends then."""
+    while start < end:
+        chunk = source.read(min(_COPY_BYTES, end - start), start)
+        if not chunk:
+            raise OSError(errno.EIO, "the file became shorter while it was copied")
+        target.write([chunk], len(chunk), at)
+        start, at = start + len(chunk), at + len(chunk)
+    return at

@@ -23,7 +23,7 @@ def write_checkpoints(files: Files, data_dir: str, logs: Iterable[Log]) -> None:
     """The recovery points, log starts and high watermarks of these logs, each file replaced as a whole."""
     logs = list(logs)
     ids = {log.partition[0]: log.topic_id for log in logs}
-    points = {log.partition: log.durable_offset for log in logs if log.durable_offset}
+    points = {log.partition: log.recovery_point for log in logs if log.recovery_point}
     starts = {log.partition: log.start_offset for log in logs if log.start_offset}
     marks = {log.partition: log.high_watermark for log in logs if log.high_watermark}
     write_offsets(files, f"{data_dir}/{RECOVERY_POINTS}", points, ids)

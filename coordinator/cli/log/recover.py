@@ -13,6 +13,7 @@ COLUMNS = [
     Column("TOPIC", "topic"),
     Column("PARTITION", "partition"),
     Column("FROM-OFFSET", "first_offset"),
+    Column("NEXT-OFFSET", "next_offset"),
     Column("FILE", "file"),
     Column("POSITION", "position"),
     Column("BYTES", "size"),
@@ -27,9 +28,10 @@ COLUMNS = [
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("data", metavar="DIR", callback=existing_directory)
 def recover(style: str, dry_run: bool, yes: bool, data: str) -> None:
-    """Cut each damaged partition below DIR off where its damage begins; what lies behind it is lost.
+    """Take out of the partitions below DIR what cannot be read. Records behind it are kept where they are intact.
 
-    The node must not run. Look at --dry-run first, and keep a copy.
+    The records lost have offsets from FROM-OFFSET on and below NEXT-OFFSET; without one the log ends there. The node
+    must not run. Look at --dry-run first, and keep a copy.
     """
     from muster.storage.tools.recover import recover_dir
 
@@ -39,10 +41,11 @@ def recover(style: str, dry_run: bool, yes: bool, data: str) -> None:
     if not cuts:
         notice("nothing is damaged")
         return
+    what = plural(len(cuts), "damaged place")
     if dry_run:
-        notice(f"{plural(len(cuts), 'partition')} would be cut; nothing was changed")
+        notice(f"{what} would be taken out; nothing was changed")
         return
     if not yes:
-        click.confirm(f"Cut {plural(len(cuts), 'partition')} there?", abort=True, err=True)
+        click.confirm(f"Take out {what}?", abort=True, err=True)
     recover_dir(data, dry_run=False)
-    notice(f"cut {plural(len(cuts), 'partition')}")
+    notice(f"{what} taken out")

@@ -1,9 +1,10 @@
 """Hard facts that Kafka has no record for, kept in `__consumer_offsets` beside those it has.
 
 Key: int16 32000 (who owns what in a central group), 32001 (what the leader of a delayed group knows) or 32003 (the
-settings of a group), then the group id. Kafka's own key types are small numbers; its tools and its loader pass over
-those they do not know. Value: JSON, {"version": 1, "central": {...}}, {"version": 1, "leader_state": "...",
-"until_ms": ..., "delay_ms": ...} or {"version": 1, "changes": how often they were changed, "settings": {...}}.
+settings of a group), then the group id; 32004 (records that were given up) with an empty one. Kafka's own key types are
+small numbers; its tools and its loader pass over those they do not know. Value: JSON, {"version": 1, "central": {...}},
+{"version": 1, "leader_state": "...", "until_ms": ..., "delay_ms": ...}, {"version": 1, "changes": how often they were
+changed, "settings": {...}} or {"version": 1, "until": the offset up to which records were given up}.
 
 The first two used to lie in `__rebalances`, where `muster.coordinator.runtime.codec.ledger` still reads them: a diary
 that is damaged must cost explanations, never ownership.
@@ -14,7 +15,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
-from muster.coordinator.core.records import DelayForgotten, DelayStored, OwnRecord, SettingsStored, SettingsUnset
+from muster.coordinator.core.records import (
+    DelayForgotten,
+    DelayStored,
+    LossMended,
+    OwnRecord,
+    SettingsStored,
+    SettingsUnset,
+)
 from muster.coordinator.runtime.codec.fields import INT16, FieldReader, MalformedRecord, plain_string
 from muster.coordinator.runtime.codec.ledger import (
     VERSION,
@@ -32,7 +40,8 @@ PROBE_KEY = 32_002
 PROBE_BYTES = 4_096
 """As much as a disk gives at once: less might still find a place in a block that is there."""
 SETTINGS_KEY = 32_003
-OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY, SETTINGS_KEY})
+LOSS_KEY = 32_004
+OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY, SETTINGS_KEY, LOSS_KEY})
 
 
 class SettingsValue(BaseModel):
@@ -43,8 +52,17 @@ class SettingsValue(BaseModel):
     settings: dict[str, Any]
 
 
-def encode_own(record: OwnRecord) -> KeyValue:
+class LossValue(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    version: Literal[1]
+    until: int
+
+
+def encode_own(record: OwnRecord | LossMended) -> KeyValue:
     match record:
+        case LossMended(until):
+            return KeyValue(own_key(LOSS_KEY, ""), compact_json({"version": VERSION, "until": until}))
         case CentralStored(group_id):
             return KeyValue(own_key(CENTRAL_KEY, group_id), central_json(record))
         case CentralDeleted(group_id):
@@ -61,13 +79,15 @@ def encode_own(record: OwnRecord) -> KeyValue:
             return KeyValue(own_key(SETTINGS_KEY, group_id), None)
 
 
-def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord:
+def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord | LossMended:
     """The fact behind one record; `key` is read up to the kind. Raises MalformedRecord."""
     group_id = key.string()
     key.end()
     try:
         if kind == CENTRAL_KEY:
             return CentralDeleted(group_id) if value is None else CentralValue.model_validate_json(value).central
+        if kind == LOSS_KEY:
+            return LossMended(0 if value is None else LossValue.model_validate_json(value).until)
         if kind == SETTINGS_KEY:
             if value is None:
                 return SettingsUnset(group_id)

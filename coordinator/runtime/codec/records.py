@@ -20,6 +20,7 @@ from muster.coordinator.core.records import (
     GroupRecord,
     GroupStored,
     LedgerRecord,
+    LossMended,
     MemberRecord,
     OffsetDeleted,
     OffsetsStored,
@@ -94,7 +95,7 @@ def encode(records: Iterable[Record]) -> Encoded:
                 out.groups.append(KeyValue(group_key(record.group_id), group_value(record)))
             case GroupDeleted():
                 out.groups.append(KeyValue(group_key(record.group_id), None))
-            case SettingsStored() | SettingsUnset():
+            case SettingsStored() | SettingsUnset() | LossMended():
                 out.groups.append(encode_own(record))
             case CentralStored() | CentralDeleted() | DelayStored() | DelayForgotten():
                 out.groups.append(encode_own(record))

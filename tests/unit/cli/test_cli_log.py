@@ -68,11 +68,16 @@ def test_verify_finds_the_damage_and_changes_nothing(data: Path) -> None:
     assert log_file(data).read_bytes() == before
 
 
-def test_recover_asks_first_and_then_cuts(data: Path) -> None:
+def test_recover_asks_first_and_then_takes_out_the_damage_alone(data: Path) -> None:
     damage(data)
     before = log_file(data).read_bytes()
-    assert "nothing was changed" in run("recover", "--dry-run", str(data)).stderr
+    told = run("recover", "--dry-run", "-o", "json", str(data))
+    assert "1 damaged place would be taken out; nothing was changed" in told.stderr
+    (place,) = json.loads(told.stdout)
+    assert (place["first_offset"], place["next_offset"]) == (1, 2)
     assert log_file(data).read_bytes() == before
     run("recover", "--yes", str(data))
+    rows = map(json.loads, run("dump", "--records", "--json", str(log_file(data))).output.splitlines())
+    assert [(row["base_offset"], len(row["records"])) for row in rows] == [(0, 1), (1, 0), (2, 1)]
     assert len(log_file(data).read_bytes()) < len(before)
     assert run("verify", str(data)).return_value == 0

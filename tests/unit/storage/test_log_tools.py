@@ -6,6 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from muster.storage.errors import DataDirectoryError
+from muster.storage.records.batch import encode_batch
 from muster.storage.tools.dump import dump_file, is_damaged
 from muster.storage.tools.recover import recover_dir
 from muster.storage.tools.verify import verify_dir
@@ -111,20 +112,99 @@ def test_verify_finds_a_flipped_bit_a_missing_file_and_a_bad_checkpoint() -> Non
     assert "begin at offset 15" in found["/data/t-0/00000000000000000015.log"].why
 
 
-def test_recover_says_what_it_would_cut_and_cuts_when_told() -> None:
+def test_recover_takes_out_one_unreadable_batch_and_keeps_what_follows() -> None:
     disk = disk_with(20)
     flip(disk, SECOND, 100)
     before = disk.content(SECOND)
     (planned,) = recover_dir("/data", dry_run=True, files=disk)
-    assert (planned.file, planned.first_offset, len(planned.later_segments)) == (SECOND, 6, 2)
+    assert (planned.file, planned.first_offset, planned.next_offset, planned.later_segments) == (SECOND, 6, 7, ())
+    assert before[planned.position :][: planned.size] == before[len(before) // 5 :][: len(before) // 5]
     assert disk.content(SECOND) == before
     assert recover_dir("/data", dry_run=False, files=disk) == [planned]
+    assert left_after_recovery(disk, ends_at=20) == [b"%d" % number for number in range(20) if number != 6]
+
+
+def test_recover_finds_the_next_batch_where_the_damaged_header_does_not_say() -> None:
+    disk = disk_with(20)
+    content = disk.content(SECOND)
+    one = len(content) // 5
+    for at in range(one, one + 30):
+        flip(disk, SECOND, at)
+    (cut,) = recover_dir("/data", dry_run=False, files=disk)
+    assert (cut.position, cut.size, cut.first_offset, cut.next_offset) == (one, one, 6, 7)
+    assert left_after_recovery(disk, ends_at=20) == [b"%d" % number for number in range(20) if number != 6]
+
+
+def test_recover_takes_no_batch_that_a_value_holds_for_one_of_the_log() -> None:
+    held = encode_batch([(T0, b"k", b"not of this log", ())], base_offset=2)
+    disk = MemoryFiles()
+    broker = open_broker(disk)
+    broker.create_topic("t", 1)
+    for value in (b"0", held, b"2"):
+        broker.append("t", 0, batch(value), T0)
+    broker.close()
+    flip(disk, FIRST, disk.content(FIRST).index(held) - 62)  # the length of the batch with that value
+    (cut,) = recover_dir("/data", dry_run=False, files=disk)
+    assert (cut.first_offset, cut.next_offset) == (1, 2)
+    assert left_after_recovery(disk, ends_at=3) == [b"0", b"2"]
+
+
+def test_recover_goes_on_with_the_next_segment_where_the_rest_of_one_is_damaged() -> None:
+    disk = disk_with(20)
+    content = disk.content(SECOND)
+    disk.put(SECOND, content[: 2 * len(content) // 5] + bytes(300))
+    (cut,) = recover_dir("/data", dry_run=False, files=disk)
+    assert (cut.file, cut.size, cut.first_offset, cut.next_offset) == (SECOND, 300, 7, 10)
+    assert left_after_recovery(disk, ends_at=20) == [b"%d" % number for number in range(20) if number not in (7, 8, 9)]
+
+
+def test_recover_goes_on_behind_a_segment_that_is_gone() -> None:
+    disk = disk_with(20)
+    disk.remove("/data/t-0/00000000000000000010.log")
+    (cut,) = recover_dir("/data", dry_run=False, files=disk)
+    assert (cut.file, cut.size, cut.first_offset, cut.next_offset) == (SECOND, 0, 10, 15)
+    assert left_after_recovery(disk, ends_at=20) == [b"%d" % number for number in (*range(10), *range(15, 20))]
+
+
+def test_recover_ends_a_log_behind_whose_damage_nothing_is_intact() -> None:
+    disk = disk_with(20)
+    last = "/data/t-0/00000000000000000015.log"
+    flip(disk, last, len(disk.content(last)) - 1)
+    flip(disk, SECOND, 100)
+    middle, end = recover_dir("/data", dry_run=False, files=disk)
+    assert (middle.first_offset, middle.next_offset) == (6, 7)
+    assert (end.file, end.first_offset, end.next_offset) == (last, 19, None)
+    assert left_after_recovery(disk, ends_at=19) == [b"%d" % number for number in range(19) if number != 6]
+
+
+def test_recover_believes_that_a_file_ends_early() -> None:
+    disk = disk_with(20)
+    last = "/data/t-0/00000000000000000015.log"
+    content = disk.content(last)
+    disk.put(last, content[: 2 * len(content) // 5])
+    disk.remove("/data/.kafka_cleanshutdown")
     broker = open_broker(disk, **SMALL)
-    assert values(read_all(broker.log("t", 0))) == [b"%d" % number for number in range(6)]
-    assert broker.append("t", 0, batch(b"new"), T0).base_offset == 6
+    assert "the file ends early" in str(broker.recovered()["t", 0].damage)
+    broker.close()
+    (cut,) = recover_dir("/data", dry_run=False, files=disk)
+    assert (cut.file, cut.size, cut.first_offset, cut.next_offset) == (last, 0, 17, None)
+    assert left_after_recovery(disk, ends_at=17) == [b"%d" % number for number in range(17)]
+
+
+def left_after_recovery(disk: MemoryFiles, ends_at: int) -> list[bytes]:
+    """What the log has, once it has taken a record at its end, is open a second time and was looked at by `verify`."""
+    assert verify_dir("/data", files=disk).ok
+    broker = open_broker(disk, **SMALL)
     assert broker.recovered() == {}
+    left = values(read_all(broker.log("t", 0)))
+    assert broker.append("t", 0, batch(b"new"), T0).base_offset == ends_at
     broker.close()
     assert verify_dir("/data", files=disk).ok
+    assert recover_dir("/data", dry_run=True, files=disk) == []
+    broker = open_broker(disk, **SMALL)
+    assert values(read_all(broker.log("t", 0))) == [*left, b"new"]
+    broker.close()
+    return left
 
 
 def test_recover_leaves_a_directory_in_use_alone() -> None:

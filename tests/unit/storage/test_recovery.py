@@ -95,6 +95,26 @@ def test_damage_below_the_recovery_point_is_reported_and_never_served() -> None:
         assert hurt.content(ACTIVE) == bytes(changed)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_damage_below_the_recovery_point_is_told_at_every_start_and_nothing_is_cut_off(clean: bool) -> None:
+    disk = disk_with(TEXTS, clean=True)
+    disk.remove("/data/.kafka_cleanshutdown")
+    hurt = bytearray(disk.content(ACTIVE))
+    hurt[len(hurt) // 2] ^= 1
+    disk.put(ACTIVE, bytes(hurt))
+    for _ in range(3):
+        broker = open_broker(disk)
+        damage = broker.recovered()["t", 0].damage
+        assert damage is not None
+        assert (damage.first_offset, damage.last_offset) == (2, len(TEXTS))
+        broker.checkpoint()
+        if clean:
+            broker.close()
+        else:
+            disk.kill()
+        assert disk.content(ACTIVE) == bytes(hurt)
+
+
 def served(log: Log, until: int) -> tuple[list[bytes | None], StorageError | None]:
     """Record by record what the log gives away, and what it then refuses with."""
     found: list[bytes | None] = []

@@ -1,9 +1,19 @@
-"""The room that is left where the data directory lies: told before it is none."""
+"""The room that is left where the data directory lies: told before it is none, and when it is."""
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
+
+TRIED_BYTES = 64 << 10
+"""What must still find room: a few turns of commits, with what the ledger tells of them."""
+
+TRIED_BELOW = 16 << 20
+"""With more room than that nobody need try."""
+
+TRIED_NAME = "room-probe"
 
 
 class Usage(Protocol):
@@ -46,6 +56,52 @@ class DiskRoom:
             f"than log.dirs.free.warn.bytes ({size(self._least_bytes)}): once it is full, appends and commits are "
             "refused; lower retention.ms or retention.bytes of large topics, delete topics, or give the disk more"
         )
+
+
+class LastRoom:
+    """Tries whether anything can be written at all, once the figures say that little is left.
+
+    The figures alone do not tell: what is kept for root counts as none, and root may write there.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        look: Callable[[Path], Usage] = shutil.disk_usage,
+        take: Callable[[Path], None] | None = None,
+    ) -> None:
+        """`take` writes some bytes into a directory and takes them away again. Raises OSError."""
+        self._directory = directory
+        self._look = look
+        self._take = take or take_some
+
+    def refusal(self) -> str:
+        """One sentence when the system takes nothing more; empty while it does, or nobody can tell. Any thread."""
+        try:
+            usage = self._look(self._directory)
+            if usage.free < TRIED_BELOW:
+                self._take(self._directory)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                return ""  # Whoever reads or writes there will say what is wrong with it.
+            return (
+                f"nothing more can be written where {self._directory} lies: {error.strerror} ({size(usage.free)} of "
+                f"{size(usage.total)} are free); appends, commits and joins that need more are refused until there is "
+                "room: lower retention.ms or retention.bytes of large topics, delete topics, or give the disk more"
+            )
+        return ""
+
+
+def take_some(directory: Path) -> None:
+    """Raises OSError when the disk does not have `TRIED_BYTES` to give."""
+    path = directory / TRIED_NAME
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(fd, bytes(TRIED_BYTES)) < TRIED_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(fd)
+        path.unlink()
 
 
 def size(count: int) -> str:

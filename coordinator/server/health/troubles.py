@@ -39,6 +39,16 @@ def room_measured(conditions: Conditions, shortage: str) -> None:
         conditions.clear("disk-nearly-full")
 
 
+def writing_tried(conditions: Conditions, refusal: str, before: str) -> None:
+    """`refusal`: what the system said when something was to be written, `before` what it said the last time; empty: it
+    took it. What the log was refused meanwhile, for more than was tried, is the log's to tell (`LogTroubles`).
+    """
+    if refusal:
+        conditions.report("disk-full", refusal, impairs=LOG)
+    elif before:
+        conditions.clear("disk-full")
+
+
 def upkeep_failed(conditions: Conditions, complaints: Sequence[str]) -> None:
     for complaint in complaints:
         sentence = f"retention, checkpoints, flushes by age or compaction fail and are tried again: {complaint}"

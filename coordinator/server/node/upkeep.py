@@ -10,13 +10,14 @@ from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.health.disk_room import DiskRoom
+from muster.coordinator.server.health.disk_room import DiskRoom, LastRoom
 from muster.coordinator.server.health.log_troubles import LogTroubles
 from muster.coordinator.server.health.troubles import (
     explanations_lost,
     room_looked_at,
     room_measured,
     upkeep_failed,
+    writing_tried,
 )
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
@@ -47,6 +48,7 @@ class Upkeep:
         self._engine = engine
         self._pause_s = max(settings.cleaner_backoff_ms / 1000, TICK_S)
         self._disk_room = DiskRoom(settings.data_dir, settings.log_dirs_free_warn_bytes)
+        self._last_room, self._refusal = LastRoom(settings.data_dir), ""
         self._log_troubles = LogTroubles(broker.troubles, conditions)
         self._tasks = (asyncio.create_task(self._tick()), asyncio.create_task(self._compact()))
 
@@ -57,6 +59,7 @@ class Upkeep:
 
     async def _tick(self) -> None:
         """Flushes by age, checkpoints and retention in a thread; what only the appending one may do, log by log."""
+        await self._look_at_room()  # a node that starts on a full disk says so from the first second on
         while True:
             await asyncio.sleep(TICK_S)
             aged: list[Log] = []
@@ -70,10 +73,16 @@ class Upkeep:
                 log.error("the log's periodic work failed", exc_info=error)
                 complaints = [repr(error)]
             upkeep_failed(self._conditions, complaints)
-            room_measured(self._conditions, await asyncio.to_thread(self._disk_room.shortage))
+            await self._look_at_room()
             explanations_lost(self._conditions, self._group_log.take_losses())
             room_looked_at(self._conditions, self._engine.starved)
             self._log_troubles.carry()
+
+    async def _look_at_room(self) -> None:
+        shortage = await asyncio.to_thread(self._disk_room.shortage)
+        before, self._refusal = self._refusal, await asyncio.to_thread(self._last_room.refusal)
+        room_measured(self._conditions, shortage)
+        writing_tried(self._conditions, self._refusal, before)
 
     async def _compact(self) -> None:
         """One log at a time, in a thread: it may take minutes, and only the swap at its end holds up anybody."""

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` that an operator has given up: the rest is served; what may not fit is mended once."""
+"""Records of `__consumer_offsets` that an operator has given up: the rest is served, what may not fit is mended."""
 
 from collections.abc import Mapping
 from pathlib import Path

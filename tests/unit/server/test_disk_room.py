@@ -1,9 +1,14 @@
 """Room that gets short is told before it is none, and once, not each time a segment comes or goes."""
 
+import errno
+import os
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.coordinator.server.health.disk_room import DiskRoom
+from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.server.health.disk_room import TRIED_BELOW, DiskRoom, LastRoom, take_some
+from muster.coordinator.server.health.log_troubles import PASSING_MS
+from muster.coordinator.server.health.troubles import writing_tried
 
 DATA = Path("/data")
 GIB = 1 << 30
@@ -19,12 +24,20 @@ class Disk:
 
     def __init__(self, free: int) -> None:
         self.free: int | None = free
+        self.error = 0
+        self.tried = 0
 
     def usage(self, directory: Path) -> Usage:
         assert directory == DATA
         if self.free is None:
             raise OSError("no answer")
         return Usage(10 * GIB, self.free)
+
+    def take(self, directory: Path) -> None:
+        assert directory == DATA
+        self.tried += 1
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
 
 
 def test_short_room_is_told_with_its_figures_and_what_to_do() -> None:
@@ -56,3 +69,45 @@ def test_zero_means_never_and_a_disk_that_does_not_answer_says_nothing() -> None
     assert DiskRoom(DATA, 0, disk.usage).shortage() == ""
     disk.free = None
     assert DiskRoom(DATA, GIB, disk.usage).shortage() == ""
+
+
+def test_nobody_tries_to_write_while_there_is_room() -> None:
+    disk = Disk(TRIED_BELOW)
+    disk.error = errno.ENOSPC
+    room = LastRoom(DATA, disk.usage, disk.take)
+    assert (room.refusal(), disk.tried) == ("", 0)
+    disk.free = None
+    assert (room.refusal(), disk.tried) == ("", 0)
+
+
+def test_what_the_system_refuses_is_told_and_not_what_the_figures_make_of_it() -> None:
+    disk = Disk(0)
+    room = LastRoom(DATA, disk.usage, disk.take)
+    assert (room.refusal(), disk.tried) == ("", 1)
+    disk.error = errno.EIO
+    assert room.refusal() == ""
+    for disk.error in (errno.ENOSPC, errno.EDQUOT):
+        told = room.refusal()
+        assert told.startswith(
+            f"nothing more can be written where /data lies: {os.strerror(disk.error)} (0 B of 10.0 GiB"
+        )
+
+
+def test_what_was_tried_is_taken_away_again(tmp_path: Path) -> None:
+    take_some(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_a_condition_until_something_can_be_written_and_the_logs_word_stays() -> None:
+    clock = [0]
+    conditions = Conditions(lambda: clock[0])
+    writing_tried(conditions, "", "")
+    assert conditions.current() == ()
+    writing_tried(conditions, "nothing can be written", "")
+    clock[0] = 10 * PASSING_MS
+    assert conditions.sentence("disk-full") == "nothing can be written"
+    writing_tried(conditions, "", "nothing can be written")
+    assert conditions.current() == ()
+    conditions.report("disk-full", "8 MiB were refused", lasting_ms=PASSING_MS)
+    writing_tried(conditions, "", "")
+    assert conditions.sentence("disk-full") == "8 MiB were refused"

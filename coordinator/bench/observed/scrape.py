@@ -16,8 +16,8 @@ from muster.coordinator.core.records import OffsetsStored
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.server.journal.logs import configure_logs
 from muster.coordinator.server.node.app import Node
-from muster.coordinator.server.node.logs import configure_logs
 from muster.coordinator.server.node.main import YOUNG_OBJECTS
 from muster.coordinator.web.metrics_route import zipped
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.node.breath import Breath
+from muster.coordinator.server.driver.breath import Breath
 
 if TYPE_CHECKING:
     from muster.coordinator.observe.history import History

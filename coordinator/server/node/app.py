@@ -23,14 +23,22 @@ from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.doors.kafka import KafkaDoor
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.adapter import Methods
 from muster.coordinator.server.grpc.listener import Listener
 from muster.coordinator.server.health.telling import Telling
+from muster.coordinator.server.journal.lines import RebalanceLines, audited
+from muster.coordinator.server.journal.reports import (
+    report_bug,
+    report_contained,
+    report_plan,
+    report_stall,
+    report_status,
+)
 from muster.coordinator.server.messages.shape import MalformedRequest
 from muster.coordinator.server.node.catalogs import partition_counts, topic_ids
-from muster.coordinator.server.node.kafka_door import KafkaDoor
 from muster.coordinator.server.node.lags import with_lags
 from muster.coordinator.server.node.limits import (
     answer_room,
@@ -38,16 +46,8 @@ from muster.coordinator.server.node.limits import (
     isolation_limits,
     transport_limits,
 )
-from muster.coordinator.server.node.lines import RebalanceLines, audited
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
-from muster.coordinator.server.node.reports import (
-    report_bug,
-    report_contained,
-    report_plan,
-    report_stall,
-    report_status,
-)
 from muster.coordinator.server.node.resources import Resources
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
@@ -218,7 +218,7 @@ class Node:
                 elsewhere=self._zookeeper.has_elsewhere if self._zookeeper is not None else lambda topic: False,
             )
         if self._http is not None:
-            from muster.coordinator.server.node.http_door import Inside
+            from muster.coordinator.server.doors.http import Inside
 
             self._measure()
             await self._http.start(Inside(self, self._settings, table, malformed, conditions, self._clock))
@@ -366,7 +366,7 @@ class Node:
 
     def _measure(self) -> None:
         """Show what is counted what there is to be looked at."""
-        from muster.coordinator.server.node.measuring import Gauges
+        from muster.coordinator.server.sight.measuring import Gauges
 
         assert self.measuring is not None, "a node with a listener counts"
         gauges = Gauges(

@@ -15,9 +15,9 @@ from muster.coordinator.allocator import keep_freed_memory
 from muster.coordinator.config import Settings
 from muster.coordinator.runtime.group_log import PartitionCountConflict
 from muster.coordinator.server.grpc.listener import AddressTaken
+from muster.coordinator.server.journal.lines import tell_start
+from muster.coordinator.server.journal.logs import configure_logs
 from muster.coordinator.server.node.app import Node
-from muster.coordinator.server.node.lines import tell_start
-from muster.coordinator.server.node.logs import configure_logs
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.registry import IdTaken
 from muster.storage.errors import DataDirectoryError, StorageError

@@ -9,16 +9,16 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.server.driver.clock import Clock
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.node.http_door import HttpDoor
-    from muster.coordinator.server.node.measuring import Measuring
-    from muster.coordinator.server.node.observing import Observing
-    from muster.coordinator.server.node.tracing import Tracing
+    from muster.coordinator.server.doors.http import HttpDoor
+    from muster.coordinator.server.sight.measuring import Measuring
+    from muster.coordinator.server.sight.observing import Observing
+    from muster.coordinator.server.sight.tracing import Tracing
 
 
 def http_of(settings: Settings) -> "HttpDoor | None":
     if not settings.http_listeners:
         return None
-    from muster.coordinator.server.node.http_door import HttpDoor
+    from muster.coordinator.server.doors.http import HttpDoor
 
     return HttpDoor(settings)
 
@@ -26,7 +26,7 @@ def http_of(settings: Settings) -> "HttpDoor | None":
 def measuring_of(settings: Settings, clock: Clock) -> "Measuring | None":
     if not settings.http_listeners:
         return None
-    from muster.coordinator.server.node.measuring import Measuring
+    from muster.coordinator.server.sight.measuring import Measuring
 
     return Measuring(settings, clock)
 
@@ -34,7 +34,7 @@ def measuring_of(settings: Settings, clock: Clock) -> "Measuring | None":
 def observing_of(settings: Settings, now_ms: Callable[[], int]) -> "Observing | None":
     if not settings.observes:
         return None
-    from muster.coordinator.server.node.observing import Observing
+    from muster.coordinator.server.sight.observing import Observing
 
     return Observing(settings, now_ms)
 
@@ -42,7 +42,7 @@ def observing_of(settings: Settings, now_ms: Callable[[], int]) -> "Observing | 
 def tracing_of(settings: Settings) -> "Tracing | None":
     if settings.otel_exporter != "otlp":
         return None
-    from muster.coordinator.server.node.tracing import Tracing
+    from muster.coordinator.server.sight.tracing import Tracing
 
     return Tracing(settings)
 

@@ -11,8 +11,8 @@ from muster.coordinator.config import load_settings
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.types import Cause, Move, Outcome, Phase, RebalanceEntry
 from muster.coordinator.edge.audit import ACTIONS, Action, watched
-from muster.coordinator.server.node import lines
-from muster.coordinator.server.node.lines import RebalanceLines, differing, tell_action
+from muster.coordinator.server.journal import lines
+from muster.coordinator.server.journal.lines import RebalanceLines, differing, tell_action
 
 OPEN, KNOWN = Move("t", 0, "", "m", -1, ""), Move("t", 0, "", "m", 13_200, "")
 

@@ -13,9 +13,10 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.node import breath, sampling
-from muster.coordinator.server.node.looking import AT_ONCE, Looking
-from muster.coordinator.server.node.sampling import Sampling
+from muster.coordinator.server.driver import breath
+from muster.coordinator.server.sight import sampling
+from muster.coordinator.server.sight.looking import AT_ONCE, Looking
+from muster.coordinator.server.sight.sampling import Sampling
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 SHARDS = 4

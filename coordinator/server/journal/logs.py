@@ -7,7 +7,7 @@ from typing import Any, Literal, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
-from muster.coordinator.server.node.repeats import Repeats
+from muster.coordinator.server.journal.repeats import Repeats
 from muster.coordinator.views.words import harmless
 
 LogFormat = Literal["console", "json"]

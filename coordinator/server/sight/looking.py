@@ -11,7 +11,7 @@ from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.observe.history import Place
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import Core, ShardStatus
-from muster.coordinator.server.node.breath import Breath
+from muster.coordinator.server.driver.breath import Breath
 
 AT_ONCE = 500
 """Partitions that are looked at in one piece."""

@@ -17,7 +17,7 @@ from muster.coordinator.kafka.log.handlers import LogHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
-from muster.coordinator.server.node.lines import tell_action
+from muster.coordinator.server.journal.lines import tell_action
 from muster.coordinator.server.service.observed import ObservedGroups
 from muster.storage.broker.requests import LogRequests
 

@@ -25,7 +25,7 @@ from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.dispatch import Kind, Method
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
-from muster.coordinator.server.node.measuring import Measuring
+from muster.coordinator.server.sight.measuring import Measuring
 from muster.coordinator.web.asks import NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Refused
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.scaler.metadata import Trigger
 from muster.coordinator.scaler.rules import NOTHING, Seen
-from muster.coordinator.server.node.breath import Breath
-from muster.coordinator.server.node.looking import Looking
+from muster.coordinator.server.driver.breath import Breath
+from muster.coordinator.server.sight.looking import Looking
 
 AT_REST = frozenset({"Empty", "Stable", "Dead"})
 """States in which a group does not rebalance, whatever its kind."""

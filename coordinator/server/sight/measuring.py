@@ -24,11 +24,11 @@ from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.server.doors.kafka import KafkaDoor
+from muster.coordinator.server.driver.breath import Breath
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.adapter import Methods
-from muster.coordinator.server.node.breath import Breath
-from muster.coordinator.server.node.kafka_door import KafkaDoor
 from muster.coordinator.server.service.session import Sessions
 from muster.coordinator.web.asks import Exposition
 from muster.storage.rpc.v1 import broker_service_pb2

@@ -15,8 +15,8 @@ import structlog
 
 from muster.coordinator.observe.history import History, Sample, admitted
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.node.breath import Breath
-from muster.coordinator.server.node.looking import Looking
+from muster.coordinator.server.driver.breath import Breath
+from muster.coordinator.server.sight.looking import Looking
 
 log = structlog.get_logger("muster.node")
 

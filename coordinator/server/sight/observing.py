@@ -12,8 +12,8 @@ from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.observe.changes import Changes
 from muster.coordinator.observe.history import History, Place
 from muster.coordinator.server.dispatch import Method, methods_of
-from muster.coordinator.server.node.looking import Looking, Shards
-from muster.coordinator.server.node.sampling import Sampling
+from muster.coordinator.server.sight.looking import Looking, Shards
+from muster.coordinator.server.sight.sampling import Sampling
 
 if TYPE_CHECKING:
     from muster.coordinator.scaler.service import ExternalScaler
@@ -67,7 +67,7 @@ class Observing:
             return {}
         from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as pb
         from muster.coordinator.scaler.service import ExternalScaler
-        from muster.coordinator.server.node.scaler_door import ScaledGroups
+        from muster.coordinator.server.doors.scaler import ScaledGroups
 
         groups = ScaledGroups(looking, self.history, self._clock_ms, partitions, span)
         self._scaler = ExternalScaler(groups, self._clock_ms)

@@ -10,12 +10,13 @@ from typing import TypeAlias
 
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.groups.owners import Owners
 from muster.coordinator.core.state import ShardState
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.metrics.ends import AllEnds
 from muster.coordinator.metrics.instruments import Timing
-from muster.coordinator.metrics.ownership import NOBODY, Owners, Shares, imbalance
+from muster.coordinator.metrics.ownership import NOBODY, Shares, imbalance
 from muster.coordinator.metrics.rebalances import OfGroup
 from muster.coordinator.metrics.sight import SLICE, Sight
 from muster.coordinator.metrics.table import Level

@@ -25,6 +25,7 @@ class Central(Unconcerned[CentralGroup]):
     delete = staticmethod(lifecycle.delete_group)
     view = staticmethod(views.view)
     listed = staticmethod(views.listed)
+    owners = staticmethod(views.owners)
     settings_changed = staticmethod(lifecycle.settings_changed)
     topics_changed = staticmethod(topics.changed)
     planned = staticmethod(rebalance.planned)

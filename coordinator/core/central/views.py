@@ -3,8 +3,9 @@
 from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState, Want
 from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
+from muster.coordinator.core.groups.owners import Owned, by_partition
 from muster.coordinator.core.plan import CONSUMER
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.state import ShardState, Step
 
 CENTRAL = "central"
 
@@ -64,3 +65,7 @@ def wants(member: CentralMember, wanted: Want) -> bool:
 
 def listed(group: CentralGroup) -> tuple[ListedGroup, ...]:
     return (ListedGroup(group.id, CONSUMER, group.state.value, CENTRAL),)
+
+
+def owners(group: CentralGroup, state: ShardState, former: Owned) -> Owned:
+    return Owned(by_partition(group.owned))

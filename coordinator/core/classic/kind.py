@@ -27,6 +27,7 @@ class Classic(Unconcerned[ClassicGroup]):
     delete = staticmethod(lifecycle.delete_group)
     view = staticmethod(views.view)
     listed = staticmethod(views.listed)
+    owners = staticmethod(views.owners)
     settings_changed = staticmethod(remote_again.settings_changed)
     topics_changed = staticmethod(remote_again.topics_changed)
     planned = staticmethod(remote.planned)

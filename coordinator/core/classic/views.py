@@ -2,7 +2,9 @@
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.groups.owners import Owned, by_partition
+from muster.coordinator.core.plan import assignment_of
+from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import GroupState
 
 CLASSIC = "classic"
@@ -58,3 +60,16 @@ def waiting(group: ClassicGroup, step: Step) -> tuple[tuple[str, ...], int]:
 
 def listed(group: ClassicGroup) -> tuple[ListedGroup, ...]:
     return (ListedGroup(group.id, group.protocol_type or "", group.state.value, CLASSIC),)
+
+
+def owners(group: ClassicGroup, state: ShardState, former: Owned) -> Owned:
+    """What its members were given last, read from their blobs once a generation.
+
+    While a rebalance runs that is what the last plan gave them, as in Kafka's descriptions.
+    """
+    stamp = (group, group.generation, group.state, tuple(group.members))
+    if stamp == former.stamp:
+        return former
+    return Owned(
+        by_partition({member.id: assignment_of(member.assignment) for member in group.members.values()}), stamp
+    )

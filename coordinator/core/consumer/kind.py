@@ -28,6 +28,7 @@ class Consumer(Unconcerned[ConsumerGroup]):
     view = staticmethod(views.view)
     epochs = staticmethod(views.epochs)
     listed = staticmethod(views.listed)
+    owners = staticmethod(views.owners)
     outlook = staticmethod(views.outlook)
     steady = staticmethod(views.steady)
     topics_changed = staticmethod(target.topics_changed)

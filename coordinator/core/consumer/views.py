@@ -12,8 +12,9 @@ from muster.coordinator.core.effects import (
 )
 from muster.coordinator.core.events import ConsumerHeartbeat, Listen
 from muster.coordinator.core.groups.kind import Outlook
+from muster.coordinator.core.groups.owners import Owned
 from muster.coordinator.core.plan import CONSUMER
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.state import ShardState, Step
 
 
 def epochs(group: ConsumerGroup, group_id: str, step: Step) -> DescribeConsumerReply:
@@ -120,3 +121,9 @@ def steady(group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:
         and beat.server_assignor in (None, member.server_assignor)
         and (beat.owned is None or dict(beat.owned) == shares(member.assigned))
     )
+
+
+def owners(group: ConsumerGroup, state: ShardState, former: Owned) -> Owned:
+    """Under the names that topics have now; one that is gone has none."""
+    names = state.topic_names
+    return Owned({names[topic]: row for topic, row in group.owners.items() if topic in names})

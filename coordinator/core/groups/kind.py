@@ -28,6 +28,7 @@ from muster.coordinator.core.events import (
     StoodStill,
     SyncGroup,
 )
+from muster.coordinator.core.groups.owners import Owned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import RequestId, StoredOffset, TimerKey
@@ -96,6 +97,9 @@ class Kind(Protocol[G_contra]):
 
     def listed(self, group: G_contra, /) -> Iterable[ListedGroup]:
         """Its lines in ListGroups."""
+
+    def owners(self, group: G_contra, state: ShardState, former: Owned, /) -> Owned:
+        """Who has which partition. `former` is what was answered last, and may be the answer again."""
 
     def assignor(self, group: G_contra, step: Step, /) -> str:
         """Who plans for it on this side; empty when nobody does, or nobody knows yet."""

@@ -18,8 +18,9 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kind import Outlook, Positions
+from muster.coordinator.core.groups.owners import NOBODY_OWNS, Owned
 from muster.coordinator.core.ledger import Trigger
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import RequestId, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -65,6 +66,9 @@ class Unconcerned(Generic[G_contra]):
 
     def epochs(self, group: G_contra, group_id: str, step: Step, /) -> DescribeConsumerReply:
         raise no_consumer_group(group_id)
+
+    def owners(self, group: G_contra, state: ShardState, former: Owned, /) -> Owned:
+        return NOBODY_OWNS
 
     def assignor(self, group: G_contra, step: Step, /) -> str:
         return ""

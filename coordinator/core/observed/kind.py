@@ -25,10 +25,11 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kind import NO_FACTS, Kind, Outlook, Positions, Refused
+from muster.coordinator.core.groups.owners import Owned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.observed import views, watching
 from muster.coordinator.core.observed.group import ObservedGroup
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import RequestId, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -69,6 +70,9 @@ class Observed:
             yield views.line(group)
         if not group.prevails:
             yield from self._kind_of(group.logged).listed(group.logged)
+
+    def owners(self, group: ObservedGroup, state: ShardState, former: Owned, /) -> Owned:
+        return views.owners(group)
 
     def timer(self, group: ObservedGroup, key: TimerKey, step: Step, /) -> None:
         if key == group.timer:

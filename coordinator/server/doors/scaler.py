@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from muster.coordinator.core.observed.group import ObservedGroup
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import NotNow, NotThere
 from muster.coordinator.observe.history import History, Place
@@ -67,7 +66,7 @@ class ScaledGroups:
             raise NotNow(f"the shard of group {group_id!r} {what}, so its lag is not known; ask again")
         group = shard.state.groups.get(group_id)
         stored = shard.state.offsets.get(group_id)
-        if isinstance(group, ObservedGroup) and not stored:
+        if group is not None and group.logged is not group and not stored:
             raise NotThere(
                 f"group {group_id!r} keeps its positions in ZooKeeper, where the scaler does not look; "
                 "move it to the coordinator with `muster groups migrate`"

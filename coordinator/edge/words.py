@@ -13,6 +13,11 @@ def sentence(code: ErrorCode, message: str = "") -> str:
     return "" if code is ErrorCode.NONE else message or code.meaning
 
 
+def failed(reference: str) -> str:
+    """What is told of an unexpected failure: a reference into the node's log, and nothing of the inside."""
+    return f"the node failed unexpectedly; its log has the details under reference {reference}"
+
+
 def operator(host: str, reason: str = "") -> str:
     """Whoever changed a group from outside, as the ledger names him.
 

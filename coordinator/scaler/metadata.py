@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from muster.coordinator.edge.limits import MAX_FEW, MAX_NAME_CHARS
+from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_FEW, MAX_NAME_CHARS
 
 T = TypeVar("T")
 
 MAX_VALUE_CHARS = 4_096
-MAX_LISTED = 100_000
-"""Partitions that a limitation may name."""
 SHOWN_CHARS = 60
 FROM_ENV = "FromEnv"
 """KEDA puts the variable's value under the key with this ending."""
@@ -158,8 +156,8 @@ def _partitions(key: str, value: str) -> frozenset[int] | None:
         last = last if dash else first
         if not (first.isascii() and first.isdigit() and last.isascii() and last.isdigit() and len(first + last) < 19):
             raise BadMetadata(key, value, "numbers and ranges of partitions, such as 1,2,10-20")
-        if not int(first) <= int(last) < int(first) + MAX_LISTED - len(found):
-            raise BadMetadata(key, value, f"ranges that go upwards, and at most {MAX_LISTED} partitions")
+        if not int(first) <= int(last) < int(first) + MAX_ENTRIES - len(found):
+            raise BadMetadata(key, value, f"ranges that go upwards, and at most {MAX_ENTRIES} partitions")
         found.update(range(int(first), int(last) + 1))
     return frozenset(found)
 

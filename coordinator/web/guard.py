@@ -8,6 +8,7 @@ from uuid import uuid4
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from muster.coordinator.edge import words
 from muster.coordinator.web.addresses import name_of
 from muster.coordinator.web.asks import Refused
 from muster.coordinator.web.refusals import response_of
@@ -140,8 +141,7 @@ def unexpected(error: Exception, scope: Scope) -> Refused:
     """The client learns a reference into the node's log, and nothing of the inside."""
     reference = uuid4().hex[:12]
     log.error("an HTTP request failed", path=scope["path"][:200], reference=reference, exc_info=error)
-    text = f"the node failed unexpectedly; its log has the details under reference {reference}"
-    return Refused(500, "INTERNAL", text)
+    return Refused(500, "INTERNAL", words.failed(reference))
 
 
 def host_of(text: str) -> str:

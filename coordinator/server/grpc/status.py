@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
+from muster.coordinator.edge import words
 from muster.coordinator.errors import Draining, NotNow, NotThere, Overloaded
 
 DOMAIN = "coordinator.rpc.v1"
@@ -69,8 +70,8 @@ def not_now(refusal: NotNow) -> Ending:
 def failed() -> tuple[Ending, str]:
     """An unexpected exception: the client learns a reference into the node's log, and nothing of the inside."""
     reference = uuid4().hex[:12]
-    text = f"the node failed unexpectedly; its log has the details under reference {reference}"
-    return Ending(grpc.StatusCode.INTERNAL, text, (error_info("INTERNAL", reference=reference),)), reference
+    details = (error_info("INTERNAL", reference=reference),)
+    return Ending(grpc.StatusCode.INTERNAL, words.failed(reference), details), reference
 
 
 def error_info(reason: str, **metadata: str) -> error_details_pb2.ErrorInfo:

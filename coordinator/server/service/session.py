@@ -13,7 +13,7 @@ from muster.coordinator.core import effects, events
 from muster.coordinator.core.central.events import StreamClosed
 from muster.coordinator.core.effects import CentralReply
 from muster.coordinator.edge.words import sentence
-from muster.coordinator.errors import ErrorCode, Overloaded, Refusal
+from muster.coordinator.errors import Draining, ErrorCode, Overloaded, Refusal
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.runtime.router import partition_for
@@ -238,7 +238,7 @@ class Sessions:
         """Tell every member that the node stops."""
         streams: list[Session | CentralSession] = [*self._open.values(), *self._central]
         for stream in streams:
-            stream.end("the node is shutting down; find the coordinator again")
+            stream.end(str(Draining()))
 
     async def serve(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
         """One stream from hello to its end. Raises Overloaded when there are too many, MalformedRequest as it says."""

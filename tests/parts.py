@@ -199,5 +199,5 @@ def is_for_verify(part: Part) -> bool:
 
 
 def starts_processes(part: Part) -> bool:
-    """Whether its tests have their time limits in seconds of a machine that is not busy."""
+    """Whether its tests run nodes, clients or commands as processes: they have the mark `integration`."""
     return part in REAL_RUNS or any(place.startswith((INTEGRATION, "tests/torture/")) for place in part.where)

@@ -10,7 +10,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, StoredOffset
 from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.group_log import BrokerGroupLog
-from muster.coordinator.runtime.loader import GROUPS_TOPIC, replay
+from muster.coordinator.runtime.loading.loader import GROUPS_TOPIC, replay
 from muster.storage.broker.broker import Broker
 from muster.storage.config import MAX_LONG, LogSettings
 from muster.storage.records.batch import decode_records

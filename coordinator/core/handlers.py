@@ -4,7 +4,6 @@ from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.core import describe, group_settings, offsets, push, stall
 from muster.coordinator.core.central import liveness, telling
 from muster.coordinator.core.central.events import (
     AwaitOrders,
@@ -55,6 +54,7 @@ from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.observed import watching
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.records import LossMended
+from muster.coordinator.core.requests import describe, offsets, push, settings, stall
 from muster.coordinator.core.state import Step
 
 
@@ -197,9 +197,9 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     ListGroups: describe.list_groups,
     DeleteGroup: on_delete,
     ExplainGroup: describe.explain_group,
-    DescribeSettings: group_settings.describe_settings,
-    ListSettings: group_settings.list_settings,
-    AlterSettings: group_settings.alter_settings,
+    DescribeSettings: settings.describe_settings,
+    ListSettings: settings.list_settings,
+    AlterSettings: settings.alter_settings,
     Listen: on_listen,
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from muster.coordinator.core import push
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic import liveness
 from muster.coordinator.core.classic.group import ClassicGroup
@@ -13,9 +12,10 @@ from muster.coordinator.core.groups.kinds import FACTS
 from muster.coordinator.core.groups.sweeps import not_going
 from muster.coordinator.core.handlers import HANDLERS, hear
 from muster.coordinator.core.ledger import Ledger
-from muster.coordinator.core.quiet import quiet
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.refusals import refused
+from muster.coordinator.core.requests import push
+from muster.coordinator.core.requests.quiet import quiet
 from muster.coordinator.core.state import ShardState, Step, apply
 from muster.coordinator.core.types import Limits, TimerKey
 from muster.coordinator.errors import CoordinatorError

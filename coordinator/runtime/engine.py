@@ -31,10 +31,10 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.answers import Released, Work, excuse
 from muster.coordinator.runtime.deadlines import moved_by
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.loader import LoadReport
-from muster.coordinator.runtime.loads import LoadJob
+from muster.coordinator.runtime.loading.loader import LoadReport
+from muster.coordinator.runtime.loading.loads import LoadJob
+from muster.coordinator.runtime.loading.orphans import made_anew
 from muster.coordinator.runtime.metrics import Metrics
-from muster.coordinator.runtime.orphans import made_anew
 from muster.coordinator.runtime.ports import GroupLog, LogFailed
 from muster.coordinator.runtime.refusals import is_request
 from muster.coordinator.runtime.slot import Core, ShardStatus, Slot

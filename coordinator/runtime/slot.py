@@ -10,7 +10,7 @@ from muster.coordinator.core.effects import Effects, GroupChanged, Reply
 from muster.coordinator.core.events import Event, Request
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.types import RequestId, TimerKey
-from muster.coordinator.runtime.loader import LoadReport
+from muster.coordinator.runtime.loading.loader import LoadReport
 
 FIRST_PAUSE_MS = 100
 LONGEST_PAUSE_MS = 10_000

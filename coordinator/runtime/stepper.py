@@ -15,9 +15,9 @@ from muster.coordinator.runtime.answers import Answers
 from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.flushing import Flushing
-from muster.coordinator.runtime.loads import Loads
+from muster.coordinator.runtime.loading.loads import Loads
+from muster.coordinator.runtime.loading.orphans import orphans_dropped
 from muster.coordinator.runtime.metrics import Metrics
-from muster.coordinator.runtime.orphans import orphans_dropped
 from muster.coordinator.runtime.ports import GroupLog, LogFailed
 from muster.coordinator.runtime.refusals import is_request
 from muster.coordinator.runtime.slot import Core, ShardStatus, Slot, not_served

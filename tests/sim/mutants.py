@@ -32,7 +32,7 @@ from muster.coordinator.member.types import MemberSettings, TopicPartition
 from muster.coordinator.runtime.answers import Released
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.loads import LoadJob
+from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
 from muster.coordinator.runtime.refusals import is_request
 from muster.coordinator.runtime.starved import NO_ROOM

@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("assignors", "storage", "coordinator")
 
-MOST_FILES = 24
+MOST_FILES = 18
+"""About sixteen can be taken in at a glance."""
+
 MOST_LINES = 450
 
 GENERATED = ("_pb2.py", "_pb2_grpc.py")

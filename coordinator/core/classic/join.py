@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from muster.coordinator.core.bounds import fits_the_log
-from muster.coordinator.core.classic import history, remote, static
+from muster.coordinator.core.classic import history, static
 from muster.coordinator.core.classic.checks import known_member, not_dead, room_for, suitable_protocols
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
@@ -14,6 +14,7 @@ from muster.coordinator.core.classic.rebalance import (
     rebalance_or_wait,
     remove_member,
 )
+from muster.coordinator.core.classic.remote import plans
 from muster.coordinator.core.effects import JoinReply, refused_join
 from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.groups.group import group_id_given
@@ -41,7 +42,7 @@ def acceptable(request: JoinGroup, limits: Limits) -> None:
     group_id_given(request.group_id)
     session_timeout_allowed(request, limits)
     protocols_fit_the_log(request, limits)
-    remote.allowed(request, limits)
+    plans.allowed(request, limits)
 
 
 def new_group(request: JoinGroup) -> ClassicGroup:
@@ -143,7 +144,7 @@ def join_with_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
 
 
 def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
-    changed = member.protocols != request.protocols or member.remote_assignor != remote.wanted(request, step.limits)
+    changed = member.protocols != request.protocols or member.remote_assignor != plans.wanted(request, step.limits)
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             update_member(group, member, request, step)
@@ -209,7 +210,7 @@ def apply_request(member: Member, request: JoinGroup, step: Step) -> None:
     member.client_id = request.client_id
     member.client_host = request.client_host
     member.client_software = request.client_software
-    member.remote_assignor = remote.wanted(request, step.limits)
+    member.remote_assignor = plans.wanted(request, step.limits)
     member.last_seen_ms = step.now_ms
 
 
@@ -230,7 +231,7 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
         protocols=request.protocols,
         is_new=True,
         join_request=request.request_id,
-        remote_assignor=remote.wanted(request, step.limits),
+        remote_assignor=plans.wanted(request, step.limits),
         last_seen_ms=step.now_ms,
     )
     if not group.members:

@@ -1,12 +1,13 @@
 """What classic groups answer: eager, static, cooperative, delayed, and planned by the coordinator."""
 
-from muster.coordinator.core.classic import delay, lifecycle, liveness, remote, remote_again, views
+from muster.coordinator.core.classic import delay, lifecycle, liveness, views
 from muster.coordinator.core.classic import join as joining
 from muster.coordinator.core.classic import leave as leaving
 from muster.coordinator.core.classic import positions as offsets
 from muster.coordinator.core.classic import sync as syncing
 from muster.coordinator.core.classic.apply import FACTS
 from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.remote import again, plans
 from muster.coordinator.core.groups.unconcerned import Unconcerned
 from muster.coordinator.core.state import Step
 
@@ -28,9 +29,9 @@ class Classic(Unconcerned[ClassicGroup]):
     view = staticmethod(views.view)
     listed = staticmethod(views.listed)
     owners = staticmethod(views.owners)
-    settings_changed = staticmethod(remote_again.settings_changed)
-    topics_changed = staticmethod(remote_again.topics_changed)
-    planned = staticmethod(remote.planned)
+    settings_changed = staticmethod(again.settings_changed)
+    topics_changed = staticmethod(again.topics_changed)
+    planned = staticmethod(plans.planned)
     load = staticmethod(lifecycle.load)
     unload = staticmethod(lifecycle.unload)
     timer = staticmethod(lifecycle.timer_fired)

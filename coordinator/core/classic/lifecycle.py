@@ -1,10 +1,11 @@
 """Groups come from the log and go back to it, and their timers fire: load, unload, delete."""
 
-from muster.coordinator.core.classic import history, liveness, remote, remote_again
+from muster.coordinator.core.classic import history, liveness
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member, Members
 from muster.coordinator.core.classic.positions import delete_records
 from muster.coordinator.core.classic.rebalance import join_timer_fired, prepare_rebalance, subscribed_topics
+from muster.coordinator.core.classic.remote import again, plans
 from muster.coordinator.core.classic.sync import sync_timer_fired
 from muster.coordinator.core.effects import DeleteReply, refused_join, refused_sync
 from muster.coordinator.core.events import DeleteGroup
@@ -22,7 +23,7 @@ def load(group: ClassicGroup, step: Step) -> None:
     if len(group.members) > step.limits.max_group_size:
         prepare_rebalance(group, over_size(group, step.limits.max_group_size), step)
     else:
-        remote_again.loaded(group, step)
+        again.loaded(group, step)
 
 
 def restore(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
@@ -42,7 +43,7 @@ def restore(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
     if group.members and group.leader not in group.members:
         group.leader = next(iter(group.members))
     history.restored(group, step)
-    remote.restored(group, step)
+    plans.restored(group, step)
     for member in group.members.values():
         step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
@@ -78,7 +79,7 @@ def timer_fired(group: ClassicGroup, key: TimerKey, step: Step) -> None:
         case ("join", _):
             join_timer_fired(group, step)
         case ("assign", _):
-            remote_again.retry(group, step)
+            again.retry(group, step)
         case ("sync", _):
             sync_timer_fired(group, step)
         case ("session", _, member_id):

@@ -1,9 +1,10 @@
 """The join phase: prepare a rebalance, wait for the members, elect a leader, vote for a protocol."""
 
 from muster.coordinator.core.bounds import next_generation
-from muster.coordinator.core.classic import delay, history, remote
+from muster.coordinator.core.classic import delay, history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.remote import plans
 from muster.coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
 from muster.coordinator.core.plan import CONSUMER, topics_of
@@ -134,7 +135,7 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
     """Tell everyone the generation, and the leader who is there."""
     group.protocol_name = vote(group)
     group.subscribed_topics = subscribed_topics(group)
-    group.remote = remote.chosen(group)
+    group.remote = plans.chosen(group)
     group.become(GroupState.COMPLETING_REBALANCE, step.now_ms)
     step.announce(group)
     for member in group.members.values():
@@ -146,7 +147,7 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
     group.pending_syncs = set(group.members)
     step.arm(group.sync_timer, group.max_rebalance_timeout_ms)
     if group.remote:
-        remote.ask(group, step)
+        plans.ask(group, step)
 
 
 def vote(group: ClassicGroup) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import assert_never
 
 from muster.coordinator.core.bounds import FIXED_BYTES, fits_the_log, text_bytes
-from muster.coordinator.core.classic import delay, history, remote
+from muster.coordinator.core.classic import delay, history
 from muster.coordinator.core.classic.checks import suitable_protocols
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
@@ -15,6 +15,7 @@ from muster.coordinator.core.classic.rebalance import (
     subscribed_topics,
     vote,
 )
+from muster.coordinator.core.classic.remote import plans
 from muster.coordinator.core.effects import JoinReply, refused_join, refused_sync
 from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
@@ -132,7 +133,7 @@ def update(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
     member.client_id = request.client_id
     member.client_host = request.client_host
     member.client_software = request.client_software
-    member.remote_assignor = remote.wanted(request, step.limits)
+    member.remote_assignor = plans.wanted(request, step.limits)
     group.members.offer(member, request.protocols)
     group.members.park(member, request.request_id)
     member.is_new = False  # it has a session from the start: only a newcomer is given five minutes

@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from muster.coordinator.core.consumer import history, regex, removal, static, target, upgrade
+from muster.coordinator.core.consumer import history, regex, removal, static, target
 from muster.coordinator.core.consumer.checks import known_member, known_state, leaves, room_for, same_epoch, well_formed
 from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, MemberState, shares
+from muster.coordinator.core.consumer.migration import upgrade
 from muster.coordinator.core.consumer.reconcile import Wish, reconciled
 from muster.coordinator.core.consumer.records import ConsumerMemberStored, Shares
 from muster.coordinator.core.effects import ConsumerHeartbeatReply

@@ -1,10 +1,11 @@
 """What KIP-848 groups answer, to members of either protocol."""
 
-from muster.coordinator.core.consumer import classic_members, cleanup, leaving, lifecycle, regex, target, views
+from muster.coordinator.core.consumer import cleanup, leaving, lifecycle, regex, target, views
 from muster.coordinator.core.consumer import heartbeat as beats
 from muster.coordinator.core.consumer import positions as offsets
 from muster.coordinator.core.consumer.apply import FACTS
 from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.consumer.migration import classic_members
 from muster.coordinator.core.groups.unconcerned import Unconcerned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.plan import CONSUMER

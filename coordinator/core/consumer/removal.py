@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from muster.coordinator.core.consumer import history, regex, static, target
 from muster.coordinator.core.consumer.cleanup import forget_member
-from muster.coordinator.core.consumer.downgrade import DOWNGRADE, Leaving
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
+from muster.coordinator.core.consumer.migration.downgrade import DOWNGRADE, Leaving
 from muster.coordinator.core.consumer.records import TargetEpochStored
 from muster.coordinator.core.effects import ConsumerHeartbeatReply
 from muster.coordinator.core.events import ConsumerHeartbeat

@@ -16,10 +16,10 @@ from muster.coordinator.core.classic import join
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer import heartbeat
 from muster.coordinator.core.consumer.cleanup import forget_group
-from muster.coordinator.core.consumer.downgrade import DOWNGRADE
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup
+from muster.coordinator.core.consumer.migration.downgrade import DOWNGRADE
+from muster.coordinator.core.consumer.migration.upgrade import UPGRADE
 from muster.coordinator.core.consumer.records import GroupEpochStored, TargetEpochStored
-from muster.coordinator.core.consumer.upgrade import UPGRADE
 from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup
 from muster.coordinator.core.groups.conversion import Conversion
 from muster.coordinator.core.groups.group import Group

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TypeAlias
 
-from muster.coordinator.core import offsets
 from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
@@ -23,6 +22,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import OffsetDeleted
+from muster.coordinator.core.requests import offsets
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 

@@ -1,0 +1,1 @@
+"""Doors of a node beside gRPC's: Kafka's, HTTP's, KEDA's."""

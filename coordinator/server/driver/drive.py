@@ -25,7 +25,7 @@ from muster.coordinator.errors import Draining, Overloaded
 from muster.coordinator.runtime.answers import Work
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.loads import LoadJob
+from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.server.driver.alarm import Alarm
 from muster.coordinator.server.driver.clock import Clock

@@ -1,0 +1,1 @@
+"""What a node writes to its log: lines, repeats counted, failures."""

@@ -3,9 +3,9 @@
 import structlog
 
 from muster.coordinator.core.events import Planned
-from muster.coordinator.core.stall import WORTH_A_NOTE_MS
+from muster.coordinator.core.requests.stall import WORTH_A_NOTE_MS
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.runtime.loader import LoadReport
+from muster.coordinator.runtime.loading.loader import LoadReport
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.health.troubles import shard_changed
 

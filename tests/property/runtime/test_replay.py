@@ -18,7 +18,7 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.loader import replay
+from muster.coordinator.runtime.loading.loader import replay
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 GROUPS = ("g", "h")

@@ -3,7 +3,6 @@
 import pytest
 
 from muster.assignors.data.user_data import Subscription, encode_subscription
-from muster.coordinator.core import push
 from muster.coordinator.core.effects import DescribeReply, HeartbeatReply
 from muster.coordinator.core.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
 from muster.coordinator.core.plan import assignment_of
@@ -17,6 +16,7 @@ from muster.coordinator.core.records import (
     RebalanceForgotten,
     Record,
 )
+from muster.coordinator.core.requests import push
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import GroupState, Limits, Protocol, StoredOffset
 from muster.coordinator.errors import ErrorCode

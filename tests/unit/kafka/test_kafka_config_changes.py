@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core import group_settings
+from muster.coordinator.core.requests import settings as group_settings
 from muster.coordinator.kafka.groups.configs import KNOWN
 from muster.storage.broker.in_turns import TURN
 from tests.fakes.memory_files import MemoryFiles

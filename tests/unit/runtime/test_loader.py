@@ -22,7 +22,7 @@ from muster.coordinator.core.types import Limits, StoredOffset
 from muster.coordinator.runtime.codec import decode_group, encode
 from muster.coordinator.runtime.codec.ledger import decode_ledger, ledger_key
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.loader import MAX_COMPLAINTS, replay
+from muster.coordinator.runtime.loading.loader import MAX_COMPLAINTS, replay
 from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, entry

@@ -9,9 +9,9 @@ import dataclasses
 from muster.assignors.data.user_data import NEWEST, Subscription, encode_assignment, parse_subscription
 from muster.coordinator.core.consumer import history, removal, static, target
 from muster.coordinator.core.consumer.checks import known_member, known_state
-from muster.coordinator.core.consumer.downgrade import DOWNGRADE, Leaving
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
 from muster.coordinator.core.consumer.heartbeat import reconcile, subscription_triggers
+from muster.coordinator.core.consumer.migration.downgrade import DOWNGRADE, Leaving
 from muster.coordinator.core.consumer.reconcile import available
 from muster.coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Shares
 from muster.coordinator.core.effects import HeartbeatReply, JoinReply, SyncReply

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from muster.coordinator.runtime.loader import LoadReport, replay
+from muster.coordinator.runtime.loading.loader import LoadReport, replay
 from muster.coordinator.runtime.ports import GroupLog
 from muster.coordinator.runtime.slot import Core, ShardStatus, Slot
 from muster.coordinator.runtime.timers import Pauses

@@ -1,0 +1,1 @@
+"""Plans of classic groups that the coordinator makes (`group.remote.assignor`)."""

@@ -1,0 +1,1 @@
+"""Requests that mean the same to a group of any kind: positions, settings, views, who listens."""

@@ -1,0 +1,1 @@
+"""Shards come from the log: which are replayed, and how."""

@@ -126,8 +126,10 @@ def test_the_image_builds_from_files_that_exist_and_the_build_context_lets_throu
         if name == "COPY" and not rest.startswith("--from")
         for source in rest.split()[:-1]
     }
-    packages = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
-    assert {name.rstrip("*") for name in packages["include"]} <= sources
+    setuptools = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert {name.rstrip("*") for name in setuptools["packages"]["find"]["include"]} <= sources
+    shared = {Path(name).parts[0] for names in setuptools["data-files"].values() for name in names}
+    assert shared <= sources
     assert sources <= allowed
     assert [source for source in sources if not (DEPLOY.parent / source).exists()] == []
 

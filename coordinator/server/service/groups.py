@@ -30,9 +30,9 @@ from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.messages import answers, answers_consumer, shape, translate, translate_consumer
-from muster.coordinator.server.messages.progress import tell_progress
 from muster.coordinator.server.service.central_election import CentralElection
 from muster.coordinator.server.service.observed import ObservedGroups
+from muster.coordinator.server.service.progress import tell_progress
 from muster.coordinator.server.service.session import Sessions
 from muster.coordinator.server.service.simulate import Simulator
 from muster.coordinator.server.service.watch import Watchers

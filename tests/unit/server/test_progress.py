@@ -6,7 +6,7 @@ import pytest
 
 from muster.coordinator.observe.history import History, Sample
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.messages.progress import progress, tell_progress
+from muster.coordinator.server.service.progress import progress, tell_progress
 from muster.coordinator.views.groups import progress_words
 from muster.coordinator.views.seen import SeenProgress, seen_progress
 

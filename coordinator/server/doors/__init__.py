@@ -1,1 +1,1 @@
-"""Doors of a node beside gRPC's: Kafka's, HTTP's, KEDA's."""
+"""Doors of a node beside gRPC's: Kafka's and HTTP's."""

@@ -1,1 +1,1 @@
-"""Who looks at a node's groups as time goes by: the sampler, metrics, traces."""
+"""Who looks at a node's groups as time goes by: the sampler, metrics, traces, KEDA's scaler."""

@@ -24,7 +24,6 @@ from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.doors.kafka import KafkaDoor
 from muster.coordinator.server.driver.breath import Breath
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
@@ -93,6 +92,17 @@ class NodeSight:
         return sum(self.log.sizes((topic, partition) for partition in partitions))
 
 
+class Door(Protocol):
+    """The door beside gRPC's, as far as it is counted."""
+
+    @property
+    def connections(self) -> int: ...
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that have not left."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gauges:
     """What of a node is read at the moment of an answer, beside its groups and topics."""
@@ -101,7 +111,7 @@ class Gauges:
     engine: Engine
     conditions: Conditions
     address: Callable[[], str]
-    kafka: KafkaDoor | None
+    kafka: Door | None
     methods: Methods
     fetches: Parking
     sessions: Sessions

@@ -67,7 +67,7 @@ class Observing:
             return {}
         from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as pb
         from muster.coordinator.scaler.service import ExternalScaler
-        from muster.coordinator.server.doors.scaler import ScaledGroups
+        from muster.coordinator.server.sight.scaled import ScaledGroups
 
         groups = ScaledGroups(looking, self.history, self._clock_ms, partitions, span)
         self._scaler = ExternalScaler(groups, self._clock_ms)

@@ -13,7 +13,7 @@ from muster.coordinator.core.effects import ResolveRegex
 from muster.coordinator.core.events import Planned, RegexResolved
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.server.driver.workers import Workers
-from tests.support.pace import pace
+from tests.support.pace import Patience, pace
 
 SNAPSHOT = Snapshot({"t": 2}, [Member("a", ("t",))])
 HANGING = threading.Event()
@@ -92,7 +92,10 @@ def test_plugins_that_hang_take_no_place_from_ours_and_give_theirs_back() -> Non
             late = await short.answer(plan("tests.support.plugins:Counts"))
             assert isinstance(late, Planned)
             assert "was not done after 50 ms" in late.error
-        good = await short.answer(plan("tests.support.plugins:Deals"))
+        # It has the place that they gave back. On a busy machine it overruns, too, now and then.
+        good, patience = await short.answer(plan("tests.support.plugins:Deals")), Patience(30)
+        while isinstance(good, Planned) and good.plan is None and patience.lasts():
+            good = await short.answer(plan("tests.support.plugins:Deals"))
         assert isinstance(good, Planned)
         assert good.plan == {"a": {"t": (0, 1)}}
 

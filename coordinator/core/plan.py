@@ -10,14 +10,14 @@ from typing import TypeAlias
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
-from muster.assignors.data.user_data import member_from_subscription, parse_assignment, parse_subscription
+from muster.assignors.data.user_data import TopicLists, member_from_subscription, parse_assignment, parse_subscription
 from muster.assignors.registry import BUILT_IN, own_name, resolve
 from muster.assignors.run import run
 from muster.coordinator.core.types import Limits, Partitions
 
 CONSUMER = "consumer"
 
-Plan = dict[str, dict[str, Partitions]]
+Plan = dict[str, Mapping[str, Partitions]]
 """member id -> topic -> partitions"""
 
 
@@ -99,8 +99,19 @@ def planned(request: PlanRequest, decide: Decide = decided) -> Plan:
     }
 
 
-def assignment_of(blob: bytes) -> dict[str, Partitions]:
+REMEMBERED_BYTES = 1_024
+REMEMBERED_BLOBS = 4_096
+"""Members of one kind mostly say the same, and again in every rebalance: so much of it is not read anew."""
+REMEMBERED_ASSIGNMENTS = 1_024
+"""The old and the new shares of one round of 500 members."""
+
+
+def assignment_of(blob: bytes) -> Mapping[str, Partitions]:
     """Topic -> partitions of one member's share; empty when the blob is empty or not ConsumerProtocol."""
+    return _remembered_assignment(blob) if len(blob) <= REMEMBERED_BYTES else _assignment(blob)
+
+
+def _assignment(blob: bytes) -> Mapping[str, Partitions]:
     if not blob:
         return {}
     try:
@@ -110,9 +121,7 @@ def assignment_of(blob: bytes) -> dict[str, Partitions]:
     return {topic: tuple(sorted(partitions)) for topic, partitions in parsed.partitions.items() if partitions}
 
 
-REMEMBERED_BYTES = 1_024
-REMEMBERED_BLOBS = 4_096
-"""Members of one kind mostly say the same, and again in every rebalance: so much of it is not read anew."""
+_remembered_assignment = lru_cache(maxsize=REMEMBERED_ASSIGNMENTS)(_assignment)
 
 
 def shares_of(blob: bytes) -> Mapping[str, int]:
@@ -162,9 +171,11 @@ def rebuilt_snapshot(
     assignor: str, members: Mapping[str, tuple[str | None, bytes]], partitions: Mapping[str, int]
 ) -> Snapshot | None:
     """The assignor's input as far as the coordinator knows it; None when a subscription cannot be read."""
+    lists = TopicLists()
     try:
         known: list[AssignorMember] = [
-            member_from_subscription(member_id, instance_id, blob) for member_id, (instance_id, blob) in members.items()
+            member_from_subscription(member_id, instance_id, blob, lists=lists)
+            for member_id, (instance_id, blob) in members.items()
         ]
     except ValueError:
         return None

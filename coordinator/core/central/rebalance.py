@@ -115,7 +115,7 @@ def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
     """If the plan is the one that holds, nobody is stopped for it; otherwise everybody is."""
     progress = group.progress
     assert progress.request is not None
-    wanted = {member_id: shares_of(made.get(member_id, {})) for member_id in group.members}
+    wanted: Plan = {member_id: shares_of(made.get(member_id, {})) for member_id in group.members}
     size, limit = ownership_bytes(group, wanted), step.limits.max_group_bytes
     if size > limit:
         failed(group, too_large(group.id, "the members and their partitions", size, limit), step)
@@ -299,7 +299,7 @@ def still_there(share: Mapping[str, Sequence[int]], counts: Mapping[str, int]) -
     return {topic: list(partitions) for topic, partitions in share.items() if topic in counts}
 
 
-def shares_of(share: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+def shares_of(share: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     return {topic: tuple(sorted(share[topic])) for topic in sorted(share) if share[topic]}
 
 
@@ -311,7 +311,7 @@ def ownership_bytes(group: CentralGroup, plan: Plan) -> int:
     return told + sum(share_bytes(share) for share in plan.values())
 
 
-def owner_of(member: CentralMember, share: dict[str, tuple[int, ...]]) -> CentralOwner:
+def owner_of(member: CentralMember, share: Mapping[str, tuple[int, ...]]) -> CentralOwner:
     return CentralOwner(
         member.id,
         member.client_id,

@@ -1,5 +1,6 @@
 """The group epoch and the target that follows it."""
 
+from collections.abc import Mapping
 from zlib import crc32
 
 from muster.assignors.api import AssignorError, Snapshot
@@ -137,7 +138,7 @@ def adopt(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) -> N
     history.decided(group, before, snapshot, step)
 
 
-def by_id(share: dict[str, tuple[int, ...]], step: Step) -> Shares:
+def by_id(share: Mapping[str, tuple[int, ...]], step: Step) -> Shares:
     ids = step.state.topic_ids
     return {ids[topic]: frozenset(share[topic]) for topic in sorted(share) if topic in ids and share[topic]}
 

@@ -112,8 +112,13 @@ def member_bytes(member: MemberPlan) -> int:
 
 
 def cut_settlement(settlement: Settlement, limit: int) -> Settlement:
-    """The settlement as far as it fits; the sum over all partitions stands."""
+    """The settlement as far as it fits; the sum over all partitions stands, who had his share when goes first."""
     room = limit - 1_024 - sum(text_bytes(name) + FIXED_BYTES for name in settlement.waited_for)
+    synced = sum(text_bytes(name) + FIXED_BYTES for name, _ in settlement.synced)
+    if synced > room // 4:
+        settlement = replace(settlement, synced=())
+    else:
+        room -= synced
     if len(settlement.unowned) * (ENTRY_BYTES + MAX_TOPIC_BYTES) <= room:
         return settlement
     kept = max(room, 0) // (ENTRY_BYTES + MAX_TOPIC_BYTES)

@@ -191,6 +191,7 @@ class Settling:
             waited_for=last_few(self.fetched),
             unowned=tuple(unowned),
             unowned_partition_ms=total,
+            synced=tuple(self.fetched.items()),
         )
 
 
@@ -245,12 +246,16 @@ def settled(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEn
     if settlement is None:
         return entry
     unowned = {(topic, partition): ms for topic, partition, ms in settlement.unowned}
+    synced = dict(settlement.synced)
     last = next((LAST_PHASES[phase.name] for phase in entry.phases if phase.name in LAST_PHASES), "settle")
     return replace(
         entry,
         phases=(*entry.phases, Phase(last, settlement.settled_at_ms - entry.ended_at_ms, settlement.waited_for)),
         moves=tuple(
             replace(move, unowned_ms=unowned.get((move.topic, move.partition), move.unowned_ms)) for move in entry.moves
+        ),
+        members=tuple(
+            replace(member, synced_at_ms=synced.get(member.member_id, member.synced_at_ms)) for member in entry.members
         ),
         unowned_partition_ms=settlement.unowned_partition_ms,
     )

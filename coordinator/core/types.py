@@ -169,6 +169,10 @@ class MemberPlan:
     client_host: str
     group_instance_id: str | None
     assigned: tuple[tuple[str, Partitions], ...]
+    joined_at_ms: int = -1
+    """When it joined for this plan; -1 where members do not join anew, or nobody noted it."""
+    synced_at_ms: int = -1
+    """When it had its share; -1 as long as it has not, or nobody noted it."""
 
 
 @value
@@ -233,6 +237,8 @@ class Settlement:
     """(topic, partition, milliseconds without an owner) of the moved partitions."""
     unowned_partition_ms: int
     """All partitions' time without an owner, added up."""
+    synced: tuple[tuple[str, int], ...] = ()
+    """(member, when it had its share), in that order; who never had it is missing."""
 
 
 @value

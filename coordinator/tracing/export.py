@@ -144,6 +144,8 @@ def begin(tracer: Tracer, plan: SpanPlan, links: Sequence[Link], parent: trace.S
         links=links,
         start_time=plan.start_ms * 1_000_000,
     )
+    for word, at_ms in plan.events:
+        span.add_event(word, timestamp=at_ms * 1_000_000)
     for child in plan.children:
         begin(tracer, child, (), span)
     span.end(plan.end_ms * 1_000_000)

@@ -22,6 +22,8 @@ class SpanPlan:
     end_ms: int
     attributes: Mapping[str, Value]
     children: tuple["SpanPlan", ...] = field(default=())
+    events: tuple[tuple[str, int], ...] = ()
+    """(what happened within it, when)"""
 
 
 def is_whole(entry: RebalanceEntry) -> bool:
@@ -64,10 +66,10 @@ def phases_of(entry: RebalanceEntry) -> Iterator[SpanPlan]:
 
 
 def members_of(entry: RebalanceEntry, end_ms: int) -> Iterator[SpanPlan]:
-    """What the rebalance was to each member.
+    """What the rebalance was to each member: when it joined, and when it had its share, which ends its part.
 
-    The ledger keeps when a phase ended, and whom it waited for, but no time for each member: who was waited for ends
-    with the last phase that did, everybody else with the plan.
+    Where the ledger does not know the latter (the member was gone before, or an older version wrote the entry), who was
+    waited for ends with the last phase that did, everybody else with the plan.
     """
     gained = Counter(move.target for move in entry.moves)
     revoked = Counter(move.source for move in entry.moves)
@@ -94,8 +96,11 @@ def members_of(entry: RebalanceEntry, end_ms: int) -> Iterator[SpanPlan]:
             "muster.member.gained": gained[name],
             "muster.member.owned": owned(member),
         }
-        last_ms = ends.get(name, max(entry.started_at_ms, min(entry.ended_at_ms, end_ms)))
-        yield SpanPlan(f"member {member.client_id or name}", entry.started_at_ms, last_ms, attributes)
+        last_ms = ends.get(name, entry.ended_at_ms) if member.synced_at_ms < 0 else member.synced_at_ms
+        last_ms = max(entry.started_at_ms, min(last_ms, end_ms))
+        told = (("joined", member.joined_at_ms), ("synced", member.synced_at_ms))
+        events = tuple((word, at_ms) for word, at_ms in told if entry.started_at_ms <= at_ms <= last_ms)
+        yield SpanPlan(f"member {member.client_id or name}", entry.started_at_ms, last_ms, attributes, events=events)
 
 
 def owned(member: MemberPlan) -> int:

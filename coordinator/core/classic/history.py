@@ -190,7 +190,7 @@ def write(
         protocol_type=group.protocol_type or "",
         protocol_name=protocol_name or "",
         moves=diff.moves,
-        members=member_plans(group) if completed else (),
+        members=member_plans(group, rebalance) if completed else (),
         snapshot_json=snapshot_json,
         snapshot_source=source,
     )
@@ -213,7 +213,7 @@ def chosen_snapshot(group: ClassicGroup, given: Given, step: Step) -> tuple[str,
     return ("", "") if rebuilt is None else within_limit(rebuilt.to_json(), "coordinator", step)
 
 
-def member_plans(group: ClassicGroup) -> tuple[MemberPlan, ...]:
+def member_plans(group: ClassicGroup, rebalance: RebalanceInProgress) -> tuple[MemberPlan, ...]:
     return tuple(
         MemberPlan(
             member_id=member.id,
@@ -221,6 +221,7 @@ def member_plans(group: ClassicGroup) -> tuple[MemberPlan, ...]:
             client_host=member.client_host,
             group_instance_id=member.group_instance_id,
             assigned=tuple(sorted(assignment_of(member.assignment).items())),
+            joined_at_ms=rebalance.arrivals.get(member.id, -1),
         )
         for member in group.members.values()
     )

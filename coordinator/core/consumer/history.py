@@ -184,6 +184,7 @@ def close_handover(group: ConsumerGroup, step: Step) -> None:
         waited_for=last_few(handover.arrived),
         unowned=tuple(sorted((named(topic, step), p, ms) for (topic, p), ms in handover.unowned.items())),
         unowned_partition_ms=sum(handover.unowned.values()) + open_ms,
+        synced=tuple(handover.arrived.items()),
     )
     settle(group, settlement, step)
 

@@ -1,24 +1,23 @@
 """A node's rebalances as traces: which requests may set one off, and which entries are told."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.server.dispatch import Call, Method
+from muster.coordinator.edge.words import operator
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.dispatch import Call, Kind, Method
 from muster.coordinator.tracing.causes import Causes
 from muster.coordinator.tracing.spans import is_whole
 
 if TYPE_CHECKING:
     from muster.coordinator.tracing.export import Export
 
-SETTING_OFF = ("JoinGroup", "LeaveGroup", "ConsumerGroupHeartbeat")
-"""The calls by which a member, or an operator for it, comes, goes, or asks for something else."""
-
-HEADER = "traceparent"
+HEADER: Final = "traceparent"
 
 
 class Tracing:
@@ -32,7 +31,7 @@ class Tracing:
         """The table of methods, in which those that set rebalances off remember their callers' `traceparent`."""
         if self._export is None:
             return dict(table)
-        return {name: self._noting(method) if is_cause(name) else method for name, method in table.items()}
+        return {name: self._noting(method, name.rpartition("/")[2]) for name, method in table.items()}
 
     def noticed(self, notice: GroupChanged) -> None:
         """Once an entry is whole it is told."""
@@ -44,21 +43,52 @@ class Tracing:
         if self._export is not None:
             await asyncio.to_thread(self._export.close)
 
-    def _noting(self, method: Method) -> Method:
+    def _noting(self, method: Method, short_name: str) -> Method:
+        if short_name == "Session" and method.kind is Kind.BOTH_STREAM:
+            return replace(method, handler=self._noting_stream(method))
+        if short_name in CULPRITS:
+            return replace(method, handler=self._noting_call(method, CULPRITS[short_name]))
+        return method
+
+    def _noting_call(self, method: Method, culprits: "Culprits") -> Callable[[Any, Call], Any]:
         handler = method.handler
 
         async def noted(request: Any, call: Call) -> Any:
-            traceparent = "" if is_plain_beat(request) else call.metadata.get(HEADER, "")
-            if not traceparent:
+            traceparent = call.metadata.get(HEADER, "")
+            names = list(culprits(request, call)) if traceparent else []
+            if not names:
                 return await handler(request, call)
-            for member_id in members_of(request):
-                self._causes.note(request.group_id, member_id, traceparent)
+            for name in names:
+                self._causes.note(request.group_id, name, traceparent)
             answer = await handler(request, call)
             # Who came without an id has one now, and the rebalance is not over before it has its share.
             self._causes.note(request.group_id, getattr(answer, "member_id", ""), traceparent)
             return answer
 
-        return replace(method, handler=noted)
+        return noted
+
+    def _noting_stream(self, method: Method) -> Callable[[Any, Call], Any]:
+        """Of a stream's requests all are part of the trace in which it was opened."""
+        handler = method.handler
+
+        def noted(requests: AsyncIterator[pb.SessionRequest], call: Call) -> Any:
+            traceparent = call.metadata.get(HEADER, "")
+            return handler(self._heard(requests, traceparent) if traceparent else requests, call)
+
+        return noted
+
+    async def _heard(
+        self, requests: AsyncIterator[pb.SessionRequest], traceparent: str
+    ) -> AsyncIterator[pb.SessionRequest]:
+        group_id = member_id = ""
+        async for request in requests:
+            kind = request.WhichOneof("request")
+            if not group_id and kind in ("hello", "register_consumer"):
+                said = getattr(request, kind)
+                group_id, member_id = said.group_id, said.member_id
+            if sets_off(request):
+                self._causes.note(group_id, member_id, traceparent)
+            yield request
 
 
 def export_of(settings: Settings) -> "Export":
@@ -67,17 +97,47 @@ def export_of(settings: Settings) -> "Export":
     return Export(settings.otel_endpoint, settings.node_id, version("muster-groups"))
 
 
-def is_cause(full_name: str) -> bool:
-    return full_name.rpartition("/")[2] in SETTING_OFF
+def member(request: Any, _: Call) -> Iterator[str]:
+    yield request.member_id
 
 
-def is_plain_beat(request: Any) -> bool:
-    """A heartbeat of a KIP-848 member that is there and asks for nothing new."""
-    return getattr(request, "member_epoch", 0) > 0 and not request.HasField("subscribed_topic_names")
+def members(request: Any, _: Call) -> Iterator[str]:
+    for each in request.members:
+        yield each.member_id
 
 
-def members_of(request: Any) -> Iterator[str]:
-    if hasattr(request, "members"):
-        yield from (member.member_id for member in request.members)
-    else:
+def beating(request: pb.ConsumerGroupHeartbeatRequest, _: Call) -> Iterator[str]:
+    if not is_plain_beat(request):
         yield request.member_id
+
+
+def operating(request: pb.AlterGroupSettingsRequest, call: Call) -> Iterator[str]:
+    if not request.validate_only:
+        yield operator(call.peer_host, request.reason)
+
+
+Culprits = Callable[[Any, Call], Iterator[str]]
+
+CULPRITS: Final[Mapping[str, Culprits]] = {
+    "JoinGroup": member,
+    "LeaveGroup": members,
+    "RemoveMembers": members,
+    "ConsumerGroupHeartbeat": beating,
+    "AlterGroupSettings": operating,
+}
+"""The calls that set rebalances off, and whom the ledger names as the culprit then. SyncGroup, Heartbeat and
+OffsetCommit are not among them: they carry one on, or refuse, and begin none."""
+
+
+def sets_off(request: pb.SessionRequest) -> bool:
+    """Whether a member comes, goes, or asks for something else by this request on its stream."""
+    kind = request.WhichOneof("request")
+    if kind == "consumer_group_heartbeat":
+        return not is_plain_beat(request.consumer_group_heartbeat)
+    return kind in ("register_consumer", "deregister")
+
+
+def is_plain_beat(request: pb.ConsumerGroupHeartbeatRequest) -> bool:
+    """A heartbeat of a KIP-848 member that is there and asks for nothing new."""
+    asked = ("subscribed_topic_names", "subscribed_topic_regex", "server_assignor")
+    return request.member_epoch > 0 and not any(map(request.HasField, asked))

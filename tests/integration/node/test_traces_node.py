@@ -3,14 +3,17 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from muster.coordinator.config import SettingsError, load_settings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from tests.support.collector import attributes, collecting
+from tests.support.collector import Collector, attributes, collecting
 from tests.support.grpc_node import groups, join_request
 from tests.support.pace import pace
 
@@ -56,6 +59,8 @@ def test_a_rebalance_is_a_trace_that_is_linked_to_the_request_that_set_it_off(tm
     assert {child.parent_span_id for child in children} == {root.span_id}
     assert [child.name for child in children] == ["phase join", "phase plan", "phase settle", "member c"]
     assert attributes(children[-1])["muster.member"] == member_id
+    assert [event.name for event in children[-1].events] == ["joined", "synced"]
+    assert children[-1].end_time_unix_nano == children[-1].events[-1].time_unix_nano
     for child in children:
         assert root.start_time_unix_nano <= child.start_time_unix_nano
         assert child.start_time_unix_nano <= child.end_time_unix_nano <= root.end_time_unix_nano
@@ -72,6 +77,92 @@ def test_without_a_trace_of_the_request_s_there_is_no_link(tmp_path: Path, trace
 
         asyncio.run(run())
         assert list(collector.trace(PATIENCE_S * pace())[-1].links) == []
+
+
+def links(root: Span) -> list[tuple[str, str]]:
+    return [(link.trace_id.hex(), link.span_id.hex()) for link in root.links]
+
+
+class Member:
+    """A lone KIP-848 member on a stream of its own, which may be part of a trace."""
+
+    def __init__(self, stub: GroupCoordinatorStub, traceparent: str = "") -> None:
+        self._call = stub.Session(metadata=(("traceparent", traceparent),) if traceparent else ())
+        self._epoch = 0
+
+    async def comes(self) -> None:
+        await self._call.write(pb.SessionRequest(hello=pb.SessionHello(group_id="g", member_id="m")))
+        await self.says("t")
+
+    async def says(self, *topics: str) -> None:
+        """It subscribes to these, and has read the answer."""
+        number = 1 + self._epoch
+        beat = pb.ConsumerGroupHeartbeatRequest(
+            member_epoch=self._epoch,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=pb.SubscribedTopicNames(names=topics),
+            topic_partitions=pb.ConsumerAssignment(),
+        )
+        await self._call.write(pb.SessionRequest(request_number=number, consumer_group_heartbeat=beat))
+        heard = await self._call.read()
+        while heard.request_number != number:
+            heard = await self._call.read()
+        assert heard.consumer_group_heartbeat.error_code == 0, heard
+        self._epoch = heard.consumer_group_heartbeat.member_epoch
+
+    def goes(self) -> None:
+        self._call.cancel()
+
+
+@asynccontextmanager
+async def told_to(collector: Collector, data: Path) -> AsyncIterator[GroupCoordinatorStub]:
+    more = {"group_consumer_assignment_interval_ms": "0", "otel_exporter": "otlp"}
+    async with groups(data, otel_endpoint=f"http://{collector.address}", **more) as (_, stub):
+        yield stub
+
+
+async def next_root(collector: Collector) -> Span:
+    return (await asyncio.to_thread(collector.trace, PATIENCE_S * pace()))[-1]
+
+
+def test_what_an_operator_sets_off_is_linked_to_his_own_trace(tmp_path: Path) -> None:
+    change = pb.AlterGroupSettingsRequest(group_id="g", reason="a larger machine")
+    change.set["assignor.options"] = '{"member.capacity": {"m": 2.0}}'
+
+    async def run(collector: Collector) -> tuple[Span, Span]:
+        async with told_to(collector, tmp_path) as stub:
+            member = Member(stub)
+            await member.comes()
+            before = await next_root(collector)
+            changed = await stub.AlterGroupSettings(change, metadata=(("traceparent", TRACEPARENT),))
+            assert changed.error_code == 0, changed.error_message
+            after = await next_root(collector)
+            member.goes()
+            return before, after
+
+    with collecting() as collector:
+        before, after = asyncio.run(run(collector))
+    assert links(before) == []
+    assert attributes(after)["muster.rebalance.cause"] == "operator"
+    assert links(after) == [(TRACE, SPAN)]
+
+
+def test_what_a_member_says_on_its_stream_is_linked_to_the_trace_in_which_it_was_opened(tmp_path: Path) -> None:
+    async def run(collector: Collector) -> tuple[Span, Span]:
+        async with told_to(collector, tmp_path) as stub:
+            member = Member(stub, TRACEPARENT)
+            await member.comes()
+            joined = await next_root(collector)
+            await member.says("t", "u")
+            changed = await next_root(collector)
+            member.goes()
+            return joined, changed
+
+    with collecting() as collector:
+        roots = asyncio.run(run(collector))
+    causes = [attributes(root)["muster.rebalance.cause"] for root in roots]
+    assert causes == ["member_joined", "subscription_changed"]
+    assert [links(root) for root in roots] == [[(TRACE, SPAN)], [(TRACE, SPAN)]]
 
 
 def test_a_collector_that_is_not_there_holds_up_nobody_and_no_end(tmp_path: Path) -> None:

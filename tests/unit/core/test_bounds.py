@@ -1,5 +1,7 @@
 """No step makes a record that the log cannot take: requests are refused, plans fail, explanations are cut."""
 
+from dataclasses import replace
+
 from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core import effects, events, records
 from muster.coordinator.core.bounds import LAST_GENERATION, cut_entry, cut_settlement, entry_bytes
@@ -122,5 +124,13 @@ def test_a_settlement_too_large_keeps_its_sum() -> None:
     assert len(stored.value or b"") <= LIMIT
     assert 0 < len(cut.unowned) < 5_000
     assert cut.unowned_partition_ms == 25_000
-    small = Settlement(1, 100, ("m",), (("t", 0, 5),), 5)
+    synced = tuple(("m" * 100 + str(number), 1_700_000_000_000) for number in range(5_000))
+    many = cut_settlement(replace(whole, synced=synced), LIMIT)
+    assert many == cut
+    few = cut_settlement(replace(whole, synced=synced[:20]), LIMIT)
+    (stored,) = encode([records.RebalanceSettled("g", few)]).ledger
+    assert len(stored.value or b"") <= LIMIT
+    assert few.synced == synced[:20]
+    assert 0 < len(few.unowned) < len(cut.unowned)
+    small = Settlement(1, 100, ("m",), (("t", 0, 5),), 5, (("m", 90),))
     assert cut_settlement(small, LIMIT) == small

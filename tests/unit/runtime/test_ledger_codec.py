@@ -1,6 +1,7 @@
 """The ledger's JSON: stable bytes, readable by eye, and never a crash."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -34,14 +35,14 @@ ENTRY = RebalanceEntry(
     started_at_ms=100,
     ended_at_ms=250,
     phases=(Phase("join", 120, ("m1",)), Phase("plan", 30)),
-    members=(MemberPlan("m1", "c", "/h", None, (("t", (0, 1)),)),),
+    members=(MemberPlan("m1", "c", "/h", None, (("t", (0, 1)),), 180, 290),),
     moves=(Move("t", 1, "m2", "m1", -1, "m2 expired"),),
     snapshot_json='{"topics":{"t":2}}',
     snapshot_source="leader",
     also=("m3 joined",),
 )
 DECIDED = RebalanceDecided("g", ENTRY)
-SETTLED = RebalanceSettled("g", Settlement(7, 300, ("m1",), (("t", 1, 50),), 50))
+SETTLED = RebalanceSettled("g", Settlement(7, 300, ("m1",), (("t", 1, 50),), 50, (("m1", 290),)))
 KEY = b'{"group":"g","kind":"decided","number":7}'
 SETTLED_KEY = b'{"group":"g","kind":"settled","number":7}'
 
@@ -61,6 +62,20 @@ def test_a_settlement_comes_back() -> None:
     (stored,) = encode([SETTLED]).ledger
     assert stored.key == SETTLED_KEY
     assert decode_ledger(stored) == SETTLED
+
+
+def test_what_an_older_version_wrote_has_no_times_of_members() -> None:
+    (entry,), (settled,) = encode([DECIDED]).ledger, encode([SETTLED]).ledger
+    older = json.loads(entry.value or b"")
+    for field in ("joined_at_ms", "synced_at_ms"):
+        del older["entry"]["members"][0][field]
+    read = decode_ledger(KeyValue(entry.key, json.dumps(older).encode()))
+    member = replace(ENTRY.members[0], joined_at_ms=-1, synced_at_ms=-1)
+    assert read == RebalanceDecided("g", replace(ENTRY, members=(member,)))
+    older = json.loads(settled.value or b"")
+    del older["settlement"]["synced"]
+    read = decode_ledger(KeyValue(settled.key, json.dumps(older).encode()))
+    assert read == RebalanceSettled("g", replace(SETTLED.settlement, synced=()))
 
 
 def test_the_ownership_of_a_central_group_comes_back_and_is_forgotten_under_the_same_key() -> None:

@@ -1,6 +1,7 @@
 """What is told of a collector that takes nothing, and what becomes of rebalances that nobody takes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -53,6 +54,17 @@ def test_an_entry_is_one_trace_at_the_times_of_the_ledger() -> None:
     assert (root.start_time, root.end_time) == (1_000 * 10**6, 4_500 * 10**6)
     assert {child.parent.span_id for child in children if child.parent} == {root.context.span_id}
     assert [f"{link.context.trace_id:032x}" for link in root.links] == [TRACEPARENT[3:35]]
+
+
+def test_what_happened_within_a_member_s_part_is_told_at_its_time() -> None:
+    memory, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    first, *others = ENTRY.members
+    entry = replace(ENTRY, members=(replace(first, joined_at_ms=1_500, synced_at_ms=4_200), *others))
+    make_spans(provider.get_tracer("t"), Rebalanced("g", entry, ""))
+    told = {span.name: [(event.name, event.timestamp) for event in span.events] for span in memory.get_finished_spans()}
+    assert told["member ca"] == [("joined", 1_500 * 10**6), ("synced", 4_200 * 10**6)]
+    assert told["rebalance g"] == told["member b"] == []
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", f"00-{'0' * 32}-{'0' * 16}-01"])

@@ -61,6 +61,24 @@ def test_a_member_s_part_lasts_until_it_was_not_waited_for_any_more() -> None:
     assert first.attributes["muster.member.revoked"] == 1
 
 
+def test_a_member_s_part_has_when_it_joined_and_ends_when_it_had_its_share() -> None:
+    first, second, third = ENTRY.members
+    known = replace(
+        ENTRY,
+        members=(
+            replace(first, joined_at_ms=1_200, synced_at_ms=4_100),
+            replace(second, joined_at_ms=3_000, synced_at_ms=4_500),
+            # It never fetched its share, and says that it joined before there was anything to join.
+            replace(third, joined_at_ms=900),
+        ),
+    )
+    children = by_name(spans_of("g", known))
+    assert children["member ca"].events == (("joined", 1_200), ("synced", 4_100))
+    assert children["member b"].events == (("joined", 3_000), ("synced", 4_500))
+    assert children["member cc"].events == ()
+    assert [children[name].end_ms for name in ("member ca", "member b", "member cc")] == [4_100, 4_500, 4_000]
+
+
 def test_of_very_many_members_those_who_mattered_have_a_span() -> None:
     idle = tuple(MemberPlan(f"m{number}", f"m{number}", "h", None, ()) for number in range(2 * MAX_MEMBERS))
     root = spans_of("g", replace(ENTRY, members=(*idle, *ENTRY.members)))
@@ -76,7 +94,8 @@ def test_only_what_is_completed_and_settled_is_told() -> None:
 
 
 def test_no_span_ends_before_it_begins_though_the_clock_was_set_back() -> None:
-    odd = replace(ENTRY, started_at_ms=9_000, ended_at_ms=4_000, phases=(Phase("join", -5_000),))
+    members = tuple(replace(each, joined_at_ms=8_000, synced_at_ms=3_000) for each in ENTRY.members)
+    odd = replace(ENTRY, started_at_ms=9_000, ended_at_ms=4_000, phases=(Phase("join", -5_000),), members=members)
     root = spans_of("g", odd)
     assert all(span.start_ms <= span.end_ms for span in (root, *root.children))
 
@@ -90,3 +109,11 @@ def test_a_request_is_linked_to_once_and_the_oldest_are_forgotten() -> None:
     assert causes.take("g", "c") == "trace of c"
     assert causes.take("g", "c") == ""
     assert causes.take("other", "b") == ""
+
+
+def test_names_and_headers_of_any_length_are_not_kept() -> None:
+    causes = Causes()
+    causes.note("g", "a" * 2_000, "trace")
+    causes.note("g" * 2_000, "a", "trace")
+    causes.note("g", "a", "t" * 100)
+    assert causes.take("g", "a" * 2_000) == causes.take("g" * 2_000, "a") == causes.take("g", "a") == ""

@@ -1,4 +1,4 @@
-"""Facts of a running node, asked by the admin client: a handful of calls, and about six more for each group."""
+"""Facts of a running node, asked by the admin client: a handful of calls, and three more for each group."""
 
 import asyncio
 import time
@@ -54,7 +54,9 @@ async def look_at(
     async def one(described: GroupDescription) -> Group | None:
         async with places:
             try:
-                ledger = await admin.explain(described.group_id, limit=LEDGER_ENTRIES)
+                ledger = await admin.explain(
+                    described.group_id, limit=LEDGER_ENTRIES, coordinator=described.coordinator
+                )
                 positions = await positions_of(admin, described)
             except Unreachable:
                 raise

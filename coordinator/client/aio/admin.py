@@ -322,11 +322,9 @@ class Admin:
         A description that is at hand saves asking for one. Refused when the group keeps positions in a ZooKeeper that
         is away, unless these are left out.
         """
-        committed = await self.group_offsets(group, include_zookeeper=include_zookeeper)
         owners = owners_of(description) if description is not None else await self._owners(group)
-        existing = await self._catalog.fetch({tp.topic for tp in {*committed, *owners}})
-        asked = sorted(tp for tp in {*committed, *owners} if tp.partition < existing.get(tp.topic, 0))
-        positions = await GroupCalls(self._transport, group).positions(asked, include_zookeeper=include_zookeeper)
+        calls = GroupCalls(self._transport, group, coordinator=description.coordinator if description else None)
+        positions = await calls.positions(owners, committed=True, include_zookeeper=include_zookeeper)
         return [
             PartitionLag(tp, at.committed, at.log_start, at.log_end, at.lag(), owners.get(tp, ""), at.committed_at_ms)
             for tp, at in sorted(positions.items())
@@ -343,9 +341,18 @@ class Admin:
     # Why
 
     async def explain(
-        self, group: str, limit: int = 0, generation: int = 0, include_snapshots: bool = False
+        self,
+        group: str,
+        limit: int = 0,
+        generation: int = 0,
+        include_snapshots: bool = False,
+        *,
+        coordinator: str | None = None,
     ) -> list[Rebalance]:
-        """What the ledger knows of the group's rebalances, newest first; 0 means all, and any."""
+        """What the ledger knows of the group's rebalances, newest first; 0 means all, and any.
+
+        A coordinator that is known (HOST:PORT, as a description has it) saves asking who it is.
+        """
         request = group_pb.ExplainGroupRequest(
             group_id=group, limit=limit, generation_id=generation, include_snapshots=include_snapshots
         )
@@ -356,7 +363,7 @@ class Admin:
             check(answer.error_code, answer.error_message, group)
             return list(answer.rebalances)
 
-        return await GroupCalls(self._transport, group).patiently(attempt)
+        return await GroupCalls(self._transport, group, coordinator=coordinator).patiently(attempt)
 
     async def stalls(self, group: str, limit: int = 0) -> list[NodeStall]:
         """When the group's node stood still since the first of its last rebalances, newest first."""

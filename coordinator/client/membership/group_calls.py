@@ -58,13 +58,18 @@ class GroupPosition(NamedTuple):
 class GroupCalls:
     """Finds the coordinator of one group and talks to it."""
 
-    def __init__(self, transport: Transport, group_id: str, group_protocol: str = "") -> None:
-        """Raises ConfigError when the id is too long. `group_protocol`: one that has a coordinator of its own."""
+    def __init__(
+        self, transport: Transport, group_id: str, group_protocol: str = "", coordinator: str | None = None
+    ) -> None:
+        """Raises ConfigError when the id is too long. `group_protocol`: one that has a coordinator of its own.
+
+        `coordinator`: where it was last, HOST:PORT, if that is known; it is looked up when it is there no longer.
+        """
         check_group_id(group_id)
         self.group_id = group_id
         self._transport = transport
         self._group_protocol = group_protocol
-        self._address: str | None = None
+        self._address = coordinator
 
     async def coordinator(self) -> str:
         """HOST:PORT of the coordinator, looked up when it is not known."""
@@ -178,11 +183,17 @@ class GroupCalls:
         }
 
     async def positions(
-        self, partitions: Collection[TopicPartition], *, include_zookeeper: bool = False
+        self, partitions: Collection[TopicPartition], *, committed: bool = False, include_zookeeper: bool = False
     ) -> dict[TopicPartition, GroupPosition]:
-        """Committed offsets and log ends of one moment; partitions that do not exist are left out."""
+        """Committed offsets and log ends of one moment; partitions that do not exist are left out.
+
+        `committed`: of every partition where the group has committed something, as well.
+        """
         request = pb.OffsetFetchRequest(
-            group_id=self.group_id, include_log_offsets=True, include_zookeeper=include_zookeeper
+            group_id=self.group_id,
+            all_topics=committed,
+            include_log_offsets=True,
+            include_zookeeper=include_zookeeper,
         )
         for topic, numbers in by_topic(partitions).items():
             request.topics.add(name=topic, partition_indexes=numbers)

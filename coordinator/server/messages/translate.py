@@ -130,8 +130,6 @@ def offset_commit(request: pb.OffsetCommitRequest, request_id: RequestId) -> eve
 
 
 def offset_fetch(request: pb.OffsetFetchRequest, request_id: RequestId) -> events.OffsetFetch:
-    if request.all_topics and request.include_log_offsets:
-        raise MalformedRequest("include_log_offsets goes with named partitions only; name them instead of all_topics")
     return events.OffsetFetch(
         request_id,
         shape.name("group_id", request.group_id),

@@ -205,6 +205,13 @@ class GroupCoordinator:
             partial(translate.offset_fetch, request, self._driver.next_id()), translate.rows_of(request.topics)
         )
         shard = self._shard_of(event.group_id)
+        if request.all_topics and request.include_log_offsets:
+            everything = await self._driver.ask(shard, event, effects.OffsetFetchReply)
+            if everything.code:
+                return answers.offset_fetch(everything)
+            named = translate.named_partitions(request.topics)
+            elsewhere = await self._places_in_zookeeper(event.group_id) if request.include_zookeeper else ()
+            event = replace(event, partitions=tuple({*everything.offsets, *named, *elsewhere}))
         spans: dict[tuple[str, int], tuple[int, int]] = {}
 
         async def ask(places: Places | None) -> effects.OffsetFetchReply:
@@ -223,6 +230,14 @@ class GroupCoordinator:
             reply, there = await self._with_positions(self._observed, event.group_id, reply, request.all_topics)
         make = partial(answers.offset_fetch, reply, spans, sort=request.all_topics, in_zookeeper=there)
         return await here_or_off_the_loop(make, len(reply.offsets))
+
+    async def _places_in_zookeeper(self, group_id: str) -> Places:
+        """Where the group has positions there; nowhere while it is away, of which the answer tells."""
+        if self._observed is None or not self._observed.knows(group_id):
+            return ()
+        with suppress(CoordinatorError):
+            return tuple(await self._observed.positions(group_id))
+        return ()
 
     async def _with_positions(
         self, observed: ObservedGroups, group_id: str, reply: effects.OffsetFetchReply, everything: bool

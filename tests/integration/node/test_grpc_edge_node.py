@@ -33,6 +33,7 @@ from tests.support.grpc_node import (
     settings,
     state_of,
 )
+from tests.unit.storage.logs import T0, batch
 
 pytestmark = pytest.mark.integration
 
@@ -114,6 +115,29 @@ def test_offsets_survive_the_node_and_unknown_partitions_are_refused_one_by_one(
 
     run(first_life)
     run(second_life)
+
+
+def test_all_that_is_committed_comes_with_the_ends_of_its_logs_and_what_is_named_beside_it(
+    run: Run, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with groups(tmp_path / "d") as (node, stub):
+            async with connected(node) as channel:
+                await create_topic(channel, "t", 3)
+            node.broker.append("t", 0, batch(b"a", b"b"), T0)
+            node.broker.flush()
+            await stub.OffsetCommit(commit(1, 0, 1))
+            named = pb.OffsetFetchTopic(name="t", partition_indexes=[1, 2, 7])
+            fetched = await stub.OffsetFetch(
+                pb.OffsetFetchRequest(group_id="s", all_topics=True, include_log_offsets=True, topics=[named])
+            )
+            rows = {p.partition_index: p for p in fetched.topics[0].partitions}
+            assert list(rows) == [0, 1, 2, 7], "in order, and none twice"
+            found = {number: (row.committed_offset, row.log_end_offset) for number, row in rows.items()}
+            assert found == {0: (1, 2), 1: (1, 0), 2: (-1, 0), 7: (-1, 0)}
+            assert [row.HasField("log_end_offset") for row in rows.values()] == [True, True, True, False]
+
+    run(story)
 
 
 def test_what_the_group_refuses_of_a_commit_is_told_of_its_partition_alone(run: Run, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ class GroupListing:
     state: str
     protocol_type: str
     group_type: str
+    progress: "GroupProgress | None" = None
+    """How it gets on; None of a node that does not sample its groups, or has not seen this one yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ class Listing(Protocol):
     def state(self) -> str: ...
     @property
     def protocol_type(self) -> str: ...
+    @property
+    def progress(self) -> "Progress | None": ...
 
 
 class Member(Protocol):
@@ -91,6 +93,9 @@ class GroupRow(TypedDict):
     type: str
     state: str
     protocol_type: str
+    lag: int | None
+    health: str | None
+    health_reason: str | None
 
 
 class StateRow(TypedDict):
@@ -141,11 +146,16 @@ class SettingRow(TypedDict):
 
 
 def group_row(group: Listing) -> GroupRow:
+    """What the node's samples say of it is None where there are none."""
+    told = group.progress
     return {
         "group": group.group_id,
         "type": group.group_type,
         "state": group.state,
         "protocol_type": group.protocol_type,
+        "lag": told.lag if told else None,
+        "health": told.health if told else None,
+        "health_reason": told.reason if told else None,
     }
 
 

@@ -18,6 +18,7 @@ class SeenListing(NamedTuple):
     state: str
     protocol_type: str
     group_type: str
+    progress: "SeenProgress | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def lag_of(committed: int | None, log_start: int, log_end: int) -> int:
     return log_end - log_start if committed is None else max(0, log_end - committed)
 
 
-def seen_progress(group: pb.DescribedGroup) -> SeenProgress | None:
+def seen_progress(group: pb.DescribedGroup | pb.ListedGroup) -> SeenProgress | None:
     """None from a node that does not sample its groups, or has not seen this one yet."""
     if not group.HasField("progress"):
         return None
@@ -90,6 +91,10 @@ def seen_progress(group: pb.DescribedGroup) -> SeenProgress | None:
     trend = told.trend if told.HasField("trend") else None
     eta_s = told.eta_seconds if told.HasField("eta_seconds") else None
     return SeenProgress(told.sampled_ms, told.lag, trend, eta_s, told.health, told.reason)
+
+
+def seen_listing(group: pb.ListedGroup) -> SeenListing:
+    return SeenListing(group.group_id, group.group_state, group.protocol_type, group.group_type, seen_progress(group))
 
 
 def seen_member(member: pb.DescribedMember) -> SeenMember:

@@ -12,7 +12,10 @@ COLUMNS = [
     Column("GROUP", "group", style="cyan"),
     Column("TYPE", "type"),
     Column("STATE", "state"),
+    Column("LAG", "lag", wide=True),
+    Column("HEALTH", "health"),
     Column("PROTOCOL-TYPE", "protocol_type", wide=True),
+    Column("WHY", "health_reason", wide=True),
 ]
 STATES = (
     *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
@@ -26,7 +29,10 @@ STATES = (
 @output_option
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only these.")
 def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[str, ...]) -> None:
-    """List groups. Exit code 4 when the node cannot load some of them, which are missing then."""
+    """List groups. Exit code 4 when the node cannot load some of them, which are missing then.
+
+    HEALTH is OK, WARN or ERR by Burrow's rules, where the node samples its groups (docs/observe.md).
+    """
     with admin_of(bootstrap, overrides) as admin:
         found = admin.list_groups(states)
         missing = [each.sentence for each in admin.conditions() if each.name.startswith("shard-failed:")]

@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2
 from muster.assignors.api import JsonValue, Snapshot
 from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.catalog import Catalog
-from muster.coordinator.client.calls.describing import describe_groups, described, status_of
+from muster.coordinator.client.calls.describing import describe_groups, described, listing, status_of
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ClientConfig, load
 from muster.coordinator.client.consuming.log_calls import list_offsets
@@ -180,8 +180,7 @@ class Admin:
         request = group_pb.ListGroupsRequest(states_filter=states, types_filter=types)
         answer = await self._transport.retried(methods.LIST_GROUPS, request, doing="listing groups")
         check(answer.error_code, answer.error_message)
-        found = [GroupListing(g.group_id, g.group_state, g.protocol_type, g.group_type) for g in answer.groups]
-        return sorted(found, key=lambda group: group.group_id)
+        return sorted(map(listing, answer.groups), key=lambda group: group.group_id)
 
     async def describe_group(self, group: str) -> GroupDescription:
         """GroupNotFound when there is none."""

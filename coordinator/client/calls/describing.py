@@ -9,6 +9,7 @@ from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.described import (
     GroupDescription,
+    GroupListing,
     GroupProgress,
     MemberDescription,
     NodeCondition,
@@ -54,7 +55,6 @@ def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
         )
         for m in group.members
     )
-    progress = seen.seen_progress(group)
     return GroupDescription(
         group.group_id,
         group.group_state,
@@ -66,8 +66,17 @@ def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
         members,
         tuple(group.waiting_for),
         group.waiting_until_ms,
-        None if progress is None else GroupProgress(*astuple(progress)),
+        progress_of(group),
     )
+
+
+def listing(group: group_pb.ListedGroup) -> GroupListing:
+    return GroupListing(group.group_id, group.group_state, group.protocol_type, group.group_type, progress_of(group))
+
+
+def progress_of(group: group_pb.DescribedGroup | group_pb.ListedGroup) -> GroupProgress | None:
+    progress = seen.seen_progress(group)
+    return None if progress is None else GroupProgress(*astuple(progress))
 
 
 def given(message: Message, name: str) -> int | None:

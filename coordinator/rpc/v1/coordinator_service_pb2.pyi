@@ -583,16 +583,18 @@ class ListGroupsRequest(_message.Message):
     def __init__(self, states_filter: _Optional[_Iterable[str]] = ..., types_filter: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListedGroup(_message.Message):
-    __slots__ = ("group_id", "protocol_type", "group_state", "group_type")
+    __slots__ = ("group_id", "protocol_type", "group_state", "group_type", "progress")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
     GROUP_STATE_FIELD_NUMBER: _ClassVar[int]
     GROUP_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     protocol_type: str
     group_state: str
     group_type: str
-    def __init__(self, group_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., group_state: _Optional[str] = ..., group_type: _Optional[str] = ...) -> None: ...
+    progress: GroupProgress
+    def __init__(self, group_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., group_state: _Optional[str] = ..., group_type: _Optional[str] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
     __slots__ = ("error_code", "error_message", "throttle_time_ms", "groups")
@@ -1120,15 +1122,17 @@ class WatchGroupRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ...) -> None: ...
 
 class WatchGroupResponse(_message.Message):
-    __slots__ = ("group_id", "group_state", "generation_id", "rebalance", "skipped_rebalances")
+    __slots__ = ("group_id", "group_state", "generation_id", "rebalance", "skipped_rebalances", "progress")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_STATE_FIELD_NUMBER: _ClassVar[int]
     GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
     REBALANCE_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_REBALANCES_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     group_state: str
     generation_id: int
     rebalance: _ledger_pb2.Rebalance
     skipped_rebalances: int
-    def __init__(self, group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., generation_id: _Optional[int] = ..., rebalance: _Optional[_Union[_ledger_pb2.Rebalance, _Mapping]] = ..., skipped_rebalances: _Optional[int] = ...) -> None: ...
+    progress: GroupProgress
+    def __init__(self, group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., generation_id: _Optional[int] = ..., rebalance: _Optional[_Union[_ledger_pb2.Rebalance, _Mapping]] = ..., skipped_rebalances: _Optional[int] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ...) -> None: ...

@@ -111,7 +111,7 @@ class Node:
         self.measuring = measuring_of(settings, self._clock)
         self._instruments = self.measuring.instruments if self.measuring else None
         self._kafka = KafkaDoor(settings, self._instruments) if settings.kafka_listeners else None
-        self._observing = observing_of(settings, self._clock.now_ms)
+        self._observing = observing_of(settings, self._clock.now_ms, self._watchers.looked_at)
         self._tracing = tracing_of(settings)
         self._http = http_of(settings)
         self._zookeeper: ZooKeeperSide | None = None

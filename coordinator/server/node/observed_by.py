@@ -31,12 +31,12 @@ def measuring_of(settings: Settings, clock: Clock) -> "Measuring | None":
     return Measuring(settings, clock)
 
 
-def observing_of(settings: Settings, now_ms: Callable[[], int]) -> "Observing | None":
+def observing_of(settings: Settings, now_ms: Callable[[], int], on_look: Callable[[str], None]) -> "Observing | None":
     if not settings.observes:
         return None
     from muster.coordinator.server.sight.observing import Observing
 
-    return Observing(settings, now_ms)
+    return Observing(settings, now_ms, on_look)
 
 
 def tracing_of(settings: Settings) -> "Tracing | None":

@@ -32,10 +32,10 @@ from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.messages import answers, answers_consumer, shape, translate, translate_consumer
 from muster.coordinator.server.service.central_election import CentralElection
 from muster.coordinator.server.service.observed import ObservedGroups
-from muster.coordinator.server.service.progress import tell_progress
+from muster.coordinator.server.service.progress import gets_on_otherwise, progress, tell_progress
 from muster.coordinator.server.service.session import Sessions
 from muster.coordinator.server.service.simulate import Simulator
-from muster.coordinator.server.service.watch import Watchers
+from muster.coordinator.server.service.watch import Watcher, Watchers
 
 if TYPE_CHECKING:
     from muster.coordinator.observe.history import History
@@ -283,10 +283,12 @@ class GroupCoordinator:
         questions = [(shard, replace(template, request_id=self._driver.next_id())) for shard in range(self._shards)]
         replies = await self._driver.ask_all(questions, effects.ListReply)
         failed, found = listed(replies)
+        groups = [answers.listed_group(group) for group in found]
+        await tell_progress(groups, self._history)
         return pb.ListGroupsResponse(
             error_code=answers.error_code(failed.code if failed else ErrorCode.NONE),
             error_message=sentence(failed.code, failed.message) if failed else "",
-            groups=[answers.listed_group(group) for group in found],
+            groups=groups,
         )
 
     async def describe_groups(self, request: pb.DescribeGroupsRequest, call: Call) -> pb.DescribeGroupsResponse:
@@ -296,8 +298,7 @@ class GroupCoordinator:
         ]
         replies = await self._driver.ask_all(questions, effects.DescribeReply)
         groups = [answers.described_group(*pair) for pair in zip(names, replies, strict=True)]
-        if self._history is not None:
-            await tell_progress(groups, self._history)
+        await tell_progress(groups, self._history)
         return pb.DescribeGroupsResponse(groups=groups)
 
     async def delete_groups(self, request: pb.DeleteGroupsRequest, call: Call) -> pb.DeleteGroupsResponse:
@@ -341,17 +342,33 @@ class GroupCoordinator:
         )
 
     async def watch_group(self, request: pb.WatchGroupRequest, call: Call) -> AsyncIterator[pb.WatchGroupResponse]:
-        """The group as it is now, then every change; a group that is not there yet is "Dead"."""
+        """The group as it is now, then every change; a group that is not there yet is "Dead".
+
+        How it gets on is told with each, and a sample that finds it otherwise is a change as well.
+        """
         group_id = shape.name("group_id", request.group_id)
         if self._watchers.full:
             raise Overloaded(f"{len(self._watchers)} watchers are open, as many as this node keeps; close some first")
         watcher = self._watchers.add(group_id)
         try:
-            yield answers.watch_group(await self._current(group_id), skipped=0)
+            told = answers.watch_group(await self._current(group_id), skipped=0)
             while True:
-                yield answers.watch_group(*await watcher.get())
+                await tell_progress([told], self._history)
+                yield told
+                told = await self._next(watcher, told)
         finally:
             self._watchers.remove(group_id, watcher)
+
+    async def _next(self, watcher: Watcher, told: pb.WatchGroupResponse) -> pb.WatchGroupResponse:
+        """What is to be told after this: a notice, or the same state, when the group gets on in another way by now."""
+        while True:
+            notice, skipped = await watcher.get()
+            if notice is not None:
+                return answers.watch_group(notice, skipped)
+            if self._history is not None and gets_on_otherwise(told.progress, progress(self._history, told.group_id)):
+                return pb.WatchGroupResponse(
+                    group_id=told.group_id, group_state=told.group_state, generation_id=told.generation_id
+                )
 
     async def simulate_assignment(
         self, request: pb.SimulateAssignmentRequest, call: Call

@@ -1,7 +1,7 @@
-"""How groups get on, by the node's own samples, as DescribeGroups tells it."""
+"""How groups get on, by the node's own samples, as DescribeGroups, ListGroups and WatchGroup tell it."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.driver.breath import Breath
@@ -9,9 +9,13 @@ from muster.coordinator.server.driver.breath import Breath
 if TYPE_CHECKING:
     from muster.coordinator.observe.history import History
 
+Told: TypeAlias = pb.DescribedGroup | pb.ListedGroup | pb.WatchGroupResponse
 
-async def tell_progress(groups: Iterable[pb.DescribedGroup], history: "History") -> None:
+
+async def tell_progress(groups: Iterable[Told], history: "History | None") -> None:
     """Fill in what has been seen of them; of what has not, nothing is said. Others have their turns in between."""
+    if history is None:
+        return
     breath = Breath()
     for group in groups:
         if (found := progress(history, group.group_id)) is not None:
@@ -32,3 +36,13 @@ def progress(history: "History", group_id: str) -> pb.GroupProgress | None:
         health=health.status.name,
         reason=health.reason,
     )
+
+
+def gets_on_otherwise(before: pb.GroupProgress, now: pb.GroupProgress | None) -> bool:
+    """Whether anything but the time of the look is different."""
+    if now is None:
+        return before.sampled_ms != 0
+    as_of_before = pb.GroupProgress()
+    as_of_before.CopyFrom(now)
+    as_of_before.sampled_ms = before.sampled_ms
+    return as_of_before != before

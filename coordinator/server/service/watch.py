@@ -23,6 +23,7 @@ class Watcher:
         self._rebalances = 0
         self._skipped = 0
         self._closed = False
+        self._nudged = False
         self._news = asyncio.Event()
 
     def put(self, notice: GroupChanged) -> None:
@@ -35,14 +36,22 @@ class Watcher:
                 self._drop_oldest()
         self._news.set()
 
-    async def get(self) -> tuple[GroupChanged, int]:
-        """Wait for the next notice; with it comes how many rebalances were skipped before it.
+    def nudge(self) -> None:
+        """The group was looked at: how it gets on may be different."""
+        self._nudged = True
+        self._news.set()
+
+    async def get(self) -> tuple[GroupChanged | None, int]:
+        """Wait for the next notice; with it comes how many rebalances were skipped before it. None: a nudge.
 
         Raises Draining when the node shuts down and everything has been read.
         """
         while not self._unread:
             if self._closed:
                 raise Draining
+            if self._nudged:
+                self._nudged = False
+                return None, 0
             self._news.clear()
             await self._news.wait()
         notice = self._unread.popleft()
@@ -98,6 +107,11 @@ class Watchers:
     def publish(self, notice: GroupChanged) -> None:
         for watcher in self._by_group.get(notice.group_id, ()):
             watcher.put(notice)
+
+    def looked_at(self, group_id: str) -> None:
+        """A sample of the group was taken."""
+        for watcher in self._by_group.get(group_id, ()):
+            watcher.nudge()
 
 
 def tells_of_rebalance(notice: GroupChanged) -> bool:

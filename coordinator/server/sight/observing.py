@@ -33,7 +33,8 @@ class Logs(Protocol):
 class Observing:
     """Made with the node. Nothing is kept, imported or run where no setting asks for it."""
 
-    def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, settings: Settings, clock_ms: Callable[[], int], on_look: Callable[[str], None]) -> None:
+        """`on_look` gets each group that was sampled."""
         self.history = History(settings.observe_sample_ms) if settings.observes else None
         self.changes = Changes(token_hex(8))
         """Which groups are not as they were: noted by the node, and by the sampler where a lag is another one."""
@@ -42,6 +43,7 @@ class Observing:
         self.malformed: tuple[type[Exception], ...] = ()
         """By what these say that a request has no shape."""
         self._clock_ms = clock_ms
+        self._on_look = on_look
         self._sampling: Sampling | None = None
         self._scaler: ExternalScaler | None = None
         if settings.scaler_enable:
@@ -61,7 +63,7 @@ class Observing:
         if self.history is None:
             return {}
         looking = Looking(engine, logs.ends)
-        self._sampling = Sampling(self.history, looking, self._clock_ms, topic_ids, self.changes.note)
+        self._sampling = Sampling(self.history, looking, self._clock_ms, topic_ids, self.changes.note, self._on_look)
         self._sampling.start()
         if not self.services:
             return {}

@@ -31,13 +31,15 @@ class Sampling:
         clock_ms: Callable[[], int],
         topic_ids: Callable[[], Mapping[str, bytes]],
         on_lag: Callable[[str], None] = lambda group_id: None,
+        on_look: Callable[[str], None] = lambda group_id: None,
     ) -> None:
-        """`on_lag` gets each group whose lag is not what it was at the sample before."""
+        """`on_lag` gets each group whose lag is not what it was at the sample before, `on_look` each that was seen."""
         self.history = history
         self._looking = looking
         self._clock_ms = clock_ms
         self._topic_ids = topic_ids
         self._on_lag = on_lag
+        self._on_look = on_look
         self._notice = ""
         self._task: asyncio.Task[None] | None = None
 
@@ -92,6 +94,7 @@ class Sampling:
             self.history.settle(group_id, self._clock_ms())
             if self.history.lag(group_id) != before:
                 self._on_lag(group_id)
+            self._on_look(group_id)
 
     def _tell(self, groups: int, partitions: int) -> None:
         self.history.refused(groups, partitions)

@@ -11,7 +11,16 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
-from muster.coordinator.views.seen import Place, SeenGroup, SeenLag, SeenListing, seen_group, seen_lags, seen_member
+from muster.coordinator.views.seen import (
+    Place,
+    SeenGroup,
+    SeenLag,
+    SeenListing,
+    seen_group,
+    seen_lags,
+    seen_listing,
+    seen_member,
+)
 from muster.coordinator.web.api.rendering import gently
 from muster.coordinator.web.asks import Asks, Caller, Refused
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
@@ -64,7 +73,7 @@ class Asking:
         request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
         answer = await self.call("ListGroups", request)
         check(answer.error_code, answer.error_message, "the list of groups")
-        return sorted(SeenListing(g.group_id, g.group_state, g.protocol_type, g.group_type) for g in answer.groups)
+        return sorted(map(seen_listing, answer.groups), key=lambda group: group.group_id)
 
     async def group(self, group: str) -> SeenGroup:
         """Raises Refused (404) where there is none."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -59,5 +60,59 @@ def test_a_node_that_does_not_says_nothing_of_it(tmp_path: Path, capsys: pytest.
             await describe(node, "--state", "-o", "json")
             (row,) = json.loads(capsys.readouterr().out)
             assert (row["lag"], row["health"], row["health_reason"]) == (None, None, None)
+
+    asyncio.run(run())
+
+
+def test_the_list_has_each_group_s_health_and_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def run() -> None:
+        async with serving(tmp_path, scaler_enable="true", observe_sample_ms="100") as node:
+            await behind(node, sampled=True)
+            command = ["groups", "list", "--bootstrap", f"127.0.0.1:{node.bound.port}", "-o"]
+            capsys.readouterr()
+            assert await asyncio.to_thread(main, [*command, "json"]) == 0
+            (row,) = json.loads(capsys.readouterr().out)
+            assert (row["group"], row["lag"]) == ("s", 2)
+            assert row["health"] in ("OK", "WARN", "ERR")
+            assert row["health_reason"]
+            assert await asyncio.to_thread(main, [*command, "table"]) == 0
+            head, line = capsys.readouterr().out.splitlines()
+            assert head.split() == ["GROUP", "TYPE", "STATE", "HEALTH"]
+            assert line.split()[-1] in ("OK", "WARN", "ERR")
+
+    asyncio.run(run())
+
+
+def test_the_list_of_a_node_that_does_not_sample_says_nothing_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def run() -> None:
+        async with serving(tmp_path) as node:
+            await behind(node, sampled=False)
+            capsys.readouterr()
+            assert await asyncio.to_thread(main, ["groups", "list", "--bootstrap", f"127.0.0.1:{node.bound.port}"]) == 0
+            assert capsys.readouterr().out.splitlines()[1].split()[-1] == "-"
+
+    asyncio.run(run())
+
+
+def test_a_watch_tells_how_a_group_gets_on_and_when_that_is_different(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path, scaler_enable="true", observe_sample_ms="100") as node:
+            await behind(node, sampled=True)
+            async with connected(node) as channel:
+                watch = GroupCoordinatorStub(channel).WatchGroup(pb.WatchGroupRequest(group_id="s"))
+                told = [await watch.read()]
+                assert (told[0].group_state, told[0].progress.lag) == ("Empty", 2)
+                node.broker.append("t", 0, batch(b"d"), T0)
+                node.broker.flush()
+                while told[-1].progress.lag != 3:
+                    told.append(await watch.read())
+                watch.cancel()
+            said = [response.progress for response in told]
+            for one in said:
+                one.sampled_ms = 0
+            assert all(one != another for one, another in pairwise(said)), "nothing is told twice"
+            assert {response.group_state for response in told} == {"Empty"}
 
     asyncio.run(run())

@@ -6,7 +6,7 @@ import pytest
 
 from muster.coordinator.observe.history import History, Sample
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.service.progress import progress, tell_progress
+from muster.coordinator.server.service.progress import gets_on_otherwise, progress, tell_progress
 from muster.coordinator.views.groups import progress_words
 from muster.coordinator.views.seen import SeenProgress, seen_progress
 
@@ -48,6 +48,23 @@ def test_only_groups_that_were_seen_are_told_of() -> None:
     groups = [pb.DescribedGroup(group_id="g"), pb.DescribedGroup(group_id="other")]
     asyncio.run(tell_progress(groups, looked((5, 0))))
     assert [seen_progress(group) is None for group in groups] == [False, True]
+
+
+def test_another_time_of_the_look_is_no_news() -> None:
+    def of(*looks: tuple[int, int]) -> pb.GroupProgress:
+        found = progress(looked(*looks), "g")
+        assert found is not None
+        return found
+
+    first = of((100, 0))
+    later = pb.GroupProgress()
+    later.CopyFrom(first)
+    later.sampled_ms += 10_000
+    assert not gets_on_otherwise(first, later)
+    assert gets_on_otherwise(first, of((101, 0)))
+    assert gets_on_otherwise(pb.GroupProgress(), first)
+    assert gets_on_otherwise(first, None)
+    assert not gets_on_otherwise(pb.GroupProgress(), None)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,12 @@ def rebalance(number: int) -> GroupChanged:
     return GroupChanged("g", "Stable", number, replace(ENTRY, number=number))
 
 
+def word_of(notice: GroupChanged | None) -> str | int:
+    if notice is None:
+        return "nudged"
+    return notice.entry.number if notice.entry else notice.state
+
+
 def read_all(watcher: Watcher) -> list[tuple[str | int, int]]:
     """Everything unread: a state's name or a rebalance's number, and what was skipped before it."""
     watcher.close()
@@ -30,11 +36,26 @@ def read_all(watcher: Watcher) -> list[tuple[str | int, int]]:
         try:
             while True:
                 notice, skipped = await watcher.get()
-                told.append((notice.entry.number if notice.entry else notice.state, skipped))
+                told.append((word_of(notice), skipped))
         except Draining:
             return told
 
     return asyncio.run(read())
+
+
+def test_that_a_group_was_looked_at_is_told_once_and_after_what_has_happened() -> None:
+    watchers = Watchers(10)
+    watcher, other = watchers.add("g"), watchers.add("other")
+    watchers.looked_at("g")
+    watchers.looked_at("nobody's")
+    watchers.publish(state("Stable"))
+    watchers.looked_at("g")
+
+    async def read() -> list[str | int]:
+        return [word_of((await watcher.get())[0]) for _ in range(2)]
+
+    assert asyncio.run(read()) == ["Stable", "nudged"]
+    assert read_all(watcher) == read_all(other) == []
 
 
 def test_states_coalesce_to_the_latest() -> None:

@@ -80,6 +80,10 @@ class MemberDescription:
     """None where members keep theirs to themselves: in classic groups."""
     offered_assignors: tuple[str, ...] = ()
     last_heard_ms: int | None = None
+    refused_commits: int = 0
+    """How many of its commits were refused, or a partition of them, since the last that was taken as a whole."""
+    refused_commit_code: str = ""
+    """Kafka's word for why the last of them was; empty when none was."""
 
 
 @dataclass(frozen=True, slots=True)

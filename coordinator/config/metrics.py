@@ -22,8 +22,8 @@ class MetricsSettings(BaseModel):
         description="How many series of groups and topics /metrics has; beyond it the finest of the largest groups and "
         "topics are left out; sums and numbers of members stay.",
     )
-    metrics_member_poll_age: bool = Field(
+    metrics_member_commit_age: bool = Field(
         default=False,
-        alias="metrics.member.poll.age",
+        alias="metrics.member.commit.age",
         description="Whether /metrics tells of each member how long ago it last committed.",
     )

@@ -33,6 +33,10 @@ class Member:
     heartbeat_interval_ms: int | None = None
     offers: tuple[str, ...] = ()
     """Assignors, in its order of preference."""
+    refused_commits: int = 0
+    """How many of its commits were refused, or a partition of them, since the last that was taken as a whole."""
+    refused_code: str = ""
+    """Kafka's word for why the last was."""
 
     @property
     def name(self) -> str:

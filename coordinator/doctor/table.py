@@ -40,6 +40,15 @@ RULES: tuple[Rule, ...] = (
         group=progress.stuck,
     ),
     Rule(
+        "commits-refused",
+        ERROR,
+        "It works, and nothing of that is kept: whoever has its partitions next does all of it again.",
+        "The code says why. REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH: it commits after a "
+        "rebalance what it was given before; its work on one batch takes too long (`max.poll.records`, "
+        "`max.poll.interval.ms`). OFFSET_METADATA_TOO_LARGE: shorten what it stores with its positions.",
+        group=progress.commits_refused,
+    ),
+    Rule(
         "member-does-not-commit",
         WARNING,
         "After the next rebalance everything since its last commit is read again.",

@@ -108,13 +108,13 @@ class TopicSum:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What one group is written from, onto what, and how finely; `poll_age`: its members' poll ages, too."""
+    """What one group is written from, onto what, and how finely; `commit_age`: its members' commit ages, too."""
 
     sight: Sight
     sheet: Sheet
     ends: AllEnds
     levels: frozenset[Level]
-    poll_age: bool
+    commit_age: bool
     now_ms: int
 
 
@@ -212,8 +212,8 @@ class GroupLines:
             shares = {"count": held.count, "lag": held.lag} | ({"rate": held.rate} if held.rate else {})
             lines = [self._line(name, imbalance(share, members), "by", word) for word, share in shares.items()]
             sheet.add(name, lines)
-        if to.poll_age:
-            name = "muster_member_poll_age_seconds"
+        if to.commit_age:
+            name = "muster_member_commit_age_seconds"
             ages = {m: max(0, to.now_ms - at_ms) / 1000 for m, at_ms in held.committed_ms.items() if m in group.members}
             # Members come and go under new names: their lines are not kept.
             labels = ({"group": self.id, "member": member} for member in ages)

@@ -30,7 +30,7 @@ class Fineness:
 
     granularity: str = "partition"
     max_series: int = 50_000
-    poll_age: bool = False
+    commit_age: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Scraper:
     ) -> Iterator[None]:
         lines, held, sheet = self._lines(group.id), Held(), page.sheet
         levels = self._allowed("group", group.id, page)
-        to = Writing(self._sight, sheet, self._ends, levels, self._fineness.poll_age, now_ms)
+        to = Writing(self._sight, sheet, self._ends, levels, self._fineness.commit_age, now_ms)
         yield from lines.write(group, state, held, to)
         lines.write_balance(group, held, to)
         if Level.GROUP in levels:
@@ -124,7 +124,7 @@ class Scraper:
     def _size(self, group: Group, state: ShardState, fenced: Mapping[str, Mapping[ErrorCode, int]]) -> dict[Level, int]:
         counts = self._sight.partitions()
         topics = self._lines(group.id).topics(group, state, counts)
-        of_group = 5 + len(fenced.get(group.id, ())) + self._fineness.poll_age * len(group.members)
+        of_group = 5 + len(fenced.get(group.id, ())) + self._fineness.commit_age * len(group.members)
         if (tally := self._rebalances.groups.get(group.id)) is not None:
             of_group += 1 + len(tally.causes) + len(tally.moved) + HISTOGRAM_SERIES * len(tally.durations)
         return {

@@ -158,11 +158,11 @@ OF_GROUPS: Final = (
     ),
     Family("muster_log_bytes", GAUGE, TOPIC, ("topic",), "Bytes of the topic's segments."),
     Family(
-        "muster_member_poll_age_seconds",
+        "muster_member_commit_age_seconds",
         GAUGE,
         GROUP,
         ("group", "member"),
-        "Seconds since the last commit of any partition that the member has; only with metrics.member.poll.age.",
+        "Seconds since the last commit of any partition that the member has; only with metrics.member.commit.age.",
     ),
     Family(
         "muster_fenced_requests_total",

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from muster.coordinator.core.effects import GroupChanged, Reply, ResolveRegex
-from muster.coordinator.core.events import Event
+from muster.coordinator.core.effects import GroupChanged, OffsetCommitReply, Reply, ResolveRegex
+from muster.coordinator.core.events import Event, OffsetCommit
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.errors import ErrorCode
@@ -84,6 +84,8 @@ class Answers:
                 self.answer(type(request), request_id, reply)
                 if reply.code:
                     self._metrics.fence(getattr(request, "group_id", ""), reply.code)
+                if isinstance(request, OffsetCommit) and isinstance(reply, OffsetCommitReply):
+                    self._metrics.commit_answered(request, reply)
         self._released.notices += notices
 
 

@@ -1,9 +1,12 @@
 """Counters that the engine feeds and an edge may show. Plain numbers, no I/O, never reset."""
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from muster.coordinator.core.effects import OffsetCommitReply
+from muster.coordinator.core.events import OffsetCommit
 from muster.coordinator.core.records import RebalanceDecided, Record
 from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
@@ -21,6 +24,14 @@ FENCING = frozenset(
 """Answers to those who are not, or no longer, who they say."""
 
 MAX_FENCED = 10_000
+MAX_REFUSED_COMMITTERS = 10_000
+
+
+class RefusedCommits(NamedTuple):
+    """A member's last commits, none of which was taken as a whole: how many in a row, and why the last was not."""
+
+    in_a_row: int
+    code: ErrorCode
 
 
 @dataclass(slots=True)
@@ -52,6 +63,8 @@ class Metrics:
     longest_stall_ms: int = 0
     fenced: dict[tuple[str, ErrorCode], int] = field(default_factory=dict)
     """(group, code) -> requests refused because their sender is not, or no longer, who it says; at most MAX_FENCED."""
+    refused_commits: OrderedDict[tuple[str, str], RefusedCommits] = field(default_factory=OrderedDict)
+    """(group, member) whose last commit was refused, or a partition of it; of very many those who were refused last."""
     held: int = 0
     """Replies that wait, right now, for their records to be durable."""
 
@@ -59,6 +72,16 @@ class Metrics:
         """Count a refusal, if it is one of these. Groups are named by anybody: beyond so many no more are counted."""
         if code in FENCING and ((group_id, code) in self.fenced or len(self.fenced) < MAX_FENCED):
             self.fenced[group_id, code] = self.fenced.get((group_id, code), 0) + 1
+
+    def commit_answered(self, request: OffsetCommit, reply: OffsetCommitReply) -> None:
+        """Count a commit that a member was refused; one that was taken ends the row."""
+        code = reply.code or next((code for code in reply.partitions.values() if code), ErrorCode.NONE)
+        key = (request.group_id, request.member_id)
+        before = self.refused_commits.pop(key, None) if self.refused_commits else None
+        if code and request.member_id:
+            self.refused_commits[key] = RefusedCommits(1 + (before.in_a_row if before else 0), code)
+            if len(self.refused_commits) > MAX_REFUSED_COMMITTERS:
+                self.refused_commits.popitem(last=False)
 
     def decided(self, records: Iterable[Record]) -> None:
         """Count the rebalances among what was written."""

@@ -131,6 +131,8 @@ def member_of(described: MemberDescription) -> Member:
         described.rebalance_timeout_ms,
         described.heartbeat_interval_ms,
         described.offered_assignors,
+        described.refused_commits,
+        described.refused_commit_code,
     )
 
 

@@ -17,6 +17,7 @@ from muster.coordinator.client.described import (
 )
 from muster.coordinator.client.membership.group_calls import check
 from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member.classic.subscription import topics_of
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.views import seen
@@ -52,6 +53,8 @@ def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
             given(m, "heartbeat_interval_ms"),
             tuple(m.offered_assignors),
             given(m, "last_heard_ms"),
+            m.refused_commits,
+            word_of(m.refused_commit_code) if m.refused_commits else "",
         )
         for m in group.members
     )
@@ -77,6 +80,14 @@ def listing(group: group_pb.ListedGroup) -> GroupListing:
 def progress_of(group: group_pb.DescribedGroup | group_pb.ListedGroup) -> GroupProgress | None:
     progress = seen.seen_progress(group)
     return None if progress is None else GroupProgress(*astuple(progress))
+
+
+def word_of(code: int) -> str:
+    """Kafka's word; the number of one that is not known here."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
 
 
 def given(message: Message, name: str) -> int | None:

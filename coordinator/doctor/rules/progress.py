@@ -12,6 +12,9 @@ from muster.coordinator.doctor.finding import Found
 from muster.coordinator.doctor.words import seconds, some
 from muster.coordinator.views.words import plural
 
+REFUSED_COMMITS = 3
+"""One commit is refused in many a rebalance; so many in a row are no accident."""
+
 OLD_COMMIT_MS = 300_000
 """A position with a lag that was not committed for so long stands still."""
 
@@ -113,5 +116,19 @@ def one_does_not_commit(group: Group, facts: Facts) -> Iterator[Found]:
                 (
                     f"records wait in {some([str(tp) for tp in silent[member_id]])}",
                     f"{len(others)} of {len(group.members)} members committed within {seconds(OLD_COMMIT_MS)}",
+                ),
+            )
+
+
+def commits_refused(group: Group, facts: Facts) -> Iterator[Found]:
+    """The last three commits of a member or more were refused, without one in between that was taken."""
+    for member in group.members:
+        if member.refused_commits >= REFUSED_COMMITS:
+            waiting = group.lag_of(member)
+            yield Found(
+                f"the last {plural(member.refused_commits, 'commit')} of {member.name} were refused",
+                (
+                    f"the newest with {member.refused_code}",
+                    f"it has {plural(len(member.owned), 'partition')}, {plural(waiting, 'record')} behind",
                 ),
             )

@@ -9,7 +9,7 @@ is done (`Pulse`). When a deadline comes, the sockets are read before the turn t
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
@@ -26,6 +26,7 @@ from muster.coordinator.runtime.answers import Work
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.loading.loads import LoadJob
+from muster.coordinator.runtime.metrics import RefusedCommits
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.server.driver.alarm import Alarm
 from muster.coordinator.server.driver.clock import Clock
@@ -129,6 +130,11 @@ class Driver:
     def parked_by_kind(self) -> Counter[str]:
         """The same by name of the request."""
         return Counter(kind.__name__ for kind in self._parked.values())
+
+    @property
+    def refused_commits(self) -> Mapping[tuple[str, str], RefusedCommits]:
+        """(group, member) whose last commit was refused."""
+        return self._engine.metrics.refused_commits
 
     @property
     def lag_ms(self) -> int:

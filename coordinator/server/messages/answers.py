@@ -11,6 +11,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2, ledger_pb2
 from muster.coordinator.runtime.conditions import Condition
+from muster.coordinator.runtime.metrics import RefusedCommits
 
 Value = TypeVar("Value")
 
@@ -259,6 +260,16 @@ def described_member(member: effects.DescribedMember) -> pb.DescribedMember:
         last_heard_ms=member.last_heard_ms,
         subscribed_topic_names=member.topics,
     )
+
+
+def tell_refused_commits(
+    groups: Iterable[pb.DescribedGroup], refused: Mapping[tuple[str, str], RefusedCommits]
+) -> None:
+    """Say of each member how many of its last commits were refused in a row."""
+    for group in groups if refused else ():
+        for member in group.members:
+            if (found := refused.get((group.group_id, member.member_id))) is not None:
+                member.refused_commits, member.refused_commit_code = found.in_a_row, error_code(found.code)
 
 
 def deleted_group(group_id: str, reply: effects.DeleteReply) -> pb.DeletedGroup:

@@ -154,7 +154,9 @@ class Measuring:
         settings = self._settings
         self._engine, self._gauges = engine, gauges
         counts = Counts(self.instruments, self._rebalances, engine.metrics.fenced)
-        fineness = Fineness(settings.metrics_granularity, settings.metrics_max_series, settings.metrics_member_poll_age)
+        fineness = Fineness(
+            settings.metrics_granularity, settings.metrics_max_series, settings.metrics_member_commit_age
+        )
         self._scraper = Scraper(NodeSight(engine, log, catalog, history), counts, settings.node_id, fineness)
 
     def noticed(self, notice: GroupChanged) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from muster.coordinator.client.aio.admin import Admin
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from tests.support.grpc_node import groups, lone_member
+from tests.support.grpc_node import commit, connected, create_topic, groups, lone_member
 
 
 def test_members_show_what_their_deadlines_are(tmp_path: Path) -> None:
@@ -34,3 +34,28 @@ async def look_at_members(tmp_path: Path) -> None:
         assert status.started_at_ms <= member.last_heard_ms <= status.now_ms
     assert status.open_descriptors is not None
     assert status.open_descriptors > 0
+
+
+def test_members_show_how_many_of_their_commits_were_refused_in_a_row(tmp_path: Path) -> None:
+    asyncio.run(refuse_commits(tmp_path))
+
+
+async def refuse_commits(tmp_path: Path) -> None:
+    async with groups(tmp_path) as (node, stub), connected(node) as channel:
+        await create_topic(channel, "t", 1)
+        member_id = await lone_member(stub)
+
+        async def told_after(generation: int) -> tuple[int, str]:
+            request = commit(1, 0, group_id="g")
+            request.member_id, request.generation_id_or_member_epoch = member_id, generation
+            await stub.OffsetCommit(request)
+            async with Admin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"}) as admin:
+                (member,) = (await admin.describe_group("g")).members
+            return member.refused_commits, member.refused_commit_code
+
+        assert [await told_after(generation) for generation in (1, 7, 7, 1)] == [
+            (0, ""),
+            (1, "ILLEGAL_GENERATION"),
+            (2, "ILLEGAL_GENERATION"),
+            (0, ""),
+        ]

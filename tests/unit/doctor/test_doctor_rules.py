@@ -295,6 +295,16 @@ def test_member_does_not_commit() -> None:
     assert not found(rule, replace(sick, positions=positions | {tp(1): at(2, 9, 300_000)})), "nobody commits"
 
 
+def test_commits_refused() -> None:
+    rule = "commits-refused"
+    sick = member("a", (0,), refused_commits=3, refused_code="ILLEGAL_GENERATION")
+    finding = only(rule, group(sick, member("b", (1,)), positions={tp(0): at(1, 9)}))
+    assert finding.what == "the last 3 commits of a at h were refused"
+    assert finding.evidence == ("the newest with ILLEGAL_GENERATION", "it has 1 partition, 8 records behind")
+    assert finding.severity is Severity.ERROR
+    assert not found(rule, group(replace(sick, refused_commits=2)))
+
+
 def test_skew_by_count() -> None:
     rule = "skew-by-count"
     assert only(rule, group(member("a", range(4)), member("b", (4,))), topics={"t": 5}).what == (

@@ -157,14 +157,14 @@ def test_a_group_without_members_has_no_unowned_partitions() -> None:
     assert of(found, "muster_group_imbalance_ratio", group="g", by="count") is None
 
 
-def test_poll_ages_are_for_those_who_ask() -> None:
-    assert "muster_member_poll_age_seconds" not in names(Scraped(two_members()).read(6_000))
-    found = Scraped(two_members(), Fineness(poll_age=True)).read(6_000)
-    assert of(found, "muster_member_poll_age_seconds", group="g", member="b") == 5
+def test_commit_ages_are_for_those_who_ask() -> None:
+    assert "muster_member_commit_age_seconds" not in names(Scraped(two_members()).read(6_000))
+    found = Scraped(two_members(), Fineness(commit_age=True)).read(6_000)
+    assert of(found, "muster_member_commit_age_seconds", group="g", member="b") == 5
     assert (
         of(
-            Scraped(two_members(), Fineness(poll_age=True)).read(0),
-            "muster_member_poll_age_seconds",
+            Scraped(two_members(), Fineness(commit_age=True)).read(0),
+            "muster_member_commit_age_seconds",
             group="g",
             member="b",
         )
@@ -305,7 +305,7 @@ def test_openmetrics_is_read_by_its_own_parser() -> None:
 
 
 def test_every_line_is_of_a_family_of_the_table_and_has_its_labels() -> None:
-    scraped = Scraped(two_members(), Fineness(poll_age=True))
+    scraped = Scraped(two_members(), Fineness(commit_age=True))
     scraped.rebalances.told("g", "classic", entry(1, unowned_partition_ms=5))
     scraped.fenced["g", ErrorCode.STALE_MEMBER_EPOCH] = 1
     scraped.read(0)

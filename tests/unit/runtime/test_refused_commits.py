@@ -1,0 +1,47 @@
+"""Whose commits are refused, and how many in a row."""
+
+from muster.coordinator.core.effects import OffsetCommitReply
+from muster.coordinator.core.events import OffsetCommit
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.metrics import MAX_REFUSED_COMMITTERS, Metrics, RefusedCommits
+
+TAKEN = OffsetCommitReply(partitions={("t", 0): ErrorCode.NONE})
+REFUSED = OffsetCommitReply(ErrorCode.ILLEGAL_GENERATION)
+IN_PART = OffsetCommitReply(partitions={("t", 0): ErrorCode.NONE, ("t", 1): ErrorCode.OFFSET_METADATA_TOO_LARGE})
+
+
+def by(member_id: str, group_id: str = "g") -> OffsetCommit:
+    return OffsetCommit(1, group_id, member_id, None, 1, {})
+
+
+def test_refusals_are_counted_in_a_row_and_one_that_is_taken_ends_it() -> None:
+    metrics = Metrics()
+    metrics.commit_answered(by("a"), REFUSED)
+    metrics.commit_answered(by("a"), IN_PART)
+    metrics.commit_answered(by("b"), REFUSED)
+    metrics.commit_answered(by("a", "other"), TAKEN)
+    assert metrics.refused_commits == {
+        ("g", "a"): RefusedCommits(2, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        ("g", "b"): RefusedCommits(1, ErrorCode.ILLEGAL_GENERATION),
+    }
+    metrics.commit_answered(by("a"), TAKEN)
+    assert list(metrics.refused_commits) == [("g", "b")]
+    metrics.commit_answered(by("a"), REFUSED)
+    assert metrics.refused_commits["g", "a"].in_a_row == 1
+
+
+def test_a_committer_without_a_name_is_nobody_s_member() -> None:
+    metrics = Metrics()
+    metrics.commit_answered(by(""), REFUSED)
+    assert not metrics.refused_commits
+
+
+def test_of_very_many_those_who_were_refused_last_are_kept() -> None:
+    metrics = Metrics()
+    for number in range(MAX_REFUSED_COMMITTERS):
+        metrics.commit_answered(by(f"m{number}"), REFUSED)
+    metrics.commit_answered(by("m0"), REFUSED)
+    metrics.commit_answered(by("new"), REFUSED)
+    assert len(metrics.refused_commits) == MAX_REFUSED_COMMITTERS
+    assert metrics.refused_commits["g", "m0"].in_a_row == 2
+    assert ("g", "m1") not in metrics.refused_commits

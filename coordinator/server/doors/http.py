@@ -25,6 +25,7 @@ from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.dispatch import Kind, Method
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
+from muster.coordinator.server.journal.lines import str_of
 from muster.coordinator.server.sight.measuring import Measuring
 from muster.coordinator.web.asks import NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Refused
 
@@ -215,9 +216,3 @@ def by_short_name(table: Mapping[str, Method]) -> dict[str, Method]:
     short = {name.rpartition("/")[2]: method for name, method in table.items() if method.kind is Kind.UNARY}
     assert len(short) == sum(method.kind is Kind.UNARY for method in table.values()), "two methods of one name"
     return short
-
-
-def str_of(address: Address | None) -> str:
-    if address is None:
-        return ""
-    return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"

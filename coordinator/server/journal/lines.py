@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from muster.coordinator.config import Settings, known_settings
+from muster.coordinator.config import Address, Settings, known_settings
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.types import Outcome, RebalanceEntry
 from muster.coordinator.edge.audit import ACTIONS, Action, watched
@@ -129,6 +129,20 @@ def tell_action(action: Action) -> None:
         refused=action.refused,
         **({"reason": action.reason} if action.reason else {}),
     )
+
+
+def tell_where(bound: Address, kafka: Address | None, http: Address | None, node_id: int) -> None:
+    """By which doors the node can be reached, now that everything is loaded."""
+    beside = {"kafka": kafka, "http": http}
+    doors = {name: str_of(address) for name, address in beside.items() if address is not None}
+    log.info("listening", host=bound.host, port=bound.port, **doors, node_id=node_id)
+
+
+def str_of(address: Address | None) -> str:
+    """HOST:PORT; empty for a door that is not there."""
+    if address is None:
+        return ""
+    return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
 
 
 def tell_start(settings: Settings) -> None:

@@ -29,7 +29,7 @@ from muster.coordinator.server.driver.drive import Driver
 from muster.coordinator.server.grpc.adapter import Methods
 from muster.coordinator.server.grpc.listener import Listener
 from muster.coordinator.server.health.telling import Telling
-from muster.coordinator.server.journal.lines import RebalanceLines, audited
+from muster.coordinator.server.journal.lines import RebalanceLines, audited, tell_where
 from muster.coordinator.server.journal.reports import (
     report_bug,
     report_contained,
@@ -228,7 +228,7 @@ class Node:
             self._central.start()
         self.driver.opened(self._loaded_ms)
         await self.driver.all_loaded()
-        log.info("listening", host=self._bound.host, port=self._bound.port, node_id=self._settings.node_id)
+        tell_where(self._bound, self.kafka_bound, self.http_bound, self._settings.node_id)
         return self._bound
 
     async def stop(self) -> None:

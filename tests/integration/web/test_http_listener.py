@@ -19,6 +19,11 @@ def url(address: tuple[str, int]) -> str:
     return f"http://{address[0]}:{address[1]}"
 
 
+def test_the_line_that_says_that_a_node_is_there_names_its_http_listener(tmp_path: Path) -> None:
+    with running_node(tmp_path / "data", {"http.listeners": "127.0.0.1:0"}) as node:
+        assert f"http={node.http}" in (tmp_path / "data.log").read_text()
+
+
 def test_probes_and_facts_of_a_node(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving(tmp_path, http_listeners="127.0.0.1:0") as node:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.config import load_settings
+from muster.coordinator.config import Address, load_settings
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.types import Cause, Move, Outcome, Phase, RebalanceEntry
 from muster.coordinator.edge.audit import ACTIONS, Action, watched
 from muster.coordinator.server.journal import lines
-from muster.coordinator.server.journal.lines import RebalanceLines, differing, tell_action
+from muster.coordinator.server.journal.lines import RebalanceLines, differing, tell_action, tell_where
 
 OPEN, KNOWN = Move("t", 0, "", "m", -1, ""), Move("t", 0, "", "m", 13_200, "")
 
@@ -171,3 +171,12 @@ def test_what_waits_to_be_written_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         assert [line["rebalance"] for line in logged] == [0]
         all_lines.close()
     assert [line["rebalance"] for line in logged] == [0, 1, 2]
+
+
+def test_the_start_up_line_names_each_door_that_is_open() -> None:
+    with capture_logs() as told:
+        tell_where(Address("127.0.0.1", 9290), None, None, 1)
+        tell_where(Address("127.0.0.1", 9290), Address("127.0.0.1", 9092), Address("::1", 9291), 1)
+    only, all_three = ({key: value for key, value in line.items() if key != "log_level"} for line in told)
+    assert only == {"event": "listening", "host": "127.0.0.1", "port": 9290, "node_id": 1}
+    assert all_three == only | {"kafka": "127.0.0.1:9092", "http": "[::1]:9291"}

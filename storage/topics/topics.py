@@ -78,7 +78,7 @@ class Topics:
         self.troubles = Troubles()
         self._topic_listeners: list[Callable[[], None]] = []
         self._append_listeners: list[Callable[[str, int], None]] = []
-        self._made_listeners: list[Callable[[int], None]] = []
+        self._change_listeners: list[Callable[[int], None]] = []
         self._lock, identity, fresh = take_directory(self._files, self.data_dir, node_id, random_bytes, cluster_id)
         self.identity: Identity = identity
         self.closed = False
@@ -265,7 +265,10 @@ class Topics:
                 if not plan.first:
                     self._finish_deletion_of(plan.topic.name)
                 made.append(
-                    (plan, make_all(self._files, self.data_dir, plan, self._opened, self._clock_ms(), self._tell_made))
+                    (
+                        plan,
+                        make_all(self._files, self.data_dir, plan, self._opened, self._clock_ms(), self._tell_change),
+                    )
                 )
                 results.append(plan.topic)
             except StorageError as refusal:
@@ -331,6 +334,7 @@ class Topics:
             if log:
                 with log.reshaping:
                     log.retire()
+        self._tell_change(-len(partitions))
 
     def clear_away(self) -> None:
         """Remove the files of all topics that were hidden; the next start goes on with what is left."""
@@ -397,12 +401,12 @@ class Topics:
         """Call after topics or partition counts changed."""
         self._topic_listeners.append(listener)
 
-    def on_logs_made(self, listener: Callable[[int], None]) -> None:
-        """Call with how many logs have been made, some at a time, in the thread that makes them."""
-        self._made_listeners.append(listener)
+    def on_logs_changed(self, listener: Callable[[int], None]) -> None:
+        """Call with how many logs were made, some at a time, or (less than 0) are gone; in the thread that does it."""
+        self._change_listeners.append(listener)
 
-    def _tell_made(self, count: int) -> None:
-        for listener in self._made_listeners:
+    def _tell_change(self, count: int) -> None:
+        for listener in self._change_listeners:
             listener(count)
 
     def tell_topics(self) -> None:

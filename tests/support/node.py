@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from tests.support.pace import pace
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+
+MUSTER = str(Path(sys.executable).with_name("muster"))
 
 SMALL = {
     # Few shards and short timeouts: a test node should start at once and decide soon.
@@ -26,8 +28,9 @@ SMALL = {
 class NodeProcess:
     """`muster serve` on loopback. The ports are free ones at the first start and stay the same afterwards."""
 
-    def __init__(self, data: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, data: Path, settings: dict[str, str] | None = None, program: Sequence[str] = (MUSTER,)) -> None:
         self.data = data
+        self._program = program
         self.settings = SMALL | (settings or {})
         self.address = "127.0.0.1:0"
         self.kafka_address = ""
@@ -38,7 +41,7 @@ class NodeProcess:
 
     def start(self) -> None:
         """Start and wait until it answers; its own announcement says where."""
-        command = [str(Path(sys.executable).with_name("muster")), "serve", "--announce"]
+        command = [*self._program, "serve", "--announce"]
         command += ["--data", str(self.data), "--listen", self.address]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
@@ -88,8 +91,10 @@ class NodeProcess:
 
 
 @contextmanager
-def running_node(data: Path, settings: dict[str, str] | None = None) -> Iterator[NodeProcess]:
-    node = NodeProcess(data, settings)
+def running_node(
+    data: Path, settings: dict[str, str] | None = None, program: Sequence[str] = (MUSTER,)
+) -> Iterator[NodeProcess]:
+    node = NodeProcess(data, settings, program)
     node.start()
     try:
         yield node

@@ -2,18 +2,24 @@
 
 Groups, members, topics, connections, refused requests and cancelled calls come and go over both doors of a real node.
 At the end its memory is within a tenth of what it was at a third of the run, and its file descriptors and threads are
-as many; a table says so, and the exit code (1 when something grew).
+as many; a table says so, and the exit code (1 when something grew). So that slow growth is seen, and what it is of, the
+table has the node's own counts beside it (`census.py`), and below it by how much memory rose in a minute.
 """
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import linear_regression
 
 from tests.support.node import NodeProcess, running_node
+from tests.torture.census import SIGNAL, taken
 from tests.torture.churn import Churn
 
 ROWS = 12
@@ -33,9 +39,11 @@ class Sample:
     rss_bytes: int
     files: int
     threads: int
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What the node itself said last: see `census`."""
 
 
-def look(pid: int, at_s: float) -> Sample:
+def look(pid: int, at_s: float, counts: Mapping[str, int]) -> Sample:
     process = Path(f"/proc/{pid}")
     status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
     return Sample(
@@ -43,6 +51,7 @@ def look(pid: int, at_s: float) -> Sample:
         int(status["VmRSS"].split()[0]) * 1024,
         len(list((process / "fd").iterdir())),
         int(status["Threads"]),
+        counts,
     )
 
 
@@ -71,6 +80,13 @@ class Verdict:
         return found
 
 
+def slope(samples: list[Sample]) -> float:
+    """By how many bytes memory rose in a minute, over the last two thirds of the run."""
+    later = samples[len(samples) // 3 :]
+    minutes = [one.at_s / 60 for one in later]
+    return linear_regression(minutes, [one.rss_bytes for one in later]).slope
+
+
 def judged(samples: list[Sample]) -> Verdict:
     """Raises ValueError when there are too few samples to tell."""
     if len(samples) < ROWS:
@@ -91,8 +107,17 @@ def median(samples: list[Sample]) -> Sample:
     )
 
 
-async def soak(node: NodeProcess, seconds: float, workers: int = 2) -> tuple[list[Sample], Churn]:
-    """Let everything come and go for so long."""
+@contextmanager
+def counted_node(home: Path) -> Iterator[tuple[NodeProcess, Path]]:
+    """A node that writes what it has into the file that comes with it."""
+    census = home / "census.json"
+    program = (sys.executable, "-m", "tests.torture.census", str(census))
+    with running_node(home / "data", SETTINGS, program) as node:
+        yield node, census
+
+
+async def soak(node: NodeProcess, seconds: float, census: Path, workers: int = 2) -> tuple[list[Sample], Churn]:
+    """Let everything come and go for so long. `census` is the file in which the node writes what it has."""
     churn, samples, started = Churn(node.address, node.kafka_address), list[Sample](), time.monotonic()
 
     def over() -> bool:
@@ -100,7 +125,8 @@ async def soak(node: NodeProcess, seconds: float, workers: int = 2) -> tuple[lis
 
     async def sample() -> None:
         while not over():
-            samples.append(look(node.pid, time.monotonic() - started))
+            samples.append(look(node.pid, time.monotonic() - started, taken(census)))
+            os.kill(node.pid, SIGNAL)
             await asyncio.sleep(SAMPLE_S)
 
     async with asyncio.TaskGroup() as tasks:
@@ -112,8 +138,12 @@ async def soak(node: NodeProcess, seconds: float, workers: int = 2) -> tuple[lis
 def table(samples: list[Sample], churn: Churn) -> str:
     step = max(len(samples) // ROWS, 1)
     shown = [*samples[::step], samples[-1]]
-    lines = ["   seconds   RSS MiB   files   threads"]
-    lines += [f"{one.at_s:10.0f}{mib(one.rss_bytes):10}{one.files:8}{one.threads:10}" for one in shown]
+    counted = list(samples[-1].counts)
+    lines = ["   seconds   RSS MiB   files   threads" + "".join(f"{name:>12}" for name in counted)]
+    for one in shown:
+        counts = "".join(f"{one.counts.get(name, 0):12}" for name in counted)
+        lines.append(f"{one.at_s:10.0f}{mib(one.rss_bytes):10}{one.files:8}{one.threads:10}{counts}")
+    lines.append(f"memory rose by {slope(samples) / (1 << 20):.2f} MiB in a minute over the last two thirds")
     lines += [f"{count:10} {name.replace('_', ' ')}" for name, count in sorted(churn.done.items())]
     return "\n".join(lines)
 
@@ -127,8 +157,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--workers", type=int, default=2, help="how many of each kind at once")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as home, running_node(Path(home) / "data", SETTINGS) as node:
-        samples, churn = asyncio.run(soak(node, options.minutes * 60, options.workers))
+    with tempfile.TemporaryDirectory() as home, counted_node(Path(home)) as (node, census):
+        samples, churn = asyncio.run(soak(node, options.minutes * 60, census, options.workers))
         tail = node.log_tail()
     print(table(samples, churn))
     grown = judged(samples).grown

@@ -362,7 +362,7 @@ class Node:
                 self._sessions.end_central,
             )
         self.broker.on_topics_changed(self._topics_changed)
-        self.broker.on_logs_made(LongLived().made)
+        self.broker.on_logs_changed(LongLived().changed)
 
     def _measure(self) -> None:
         """Show what is counted what there is to be looked at."""

@@ -4,22 +4,31 @@ import gc
 from typing import Final
 
 FROZEN_AT_ONCE: Final = 256
-"""Logs made since the collector was last told to pass over what there is."""
+"""Logs that have come to be, and are there yet, since the collector was last told to pass over what there is."""
 
 
 class LongLived:
-    """Hears of logs that are made, in the thread that makes them, one change of topics at a time.
+    """Hears of logs that are made and that go, one change of topics at a time, in the thread that makes them.
 
     Looking through 10,000 takes the collector a tenth of a second, in which nothing else goes on. What is garbage by
     then would stay for ever, so it is collected first: that looks at what is new since the last time.
+
+    What is on its way at that moment (requests, connections) is passed over as well, and stays if it ends as garbage
+    that only the collector finds. So topics that come and go do not count; and where many have gone since the last
+    time, everything is looked through.
     """
 
     def __init__(self) -> None:
         self._new = 0
+        self._gone = 0
 
-    def made(self, count: int) -> None:
-        self._new += count
+    def changed(self, count: int) -> None:
+        """So many logs were made; negative: are gone."""
+        self._new = max(0, self._new + count)
+        self._gone += max(0, -count)
         if self._new >= FROZEN_AT_ONCE:
-            self._new = 0
+            if self._gone >= FROZEN_AT_ONCE:
+                gc.unfreeze()
+            self._new = self._gone = 0
             gc.collect()
             gc.freeze()

@@ -26,10 +26,10 @@ def unfrozen() -> Iterator[None]:
 def test_logs_are_passed_over_once_there_are_some() -> None:
     long_lived = LongLived()
     for _ in range(FROZEN_AT_ONCE - 1):
-        long_lived.made(1)
+        long_lived.changed(1)
     assert gc.get_freeze_count() == 0
     garbage = weakref.ref(Circle())
-    long_lived.made(1)
+    long_lived.changed(1)
     assert gc.get_freeze_count() > 0
     assert garbage() is None
 
@@ -37,7 +37,30 @@ def test_logs_are_passed_over_once_there_are_some() -> None:
 def test_each_look_is_at_what_is_new() -> None:
     """What was passed over once is not looked at again."""
     long_lived, kept = LongLived(), [[number] for number in range(10_000)]
-    long_lived.made(FROZEN_AT_ONCE)
+    long_lived.changed(FROZEN_AT_ONCE)
     assert len(gc.get_objects()) < len(kept)
-    long_lived.made(FROZEN_AT_ONCE)
+    long_lived.changed(FROZEN_AT_ONCE)
     assert len(gc.get_objects()) < len(kept)
+
+
+def test_logs_that_come_and_go_keep_nothing_that_is_on_its_way() -> None:
+    """What was passed over, and ends as garbage that only the collector finds, would stay for ever."""
+    long_lived, on_its_way = LongLived(), Circle()
+    for _ in range(10 * FROZEN_AT_ONCE):
+        long_lived.changed(2)
+        long_lived.changed(-2)
+    garbage = weakref.ref(on_its_way)
+    del on_its_way
+    gc.collect()
+    assert garbage() is None
+
+
+def test_once_many_have_gone_all_is_looked_through() -> None:
+    long_lived, on_its_way = LongLived(), Circle()
+    long_lived.changed(FROZEN_AT_ONCE)
+    garbage = weakref.ref(on_its_way)
+    del on_its_way
+    long_lived.changed(-FROZEN_AT_ONCE)
+    long_lived.changed(FROZEN_AT_ONCE)
+    assert garbage() is None
+    assert gc.get_freeze_count() > 0

@@ -194,10 +194,12 @@ def test_what_did_not_change_is_not_written_down_again() -> None:
     assert values(read_all(third.log("many", 3))) == [b"kept"]
 
 
-def test_whoever_cares_hears_of_logs_that_are_made_some_at_a_time() -> None:
+def test_whoever_cares_hears_of_logs_that_are_made_some_at_a_time_and_that_go() -> None:
     """Not at the end of all: what it does about them would take long, and hold others up."""
     broker, heard = open_broker(MemoryFiles()), list[int]()
-    broker.on_logs_made(heard.append)
+    broker.on_logs_changed(heard.append)
     broker.create_topic("wide", 2 * TOLD_AT_ONCE + 3)
     broker.create_topic("narrow", 1)
     assert heard == [TOLD_AT_ONCE, TOLD_AT_ONCE, 3, 1]
+    broker.delete_topic("wide")
+    assert heard[4:] == [-(2 * TOLD_AT_ONCE + 3)]

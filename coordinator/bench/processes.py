@@ -91,7 +91,8 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def node(data: str, settings: Mapping[str, str]) -> "contextlib.AbstractContextManager[Server]":
-    """A node with its data below `data`."""
+    """A node with its data below `data`, and without the HTTP listener where that is not what is measured."""
+    settings = {"http.listeners": "", **settings}
     pairs = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     listen = ["--listen", "127.0.0.1:0", "--data", data]
     return server(["-m", "muster.coordinator.cli", "serve", "--announce", "--until-eof", *listen, *pairs])

@@ -3,6 +3,8 @@
 from typing import NamedTuple, NewType
 
 ConnectText = NewType("ConnectText", str)
+AddressOrNone = NewType("AddressOrNone", str)
+"""HOST:PORT, or nothing although there is a default."""
 
 ZOOKEEPER_PORT = 2181
 

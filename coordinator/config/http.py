@@ -1,24 +1,27 @@
 """The HTTP listener: where it is, who may use it, and what it bears."""
 
 import ipaddress
+from functools import cache
 from importlib.util import find_spec
 from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Address, parse_address
+from muster.coordinator.config.addresses import Address, AddressOrNone, parse_address
 from muster.coordinator.config.values import MAX_INT
 
+DEFAULT = AddressOrNone("127.0.0.1:9291")
 WEB_EXTRA = ("starlette", "uvicorn", "jinja2", "prometheus_client")
 """What the extra `web` brings."""
 
 
 class HttpSettings(BaseModel):
-    http_listeners: str = Field(
-        default="",
+    http_listeners: AddressOrNone = Field(
+        default=DEFAULT,
         alias="http.listeners",
-        description="The HOST:PORT on which probes, the JSON API and the web page are served, such as 127.0.0.1:9291; "
-        "port 0 takes a free one, empty: not at all.",
+        description="The HOST:PORT on which probes, metrics, the JSON API and the web page are served; port 0 takes a "
+        "free one, empty: not at all; where this default is taken, or the extra web is not installed, the node starts "
+        "without.",
     )
     http_insecure: bool = Field(
         default=False,
@@ -62,7 +65,17 @@ class HttpSettings(BaseModel):
     @property
     def http_address(self) -> Address | None:
         """Where HTTP is to be served, if at all."""
-        return parse_address(self.http_listeners) if self.http_listeners else None
+        if not self.http_listeners or (self.http_by_default and missing_web()):
+            return None
+        return parse_address(self.http_listeners)
+
+    @property
+    def http_by_default(self) -> bool:
+        """Whether nobody asked for another address: then it gives way, where one that was asked for is insisted on.
+
+        A file that spells all defaults out asks for nothing.
+        """
+        return self.http_listeners == DEFAULT
 
     @property
     def http_host_names(self) -> frozenset[str]:
@@ -73,7 +86,7 @@ class HttpSettings(BaseModel):
 
     @field_validator("http_listeners")
     @classmethod
-    def is_an_http_address(cls, value: str) -> str:
+    def is_an_http_address(cls, value: AddressOrNone) -> AddressOrNone:
         if value:
             parse_address(value)
         return value
@@ -87,12 +100,18 @@ class HttpSettings(BaseModel):
                 f"http.listeners is {self.http_listeners}, which other machines may reach, and HTTP asks nobody who "
                 "they are; expected a loopback address such as 127.0.0.1:9291, or http.insecure=true by name"
             )
-        if missing := [name for name in WEB_EXTRA if find_spec(name) is None]:
+        if missing := missing_web():
             raise ValueError(
                 f"http.listeners is {self.http_listeners}, but {', '.join(missing)} is not installed; "
                 "pip install 'muster-groups[web]', or leave http.listeners empty"
             )
         return self
+
+
+@cache
+def missing_web() -> tuple[str, ...]:
+    """What the listener needs and is not installed."""
+    return tuple(name for name in WEB_EXTRA if find_spec(name) is None)
 
 
 def is_loopback(host: str) -> bool:

@@ -51,7 +51,7 @@ class Settings(
     @property
     def observes(self) -> bool:
         """Whether there is anybody for whom the node would look at its groups."""
-        return self.scaler_enable or bool(self.http_listeners)
+        return self.scaler_enable or self.http_address is not None
 
     @model_validator(mode="after")
     def has_one_assignor_for_each_name(self) -> Self:

@@ -21,6 +21,7 @@ def settings(data: Path, **more: str) -> Settings:
     given = {
         "log.dirs": str(data),
         "listeners": "127.0.0.1:0",
+        "http.listeners": "",
         "offsets.topic.num.partitions": "4",
         "group.initial.rebalance.delay.ms": "0",
     }

@@ -22,6 +22,8 @@ SMALL = {
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
+    # Nobody looks at most nodes of tests, and their default port would be the same.
+    "http.listeners": "",
 }
 
 

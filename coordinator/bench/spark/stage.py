@@ -41,6 +41,7 @@ def running_node(home: str) -> Iterator[str]:
 def node_at(home: str) -> Iterator[Server]:
     """The same, with what its processor time is."""
     command = ["-m", "muster.coordinator.cli", "serve", "--announce", "--until-eof", "--listen", "127.0.0.1:0"]
+    command += ["--http", ""]
     process = subprocess.Popen(
         [sys.executable, *command, "--data", f"{home}/node"],
         stdin=subprocess.PIPE,

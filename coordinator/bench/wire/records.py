@@ -25,7 +25,8 @@ PEER = "librdkafka's mock cluster"
 def measure(name: str, home: str) -> Iterator[Row]:
     """Both servers take turns, and who begins changes; both are on one core, and the client on the other."""
     node = ["-m", "muster.coordinator.cli", "serve", "--announce", "--until-eof", "--data", f"{home}/data"]
-    node += ["--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0", "--set", f"num.partitions={PARTITIONS}"]
+    node += ["--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0", "--http", ""]
+    node += ["--set", f"num.partitions={PARTITIONS}"]
     ours: dict[str, list[float]] = {"produce": [], "fetch": []}
     theirs: dict[str, list[float]] = {"produce": [], "fetch": []}
     with server(node) as muster, server(["-m", "muster.coordinator.bench.wire.mock"]) as mock, pinned(LOAD_CORE):

@@ -53,7 +53,7 @@ class Children:
 
     def start_node(self, arguments: Sequence[str]) -> Node:
         """Start a node on free ports and wait for the line by which it says that it answers. Raises CommandError."""
-        both_doors = ["--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0"]
+        both_doors = ["--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0", "--http", ""]
         process = self.start("node", ["serve", "--announce", "--until-eof", *both_doors, *arguments])
         line = first_line(process, START_S)
         if not line:

@@ -1,6 +1,6 @@
 """The third door of a node, HTTP: what the room `web` knows of the node, and when its listener comes and goes.
 
-That room is imported when `http.listeners` is set and not before, and in a thread: it takes a fifth of a second.
+That room is imported unless `http.listeners` is empty, and in a thread: it takes a fifth of a second.
 """
 
 import asyncio
@@ -52,16 +52,22 @@ class HttpDoor:
         self._inside: Inside | None = None
 
     @property
-    def bound(self) -> Address:
-        """Where it listens; the port is known once it is bound."""
-        return self._bound
+    def bound(self) -> Address | None:
+        """Where it listens, once it is bound; None where it gave way."""
+        return self._bound if self._socket is not None else None
 
     def bind(self) -> None:
-        """Take the port, and begin to import what serves it. Raises AddressTaken."""
+        """Take the port, and begin to import what serves it.
+
+        Raises AddressTaken. The default gives way instead: a second node on a machine starts.
+        """
         host, port = self._bound
         try:
             self._socket = listening_socket(host, port, BACKLOG)
         except OSError as error:
+            if self._settings.http_by_default:
+                log.warning("no HTTP listener", host=host, port=port, why=cure_of(error, "http.listeners"))
+                return
             raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error, 'http.listeners')}") from error
         self._bound = Address(host, self._socket.getsockname()[1])
         self._loading = asyncio.get_running_loop().run_in_executor(None, web_room)
@@ -75,8 +81,9 @@ class HttpDoor:
 
     async def start(self, inside: "Inside") -> None:
         """Answer requests, probes among them, whether or not the groups are loaded."""
-        assert self._socket is not None, "bind() comes before start()"
-        assert self._loading is not None
+        if self._socket is None:
+            return
+        assert self._loading is not None, "bind() comes before start()"
         app, listener = await self._loading
         self._inside = inside
         self._listener = listener.HttpListener(self._socket, self._settings.http_max_connections)

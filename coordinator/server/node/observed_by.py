@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import structlog
+
 from muster.coordinator.config import Settings
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.engine import Engine
@@ -14,9 +16,13 @@ if TYPE_CHECKING:
     from muster.coordinator.server.sight.observing import Observing
     from muster.coordinator.server.sight.tracing import Tracing
 
+log = structlog.get_logger("muster.http")
+
 
 def http_of(settings: Settings) -> "HttpDoor | None":
-    if not settings.http_listeners:
+    if settings.http_address is None:
+        if settings.http_listeners:
+            log.info("no HTTP listener", why="it needs the extra web: pip install 'muster-groups[web]'")
         return None
     from muster.coordinator.server.doors.http import HttpDoor
 
@@ -24,7 +30,7 @@ def http_of(settings: Settings) -> "HttpDoor | None":
 
 
 def measuring_of(settings: Settings, clock: Clock) -> "Measuring | None":
-    if not settings.http_listeners:
+    if settings.http_address is None:
         return None
     from muster.coordinator.server.sight.measuring import Measuring
 

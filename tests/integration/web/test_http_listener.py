@@ -9,9 +9,12 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.config import SettingsError, load_settings
+from muster.coordinator.config import SettingsError, http, load_settings
 from muster.coordinator.server.grpc.listener import AddressTaken
+from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.observed_by import http_of
 from tests.support.grpc_node import serving
+from tests.support.grpc_node import settings as settings_of
 from tests.support.node import running_node
 
 
@@ -88,6 +91,43 @@ def test_a_node_without_it_imports_nothing_of_it(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_who_asks_for_nothing_is_served_on_loopback() -> None:
+    settings = load_settings(None, {})
+    assert settings.http_address == ("127.0.0.1", 9291)
+    assert settings.http_by_default
+    assert load_settings(None, {"http.listeners": ""}).http_address is None
+
+
+def test_the_default_gives_way_where_its_port_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "a", http_listeners="127.0.0.1:0") as first:
+            assert first.http_bound is not None
+            taken = f"127.0.0.1:{first.http_bound.port}"
+            monkeypatch.setattr(http, "DEFAULT", taken)
+            second = Node(settings_of(tmp_path / "b", http_listeners=taken))
+            with capture_logs() as lines:
+                await second.start()
+            assert second.http_bound is None
+            told = [line["why"] for line in lines if line["event"] == "no HTTP listener"]
+            assert len(told) == 1
+            assert "another process listens there" in told[0]
+            await second.stop()
+
+    asyncio.run(run())
+
+
+def test_a_node_without_the_extra_has_no_listener_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "missing_web", lambda: ("starlette",))
+    assert load_settings(None, {}).http_address is None
+    assert not load_settings(None, {}).observes
+    with capture_logs() as lines:
+        assert http_of(load_settings(None, {})) is None
+        assert http_of(load_settings(None, {"http.listeners": ""})) is None
+    assert [line["event"] for line in lines] == ["no HTTP listener"]
+    with pytest.raises(SettingsError, match=r"starlette is not installed.*muster-groups\[web\]"):
+        load_settings(None, {"http.listeners": "127.0.0.1:9292"})
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:9291", "10.0.0.1:9291", "muster.example:9291", "[::]:0"])

@@ -215,10 +215,11 @@ class ListingPages:
 
 def share_of(part: int, whole: int) -> str:
     """
-    >>> share_of(3 << 29, 4 << 30), share_of(0, 0)
-    ('1.5 of 4.0 GiB', '')
+    >>> share_of(3 << 29, 4 << 30), share_of(5 << 20, 64 << 20), share_of(0, 0)
+    ('1.5 of 4.0 GiB', '5.0 of 64.0 MiB', '')
     """
-    return f"{part / 2**30:,.1f} of {whole / 2**30:,.1f} GiB" if whole else ""
+    unit, word = (1 << 30, "GiB") if whole >= 1 << 30 else (1 << 20, "MiB")
+    return f"{part / unit:,.1f} of {whole / unit:,.1f} {word}" if whole else ""
 
 
 def is_wanted(entry: Rebalance, cause: str, culprit: str) -> bool:

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import escape
 from starlette.responses import Response
 
-from muster.coordinator.views.words import harmless
+from muster.coordinator.views.words import harmless, spans
 from muster.coordinator.web.addresses import segment_of
 from muster.coordinator.web.asks import Asks
 from muster.coordinator.web.pages.assets import Assets
@@ -61,6 +61,7 @@ class Pages:
             "utc": utc,
             "path": segment_of,
             "exact": escape,
+            "spans": spans,
             "iso": lambda ms: moment_of(ms).isoformat(),
         }
 
@@ -68,11 +69,13 @@ class Pages:
         self, template: str, section: str, make: Callable[[], Mapping[str, Any]], status: int = 200
     ) -> Response:
         """The page of what `make` makes, which is called in a thread: it may look at nothing that others change."""
+        health = self._asks.health()
         around = {
             "section": section,
             "node": self._asks.node(),
-            "conditions": [condition.sentence for condition in self._asks.health().conditions],
+            "conditions": [condition.sentence for condition in health.conditions],
             "events": "",
+            "missing": health.loading,
             "now_ms": time.time_ns() // 1_000_000,
             "charts": False,
         }

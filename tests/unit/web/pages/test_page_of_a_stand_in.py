@@ -8,6 +8,7 @@ import pytest
 from muster.coordinator.bench.pages import LARGE, StandIn, app_of, fetched
 from muster.coordinator.config import load_settings
 from muster.coordinator.web.app import app_of as whole
+from muster.coordinator.web.asks import NodeHealth
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -76,6 +77,21 @@ def test_a_rebalance_keeps_its_address() -> None:
     assert "Rebalance 2 of large" in body
     assert f'href="/groups/{LARGE}/rebalances/1"' in body
     assert f'href="/groups/{LARGE}/rebalances/3"' in body
+
+
+class Loading(StandIn):
+    """Of which some shards are not loaded."""
+
+    def health(self) -> NodeHealth:
+        return NodeHealth(True, False, (3, 4, 5, 9), ())
+
+
+@pytest.mark.parametrize("path", ["/", "/ledger"])
+def test_groups_that_are_not_loaded_are_said_to_be_missing(path: str) -> None:
+    """A list without them says that there are none: it is believed."""
+    said = "shards 3-5,9</a> are missing here"
+    assert said in asyncio.run(fetched(app_of(Loading(2, 4, 1)), path)).decode()
+    assert "missing here" not in shown(path)
 
 
 @pytest.mark.parametrize("path", ["/", "/ledger"])

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance, RebalanceOutcome
 
+ASKED_LATER_MS = 60_000
+"""A ledger may be read so long after the clock was."""
+
 
 class TopicPartition(NamedTuple):
     topic: str
@@ -95,9 +98,9 @@ class Group:
             entry for entry in self.ledger if entry.outcome != RebalanceOutcome.REBALANCE_OUTCOME_SETTINGS_CHANGED
         )
 
-    def since(self, at_ms: int) -> tuple[Rebalance, ...]:
-        """Rebalances that began then or later, newest first."""
-        return tuple(entry for entry in self.rebalances if entry.started_at_ms >= at_ms)
+    def lately(self, now_ms: int, window_ms: int) -> tuple[Rebalance, ...]:
+        """Rebalances that began so long ago or later, newest first."""
+        return tuple(entry for entry in self.rebalances if is_recent(entry, now_ms, window_ms))
 
     def owners(self) -> dict[TopicPartition, Member]:
         return {tp: member for member in self.members for tp in member.owned}
@@ -112,6 +115,11 @@ class Group:
             for topic in sorted({*member.topics, *(tp.topic for tp in member.owned)}):
                 readers[topic].append(member)
         return readers
+
+
+def is_recent(entry: Rebalance, now_ms: int, window_ms: int) -> bool:
+    """Whether it began so long ago or later. One of hours from now is of a time when the node's clock was ahead."""
+    return now_ms - window_ms <= entry.started_at_ms <= now_ms + ASKED_LATER_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,4 +73,4 @@ class Picture:
 
 
 def in_the_last_hour(group: Group, now_ms: int) -> int:
-    return len(group.since(now_ms - HOUR_MS))
+    return len(group.lately(now_ms, HOUR_MS))

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from muster.coordinator.doctor.facts import Facts, Group
+from muster.coordinator.doctor.facts import Facts, Group, is_recent
 from muster.coordinator.doctor.finding import Found
 from muster.coordinator.doctor.words import cause, numbered, seconds, some
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
@@ -34,7 +34,7 @@ def flapping(group: Group, facts: Facts) -> Iterator[Found]:
 
     Several members of one name at one host (workers of one program) have so many times as much leave to.
     """
-    for who, seen in comings(group, facts.now_ms - WINDOW_MS).items():
+    for who, seen in comings(group, facts.now_ms).items():
         joins, leaves = list(seen.joined.values()), list(seen.gone.values())
         often = JOINED_OFTEN * max(1, seen.at_once)
         if len(joins) > often and len(leaves) >= often:
@@ -56,7 +56,7 @@ class Comings:
     at_once: int = 0
 
 
-def comings(group: Group, since_ms: int) -> dict[str, Comings]:
+def comings(group: Group, now_ms: int) -> dict[str, Comings]:
     """By client. A member is known by its id: whoever comes again gets a new one."""
     entries = list(reversed(group.rebalances))
     names = {member.member_id: called(member) for entry in entries for member in entry.members}
@@ -64,7 +64,7 @@ def comings(group: Group, since_ms: int) -> dict[str, Comings]:
     # A ledger that is whole begins with a group of nobody.
     before: set[str] | None = set() if entries and entries[0].number == 1 else None
     for entry in entries:
-        recent = entry.started_at_ms >= since_ms
+        recent = is_recent(entry, now_ms, WINDOW_MS)
         name = names.get(entry.culprit) or f"{entry.culprit_client_id} at {entry.culprit_client_host}"
         if recent and entry.cause == RebalanceCause.REBALANCE_CAUSE_MEMBER_JOINED:
             seen[name].joined.setdefault(entry.culprit, entry)
@@ -108,7 +108,7 @@ def reasons(entries: list[Rebalance]) -> str:
 
 def storm(group: Group, facts: Facts) -> Iterator[Found]:
     """More than six rebalances in ten minutes."""
-    entries = list(group.since(facts.now_ms - WINDOW_MS))
+    entries = list(group.lately(facts.now_ms, WINDOW_MS))
     if len(entries) > STORM:
         causes: dict[str, int] = defaultdict(int)
         for entry in entries:
@@ -133,7 +133,7 @@ def superseded(group: Group, facts: Facts) -> Iterator[Found]:
             break
         row.append(entry)
     if len(row) >= IN_A_ROW:
-        lost_ms = row[0].ended_at_ms - row[-1].started_at_ms
+        lost_ms = max(0, row[0].ended_at_ms - row[-1].started_at_ms)
         yield Found(
             f"the last {len(row)} rebalances were each overtaken by the next",
             (numbered(row), f"without a plan for {seconds(lost_ms)}", f"set off by {reasons(row)}"),
@@ -142,7 +142,7 @@ def superseded(group: Group, facts: Facts) -> Iterator[Found]:
 
 def leader_never_syncs(group: Group, facts: Facts) -> Iterator[Found]:
     """Rebalances ended because no plan came: the leader joined, and did not hand one in."""
-    entries = [e for e in group.since(facts.now_ms - 6 * WINDOW_MS) if e.cause in WAITED_IN_VAIN]
+    entries = [e for e in group.lately(facts.now_ms, 6 * WINDOW_MS) if e.cause in WAITED_IN_VAIN]
     if len(entries) >= SILENT_LEADER:
         yield Found(
             f"{plural(len(entries), 'time')} in the last hour no plan came from the leader",

@@ -98,7 +98,7 @@ def polls_late(group: Group, facts: Facts) -> Iterator[Found]:
 
 
 def missed(group: Group, facts: Facts, cause: int, what: str) -> Iterator[Found]:
-    entries = [entry for entry in group.since(facts.now_ms - MISSED_IN_MS) if entry.cause == cause]
+    entries = [entry for entry in group.lately(facts.now_ms, MISSED_IN_MS) if entry.cause == cause]
     if len(entries) >= MISSED_OFTEN:
         yield Found(
             f"{what} {len(entries)} times in the last {seconds(MISSED_IN_MS)}",

@@ -18,7 +18,7 @@ STRANGERS = 3
 def used_twice(group: Group, facts: Facts) -> Iterator[Found]:
     """Two processes with one id push each other out, again and again."""
     replaced = RebalanceCause.REBALANCE_CAUSE_STATIC_MEMBER_REPLACED
-    entries = [e for e in group.since(facts.now_ms - REPLACED_IN_MS) if e.cause == replaced]
+    entries = [e for e in group.lately(facts.now_ms, REPLACED_IN_MS) if e.cause == replaced]
     names: Counter[str] = Counter()
     hosts: dict[str, set[str]] = {}
     for entry in entries:

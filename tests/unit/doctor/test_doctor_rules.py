@@ -190,6 +190,28 @@ def test_rebalance_storm() -> None:
     assert not found("rebalance-storm", group(ledger=settings)), "a change of settings moves nobody"
 
 
+def test_what_is_said_to_begin_hours_from_now_is_no_matter_of_these_minutes() -> None:
+    """The clock was set back when the node was started again: its ledger knows times that have yet to come."""
+    later = tuple(entry(n, ago_ms=-300 * MINUTE) for n in range(1, 9))
+    assert not found("rebalance-storm", group(ledger=later))
+    assert found("rebalance-storm", group(ledger=tuple(entry(n, ago_ms=-1) for n in range(1, 9)))), (
+        "asked for a bit later"
+    )
+    ahead = tuple(replace_start(each, NOW + 300 * MINUTE) for each in flaps(4))
+    assert not found("member-flaps", group(ledger=ahead))
+    expired = tuple(entry(n, "SESSION_EXPIRED", ago_ms=-300 * MINUTE) for n in range(9))
+    assert not found("sessions-expire", group(ledger=expired))
+    mixed = tuple(entry(n, outcome="SUPERSEDED", ago_ms=m * MINUTE) for n, m in ((3, 1), (2, 2), (1, -300)))
+    assert only("rebalances-superseded", group(ledger=mixed)).evidence[1] == "without a plan for 0 s"
+
+
+def replace_start(of: Rebalance, started_at_ms: int) -> Rebalance:
+    later = Rebalance()
+    later.CopyFrom(of)
+    later.started_at_ms, later.ended_at_ms = started_at_ms, started_at_ms + 1_000
+    return later
+
+
 def test_rebalances_superseded() -> None:
     rule = "rebalances-superseded"
     entries = tuple(entry(n, outcome="SUPERSEDED") for n in (3, 2, 1))

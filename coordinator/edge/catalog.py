@@ -20,7 +20,7 @@ def exists(catalog: Catalog, topic: str, partition: int) -> bool:
     >>> exists({"t": 2}, "t", 1), exists({"t": 2}, "t", 2), exists({"t": 2}, "t", -1), exists({"t": 2}, "u", 0)
     (True, False, False, False)
     """
-    return all_exist(catalog, topic, partition, partition)
+    return 0 <= partition < catalog.get(topic, 0)
 
 
 def why_not(catalog: Catalog, topic: str, partition: int) -> str:

@@ -88,6 +88,40 @@ class Promised(Later):
         self.future.cancel()
 
 
+class Aside(Later):
+    """An answer that takes its time to be made: a thread makes it, by a call that is here or comes later."""
+
+    __slots__ = ("_call", "_made")
+
+    def __init__(self, call: Later | Callable[[], Any]) -> None:
+        self._call = call
+        self._made: asyncio.Future[Any] | None = None
+
+    def then(self, came: Callable[[], None]) -> None:
+        if isinstance(self._call, Later):
+            self._call.then(partial(self._begin, came))
+        else:
+            self._begin(came)
+
+    def _begin(self, came: Callable[[], None]) -> None:
+        self._made = asyncio.get_running_loop().run_in_executor(None, self._make)
+        self._made.add_done_callback(lambda done: None if done.cancelled() else came())
+
+    def _make(self) -> Any:
+        call = self._call.respond() if isinstance(self._call, Later) else self._call
+        return call()
+
+    def respond(self) -> Any:
+        assert self._made is not None, "it has not come"
+        return self._made.result()
+
+    def cancel(self) -> None:
+        if isinstance(self._call, Later):
+            self._call.cancel()
+        if self._made is not None:
+            self._made.cancel()
+
+
 @dataclass(slots=True)
 class Peer:
     """The other end of a connection. `eof` is done once it is gone; requests under way are cancelled then as well."""

@@ -24,6 +24,9 @@ OnReply = Callable[[Reply], None]
 class MemoryLog:
     """A `GroupLog` for a node that lives for one run: nothing of it is ever read back."""
 
+    def draft(self) -> list[KeyValue]:
+        return []
+
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None: ...
 
     def flush(self, shards: Sequence[int]) -> None: ...

@@ -2,13 +2,13 @@
 
 import errno
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from muster.coordinator.runtime.loading.loader import GROUPS_TOPIC, LEDGER_TOPIC
 from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
-from muster.storage.records.batch import BatchView, encode_turn, read_batches, wrong_checksum
+from muster.storage.records.batch import BatchView, TurnBody, encode_turn, read_batches, wrong_checksum
 
 READ_BYTES = 4 << 20
 """How much of the log one step of a replay holds in memory."""
@@ -26,6 +26,19 @@ MAX_LOSSES = 100
 
 class PartitionCountConflict(ValueError):
     """The data directory was made with another number of partitions than the settings say."""
+
+
+class Framed(list[KeyValue]):
+    """Records of one topic, and their bytes as a batch has them, made as they come by `extend`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = TurnBody()
+
+    def extend(self, records: Iterable[KeyValue]) -> None:
+        some = list(records)
+        super().extend(some)
+        self.body.add(some)
 
 
 class BrokerGroupLog:
@@ -56,6 +69,9 @@ class BrokerGroupLog:
         for topic in (GROUPS_TOPIC, LEDGER_TOPIC):
             if topic not in present:
                 broker.create_topic(topic, partitions, configs, internal=True)
+
+    def draft(self) -> list[KeyValue]:
+        return Framed()
 
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
         # The ledger goes first: an explanation without its generation is harmless, the reverse is a gap.
@@ -171,7 +187,7 @@ def batches(records: Sequence[KeyValue], now_ms: int, batch_bytes: int = BATCH_B
     """The records as one batch; as several where that would be too large."""
     if not records:
         return
-    whole = encode_turn(records, now_ms)
+    whole = records.body.sealed(now_ms) if isinstance(records, Framed) else encode_turn(records, now_ms)
     if len(whole) <= batch_bytes:
         yield whole
         return

@@ -39,6 +39,12 @@ class Damage(NamedTuple):
 class GroupLog(Protocol):
     """The two internal topics of one shard: `__consumer_offsets` (groups, offsets) and `__rebalances` (ledger)."""
 
+    def draft(self) -> list[KeyValue]:
+        """An empty list for records that come by `extend`, a portion at a time, and are appended as one in the end.
+
+        What a log can do to them in advance it does then.
+        """
+
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
         """Write one batch per topic that has records, ledger first. Raises LogFailed; then nothing counts as kept.
 

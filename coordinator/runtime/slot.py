@@ -10,6 +10,7 @@ from muster.coordinator.core.effects import Effects, GroupChanged, Reply
 from muster.coordinator.core.events import Event, Request
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.types import RequestId, TimerKey
+from muster.coordinator.runtime.drafts import Draft
 from muster.coordinator.runtime.loading.loader import LoadReport
 
 FIRST_PAUSE_MS = 100
@@ -74,7 +75,9 @@ class Slot:
     """Counts the drops: events queued in an earlier life have been answered and are void."""
     unanswered: dict[RequestId, Request] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
-    """What this turn decided and has not appended yet."""
+    """What this turn decided and has not appended yet; behind a draft, what later turns did."""
+    draft: Draft | None = None
+    """What an earlier turn decided, and what is so long that its append is still being made."""
     held: deque[Held] = field(default_factory=deque)
     patient: set[TimerKey] = field(default_factory=set)
     """Timers that came due while their members' answers were held back."""
@@ -90,7 +93,7 @@ class Slot:
     @property
     def position(self) -> int:
         """How many appends must be durable before anything stepped now may be told."""
-        return self.appended + 1 if self.records else self.appended
+        return self.appended + (self.draft is not None) + bool(self.records)
 
     def held_back(self) -> set[tuple[str, ...]]:
         """Whose answers are held back, as (group, member): what they said next may wait behind these, unheard."""

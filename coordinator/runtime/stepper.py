@@ -10,15 +10,17 @@ from typing import TypeAlias
 
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event, Loaded, StoodStill, TimerFired, TopicsChanged, Unload
+from muster.coordinator.core.records import Record
 from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.runtime.answers import Answers
 from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.deadlines import Deadlines
+from muster.coordinator.runtime.drafts import Draft, entries
 from muster.coordinator.runtime.flushing import Flushing
 from muster.coordinator.runtime.loading.loads import Loads
 from muster.coordinator.runtime.loading.orphans import orphans_dropped
 from muster.coordinator.runtime.metrics import Metrics
-from muster.coordinator.runtime.ports import GroupLog, LogFailed
+from muster.coordinator.runtime.ports import GroupLog, KeyValue, LogFailed
 from muster.coordinator.runtime.refusals import is_request
 from muster.coordinator.runtime.slot import Core, ShardStatus, Slot, not_served
 from muster.coordinator.runtime.starved import NO_ROOM, OWED_LIMIT, Starved, StarvedShards
@@ -41,10 +43,16 @@ class Reports:
 
 
 class Stepper:
-    """Keeps records until they are appended, and slices of chores; for all else that waits there is a class each."""
+    """Keeps records until they are appended, and slices of chores; for all else that waits there is a class each.
 
-    def __init__(self, log: GroupLog, slots: Sequence[Slot], reports: Reports, metrics: Metrics) -> None:
+    More than `written_at_once` entries of the log are not made in one turn.
+    """
+
+    def __init__(
+        self, log: GroupLog, slots: Sequence[Slot], reports: Reports, metrics: Metrics, written_at_once: int
+    ) -> None:
         self._log = log
+        self._at_once = written_at_once
         self._reports = reports
         self._metrics = metrics
         self.answers = Answers(metrics)
@@ -55,6 +63,7 @@ class Stepper:
         self.chores: deque[tuple[Slot, int, Event]] = deque()
         """What is left of something long, a slice for a turn."""
         self._written: dict[int, Slot] = {}  # have records of this turn
+        self._drafted: dict[int, Slot] = {}  # have a draft, whose turn is next comes first
 
     def step(self, slot: Slot, event: Event, now_ms: int) -> None:
         if slot.core is None:
@@ -72,6 +81,11 @@ class Stepper:
         self._take(slot, effects)
         if isinstance(event, Unload):
             self._unload(slot)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something long is to go on in the next turn."""
+        return bool(self.chores or self._drafted)
 
     def do_a_chore(self, now_ms: int) -> int:
         """One slice in a turn, of whichever shard: what was queued meanwhile goes before the next."""
@@ -104,28 +118,83 @@ class Stepper:
             self.probe(slot, now_ms)
 
     def append_written(self, now_ms: int) -> None:
-        """One append for each shard that has decided something."""
+        """One append for each shard that has decided something; of those that are long, a portion of one in a turn."""
+        if self._drafted:
+            self._write_on(next(iter(self._drafted.values())), now_ms)
         written, self._written = self._written, {}
         for slot in written.values():
-            records, slot.records = slot.records, []
-            if not records:
-                continue  # the shard was dropped after it had decided something
-            try:
-                encoded = encode(records)
-                self._log.append(slot.index, encoded.groups, encoded.ledger, now_ms)
-            except LogFailed as error:
-                if error.no_room:
-                    self.starved.refused(slot.index, str(error), now_ms)
-                self.drop(slot, f"its log takes no records: {error}")
-            except Exception as error:  # a record that has no bytes is a bug of whoever let it in
-                self._reports.bug(f"shard {slot.index} at {now_ms}ms append", error)
-                self.drop(slot, f"its records cannot be encoded: {error!r}")
-            else:
-                self._metrics.appends += 1
-                self._metrics.records += len(encoded.groups) + len(encoded.ledger)
-                if encoded.ledger:
-                    self._metrics.decided(records)
-                self.flushing.wrote(slot, now_ms)
+            if slot.draft is None:
+                self._append(slot, now_ms)
+
+    def finish_drafts(self, slot: Slot, now_ms: int) -> None:
+        """All that a shard has decided goes into its log now, however long it is."""
+        while slot.draft is not None:
+            self._write_on(slot, now_ms)
+
+    def _append(self, slot: Slot, now_ms: int) -> None:
+        """What the shard has decided so far, if it is not long. What is decided later waits for the end of a draft."""
+        records, slot.records = slot.records, []
+        if not records:
+            return  # the shard was dropped after it had decided something
+        if entries(records) > self._at_once:
+            slot.draft = Draft(records, self._at_once, self._log.draft())
+            self._drafted[slot.index] = slot
+            return
+        try:
+            encoded = encode(records)
+        except Exception as error:  # a record that has no bytes is a bug of whoever let it in
+            self._unwritable(slot, error, now_ms)
+        else:
+            self._keep(slot, records, encoded.groups, encoded.ledger, now_ms)
+
+    def _write_on(self, slot: Slot, now_ms: int) -> None:
+        """A portion of the shard's draft; once there is none left, its append, and what was decided meanwhile."""
+        draft = self._no_draft(slot)
+        assert draft is not None, f"shard {slot.index} has no draft"
+        try:
+            more = draft.write_on()
+        except Exception as error:
+            self._unwritable(slot, error, now_ms)
+            return
+        if more:
+            slot.draft, self._drafted[slot.index] = draft, slot  # behind those of other shards
+            return
+        self._keep(slot, draft.records, draft.groups, draft.ledger, now_ms)
+        self._append(slot, now_ms)
+
+    def _no_draft(self, slot: Slot) -> Draft | None:
+        """The shard's draft, which it has no longer."""
+        draft, slot.draft = slot.draft, None
+        self._drafted.pop(slot.index, None)
+        return draft
+
+    def _keep(
+        self,
+        slot: Slot,
+        records: Sequence[Record],
+        groups: Sequence[KeyValue],
+        ledger: Sequence[KeyValue],
+        now_ms: int,
+    ) -> None:
+        """One append."""
+        try:
+            self._log.append(slot.index, groups, ledger, now_ms)
+        except LogFailed as error:
+            if error.no_room:
+                self.starved.refused(slot.index, str(error), now_ms)
+            self.drop(slot, f"its log takes no records: {error}")
+        except Exception as error:
+            self._unwritable(slot, error, now_ms)
+        else:
+            self._metrics.appends += 1
+            self._metrics.records += len(groups) + len(ledger)
+            if ledger:
+                self._metrics.decided(records)
+            self.flushing.wrote(slot, now_ms)
+
+    def _unwritable(self, slot: Slot, error: Exception, now_ms: int) -> None:
+        self._reports.bug(f"shard {slot.index} at {now_ms}ms append", error)
+        self.drop(slot, f"its records cannot be encoded: {error!r}")
 
     def probe(self, slot: Slot, now_ms: int) -> None:
         """See whether the log takes what is owed. If it does, all goes on, and nobody was late meanwhile."""
@@ -151,6 +220,7 @@ class Stepper:
         slot.life += 1
         slot.core = None
         slot.records.clear()
+        self._no_draft(slot)
         self.answers.forget_held(slot)
         self.deadlines.forget(slot)
         slot.why = not_served(slot.index, why)

@@ -162,10 +162,37 @@ def encode_batch(
 
 def encode_turn(records: Sequence[KeyAndValue], timestamp_ms: int) -> bytes:
     """What `encode_batch` makes of records of one time that have a key and no headers, such as committed offsets."""
+    return sealed_turn(len(records), b"".join(framed(records, naturals())), timestamp_ms)
+
+
+class TurnBody:
+    """The same made in pieces: a batch of very many records takes its time, and others may have turns in between."""
+
+    def __init__(self) -> None:
+        self._deltas = naturals()
+        self._pieces: list[bytes] = []
+        self._count = 0
+
+    def add(self, records: Sequence[KeyAndValue]) -> None:
+        """These come behind the others."""
+        self._pieces.append(b"".join(framed(records, self._deltas)))
+        self._count += len(records)
+
+    def sealed(self, timestamp_ms: int) -> bytes:
+        """The batch of all that was added."""
+        return sealed_turn(self._count, b"".join(self._pieces), timestamp_ms)
+
+
+def sealed_turn(count: int, body: bytes, timestamp_ms: int) -> bytes:
+    return seal((0, -1, 0, max(count - 1, 0), timestamp_ms, timestamp_ms), (-1, -1, -1), count, body)
+
+
+def framed(records: Sequence[KeyAndValue], deltas: Iterator[bytes]) -> list[bytes]:
+    """The bytes of a batch's records, in many parts; each record takes the next of the offset deltas."""
     parts: list[bytes] = []
     key_size = value_size = delta_size = -1
     head = before_key = before_value = b""
-    for delta, (key, value, _) in zip(naturals(), records, strict=False):
+    for (key, value, _), delta in zip(records, deltas, strict=False):
         size = -1 if value is None else len(value)
         if size != value_size or len(key) != key_size or len(delta) != delta_size:
             # It mostly is as it was with the record before.
@@ -174,8 +201,7 @@ def encode_turn(records: Sequence[KeyAndValue], timestamp_ms: int) -> bytes:
             length = 3 + delta_size + len(before_key) + key_size + len(before_value) + max(size, 0)
             head = varint(length) + b"\x00\x00"
         parts += (head, delta, before_key, key, before_value, value or b"", b"\x00")
-    last_delta = max(len(records) - 1, 0)
-    return seal((0, -1, 0, last_delta, timestamp_ms, timestamp_ms), (-1, -1, -1), len(records), b"".join(parts))
+    return parts
 
 
 def seal(stamp: tuple[int, int, int, int, int, int], producer: tuple[int, int, int], count: int, body: bytes) -> bytes:

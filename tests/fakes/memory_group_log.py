@@ -50,6 +50,9 @@ class MemoryGroupLog:
         self.broken_shards: set[int] = set()
         self.full = False
 
+    def draft(self) -> list[KeyValue]:
+        return []
+
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
         self.appends += 1
         if self.full:

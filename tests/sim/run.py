@@ -213,6 +213,7 @@ def draw_limits(rng: Random) -> Limits:
         consumer_assignment_interval_ms=rng.choice((0, 1_000, 5_000)),
         consumer_regex_refresh_ms=rng.choice((20_000, 600_000)),
         consumer_migration_policy=rng.choice(("bidirectional",) * 5 + ("upgrade", "downgrade", "disabled")),
+        slice_positions=rng.choice((1, 1, 500)),
     )
 
 

@@ -13,9 +13,9 @@ from muster.coordinator.edge.elsewhere import with_elsewhere
 from muster.coordinator.edge.positions import Places, delete_known, fetch_in_slices, here_or_off_the_loop
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Written
+from muster.coordinator.kafka.dispatch import Aside, KafkaCall, Written
 from muster.coordinator.kafka.groups.asking import Groups
-from muster.coordinator.kafka.groups.commits import Commit, CommitReader, Shape
+from muster.coordinator.kafka.groups.commits import ANSWER, Commit, CommitReader, Shape, all_well
 from muster.coordinator.kafka.groups.request_limits import short, short_or_none
 from muster.storage.errors import StorageError
 
@@ -71,6 +71,8 @@ class OffsetHandlers:
 
     def offset_commit_now(self, commit: Commit, call: KafkaCall) -> Any:
         """Partitions that cannot be are refused one by one; the core judges the rest."""
+        if commit.made is not None:
+            return self._commit_many(commit, call)
         shape, version = commit.shape, call.api_version
         request = shape.request
         refused: dict[tuple[str, int], ErrorCode] = {}
@@ -83,6 +85,22 @@ class OffsetHandlers:
             effects.OffsetCommitReply,
             lambda reply: commit_response(shape, version, refused, reply),
         )
+
+    def _commit_many(self, commit: Commit, call: KafkaCall) -> Aside:
+        """The same of a large request: it has been read in a thread, and another one makes the answer."""
+        refused: dict[tuple[str, int], ErrorCode] = {}
+        positions = self._positions(commit, refused)
+        answer = partial(commit_response, commit.shape, call.api_version, refused)
+        if refused and not positions:
+            return Aside(partial(answer, effects.OffsetCommitReply()))
+        request = commit.shape.request
+        begun = self._groups.begin(
+            request.group_id,
+            lambda: commit_event(request, call, self._groups.next_id(), positions),
+            effects.OffsetCommitReply,
+            lambda reply: partial(answer, reply),
+        )
+        return Aside(begun)
 
     async def offset_fetch(self, request: Any, call: KafkaCall) -> Any:
         """Rows by the thousand are made, and written, in a thread: the others' heartbeats do not wait for them."""
@@ -159,26 +177,19 @@ class OffsetHandlers:
             return positions
         kept: dict[tuple[str, int], CommittedOffset] = {}
         for place, position in positions.items():
-            try:
-                kept[place] = self._position(*place, position, catalog)
-            except CoordinatorError as error:
-                refused[place] = error.code
+            if not exists(catalog, *place):
+                refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif position.offset >= 0:
+                kept[place] = position
+            elif position.offset < EARLIEST:
+                refused[place] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            else:
+                try:
+                    at = self._log_span(*place)[position.offset == LATEST]
+                    kept[place] = tuple.__new__(CommittedOffset, (at, *position[1:]))
+                except StorageError:  # its directory is gone
+                    refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return kept
-
-    def _position(
-        self, topic: str, partition: int, position: CommittedOffset, catalog: Mapping[str, int]
-    ) -> CommittedOffset:
-        """The position, in numbers. Raises CoordinatorError if it cannot be one."""
-        if not exists(catalog, topic, partition):
-            raise CoordinatorError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if position.offset < EARLIEST:
-            raise CoordinatorError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
-        if position.offset >= 0:
-            return position
-        try:
-            return position._replace(offset=self._log_span(topic, partition)[position.offset == LATEST])
-        except StorageError as error:  # its directory is gone
-            raise CoordinatorError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
 
 
 def commit_event(
@@ -199,19 +210,17 @@ def commit_event(
 
 def commit_response(
     shape: Shape, version: int, refused: Mapping[tuple[str, int], ErrorCode], reply: effects.OffsetCommitReply
-) -> Any:
+) -> Written:
     """One row for each of the request."""
     topics = shape.request.topics
     if reply.code is ErrorCode.NONE and not refused and not reply.partitions:
         if shape.all_well is None:
-            # The request's rows have all the fields of the answer's but the code, whose default says that all is well.
-            answer = struct("OffsetCommitResponse")(topics=topics)
-            shape.all_well = Written(encode("OffsetCommitResponse", version, answer))
+            shape.all_well = all_well(shape, version)
         return shape.all_well
-    made, row = struct("OffsetCommitResponse.topics"), struct("OffsetCommitResponse.topics.partitions")
+    made, row = struct(f"{ANSWER}.topics"), struct(f"{ANSWER}.topics.partitions")
     rest = reply.code
     codes = {**reply.partitions, **refused}
-    return struct("OffsetCommitResponse")(
+    answer = struct(ANSWER)(
         topics=[
             made(
                 name=topic.name,
@@ -226,6 +235,7 @@ def commit_response(
             for topic in topics
         ]
     )
+    return Written(encode(ANSWER, version, answer))
 
 
 def deleted(request: Any, version: int, codes: Mapping[tuple[str, int], ErrorCode]) -> Written:

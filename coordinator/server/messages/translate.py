@@ -210,10 +210,11 @@ def committed(position: pb.OffsetCommitPartition) -> CommittedOffset:
     )
 
 
-def rows_of(topics: Sequence[pb.OffsetFetchTopic]) -> int:
+def rows_of(topics: Sequence[pb.OffsetFetchTopic] | Sequence[pb.OffsetCommitTopic]) -> int:
     """How many partitions they name; of topics beyond COUNTED_TOPICS only one each is counted."""
     counted = topics[:COUNTED_TOPICS]
-    return sum(len(topic.partition_indexes) for topic in counted) + len(topics) - len(counted)
+    named = (each.partitions if isinstance(each, pb.OffsetCommitTopic) else each.partition_indexes for each in counted)
+    return sum(map(len, named)) + len(topics) - len(counted)
 
 
 def partitions_of(topic: pb.OffsetFetchTopic) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ from uuid import uuid4
 from muster.assignors.isolation.pool import Isolation
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.central.views import CENTRAL
-from muster.coordinator.edge.catalog import exists, why_not
+from muster.coordinator.edge.catalog import exists
 from muster.coordinator.edge.elsewhere import with_elsewhere
 from muster.coordinator.edge.listing import listed
 from muster.coordinator.edge.positions import (
@@ -29,7 +29,14 @@ from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.dispatch import Call
 from muster.coordinator.server.driver.drive import Driver
-from muster.coordinator.server.messages import answers, answers_consumer, shape, translate, translate_consumer
+from muster.coordinator.server.messages import (
+    answers,
+    answers_consumer,
+    committed,
+    shape,
+    translate,
+    translate_consumer,
+)
 from muster.coordinator.server.service.central_election import CentralElection
 from muster.coordinator.server.service.observed import ObservedGroups
 from muster.coordinator.server.service.progress import gets_on_otherwise, progress, tell_progress
@@ -181,23 +188,19 @@ class GroupCoordinator:
         return answers.remove_members(await self._driver.ask(self._shard_of(event.group_id), event, effects.LeaveReply))
 
     async def offset_commit(self, request: pb.OffsetCommitRequest, call: Call) -> pb.OffsetCommitResponse:
-        """Partitions that the catalog does not know are refused one by one; the core judges the rest."""
-        event = translate.offset_commit(request, self._driver.next_id())
-        unknown = self._unknown_partitions(event)
+        """Partitions that the catalog does not know are refused one by one; the core judges the rest, all at once.
+
+        Very many are read, and answered, beside the loop. Calls have no order among them: whoever wants one commits
+        again when the commit before is answered.
+        """
+        rows = translate.rows_of(request.topics)
+        event = await here_or_off_the_loop(partial(translate.offset_commit, request, self._driver.next_id()), rows)
+        catalog = self._partitions()
+        unknown = committed.unknown(event, catalog)
         reply = effects.OffsetCommitReply()
         if len(unknown) < len(event.offsets) or not event.offsets:
-            known = replace(event, offsets={tp: at for tp, at in event.offsets.items() if tp not in unknown})
-            reply = await self._commit(known, request.include_zookeeper)
-        codes = {
-            tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else reply.partitions.get(tp, reply.code)
-            for tp in event.offsets
-        }
-        reasons = {
-            tp: self._why_refused(*tp, position.metadata, codes[tp])
-            for tp, position in event.offsets.items()
-            if codes[tp] is not ErrorCode.NONE
-        }
-        return answers.offset_commit(codes, reply, reasons)
+            reply = await self._commit(committed.known(event, unknown), request.include_zookeeper)
+        return await here_or_off_the_loop(partial(committed.answer, event, unknown, reply, catalog), rows)
 
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
         """Very many positions slice by slice, each with its log's span at that moment: no lag is less than nothing."""
@@ -397,17 +400,6 @@ class GroupCoordinator:
     def _shard_of(self, group_id: str) -> int:
         return partition_for(group_id, self._shards)
 
-    def _why_refused(self, topic: str, partition: int, metadata: str, code: ErrorCode) -> str:
-        """Value, expectation and remedy for one partition of a commit; empty when the code says it all."""
-        if code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
-            return (
-                f"{topic}-{partition}: the metadata has {len(metadata)} characters, more than "
-                "offset.metadata.max.bytes allows; shorten it, or raise the limit"
-            )
-        if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return ""
-        return why_not(self._partitions(), topic, partition)
-
     def _log_spans(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Of those that can be told; one that is damaged hides none of the others."""
         counts = self._partitions()
@@ -417,7 +409,3 @@ class GroupCoordinator:
                 with suppress(LogFailed):
                     spans[tp] = self._log_span(*tp)
         return spans
-
-    def _unknown_partitions(self, event: events.OffsetCommit) -> frozenset[tuple[str, int]]:
-        catalog = self._partitions()
-        return frozenset(tp for tp in event.offsets if not exists(catalog, *tp))

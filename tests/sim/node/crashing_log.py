@@ -105,6 +105,9 @@ class CrashingLog:
         """Shards for whose last append there was no room."""
         self._marks: dict[int, dict[str, int]] = {}
 
+    def draft(self) -> list[KeyValue]:
+        return []
+
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
         largest = max((len(record.key) + len(record.value or b"") for record in (*groups, *ledger)), default=0)
         if largest > RECORD_BYTES:

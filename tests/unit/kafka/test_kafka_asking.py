@@ -10,7 +10,7 @@ import pytest
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.errors import Draining, ErrorCode, Overloaded
-from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.codec.codec import decode_frame, struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Later, Peer
 from muster.coordinator.kafka.groups.asking import GROUPS_AT_ONCE, Asked, Groups
 from muster.coordinator.kafka.groups.commits import commit_of
@@ -145,7 +145,8 @@ def test_a_node_that_stops_meanwhile_says_the_same() -> None:
 def test_a_reset_to_the_beginning_of_a_log_that_cannot_be_read_is_refused() -> None:
     row = struct("OffsetCommitRequest.topics.partitions")(partition_index=0, committed_offset=-2)
     asked = [struct("OffsetCommitRequest.topics")(name="t", partitions=[row])]
-    (topic,) = answered(FullDriver(Draining()), "OffsetCommit", group_id="g", topics=asked).topics
+    answer = answered(FullDriver(Draining()), "OffsetCommit", 8, group_id="g", topics=asked)
+    (topic,) = decode_frame("OffsetCommitResponse", 8, b"".join(answer.body)).topics
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -1,17 +1,22 @@
 """Requests about very many committed positions: others have their turn meanwhile, and nothing is lost or added."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+
+import pytest
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.types import CommittedOffset
 from muster.coordinator.edge.positions import LOOKED_UP_AT_ONCE
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import decode_frame, struct
+from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Peer, Written
-from muster.coordinator.kafka.groups.asking import Groups
-from muster.coordinator.kafka.groups.offsets import OffsetHandlers
+from muster.coordinator.kafka.groups import offsets
+from muster.coordinator.kafka.groups.asking import Asked, Groups
+from muster.coordinator.kafka.groups.commits import Commit, CommitReader
+from muster.coordinator.kafka.groups.offsets import OffsetHandlers, commit_response
 from muster.storage.broker.in_turns import AT_ONCE
 from tests.support.kafka.door import OneShard
 from tests.support.turns import turns_of_others
@@ -19,10 +24,12 @@ from tests.unit.storage.logs import T0
 
 MANY = 40 * AT_ONCE
 GROUP, TOPIC = "g", "wide"
+VERSION = 8
+"""Of OffsetCommit."""
 
 
 class Slices(OneShard):
-    """Keeps what it was asked."""
+    """Keeps what it was asked, and answers what is begun in the loop's next round."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,6 +38,14 @@ class Slices(OneShard):
     async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
         self.asked.append(event)
         return await super().ask(shard, event, wanted)
+
+    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
+        self.asked.append(event)
+        ((_, reply),) = self.shard.step(event, T0).replies
+        asyncio.get_running_loop().call_soon(lambda: None if waiter.done() else waiter.set_result(reply))
+
+    def forget(self, shard: int, event: events.Request) -> None:
+        self.asked.remove(event)
 
 
 def play(story: Callable[[Slices, OffsetHandlers, KafkaCall], Awaitable[None]], version: int) -> None:
@@ -89,3 +104,92 @@ def test_very_many_positions_are_deleted_a_slice_at_a_time() -> None:
         assert not left.offsets
 
     play(story, 0)
+
+
+def large_commit(version: int, offsets: Sequence[int], generation: int = -1) -> tuple[Commit, CommitReader]:
+    """As the thread has it that reads large requests."""
+    row = struct("OffsetCommitRequest.topics.partitions")
+    rows = [row(partition_index=number, committed_offset=offset) for number, offset in enumerate(offsets)]
+    topic = struct("OffsetCommitRequest.topics")(name=TOPIC, partitions=rows)
+    request = struct("OffsetCommitRequest")(group_id=GROUP, generation_id_or_member_epoch=generation, topics=[topic])
+    reader = CommitReader(version)
+    return reader(b"".join(encode("OffsetCommitRequest", version, request)))[0], reader
+
+
+async def answered(later: Any) -> Any:
+    """As a connection waits for it."""
+    came = asyncio.get_running_loop().create_future()
+    later.then(lambda: came.set_result(None))
+    await came
+    return decoded("OffsetCommit", VERSION, later.respond())
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where answers with many rows were made."""
+    names: list[str] = []
+
+    def watched(*args: Any) -> Written:
+        names.append(threading.current_thread().name)
+        return commit_response(*args)
+
+    monkeypatch.setattr(offsets, "commit_response", watched)
+    return names
+
+
+def test_a_large_commit_is_one_decision_and_all_else_of_it_is_made_in_threads(threads: list[str]) -> None:
+    commit, _ = large_commit(VERSION, range(MANY))
+    assert commit.made is not None  # by the thread that reads it
+    assert commit.shape.all_well is not None
+
+    async def story(driver: Slices, handlers: OffsetHandlers, call: KafkaCall) -> None:
+        answer = await answered(handlers.offset_commit_now(commit, call))
+        (event,) = driver.asked
+        assert isinstance(event, events.OffsetCommit)
+        assert event.offsets is commit.made
+        codes = [(row.partition_index, row.error_code) for topic in answer.topics for row in topic.partitions]
+        assert codes == [(number, ErrorCode.NONE) for number in range(MANY)]
+
+    play(story, VERSION)
+    assert len(threads) == 1
+    assert threading.main_thread().name not in threads
+
+
+@pytest.mark.parametrize(
+    ("generation", "offset", "catalog", "code"),
+    [
+        (3, 0, MANY, ErrorCode.UNKNOWN_MEMBER_ID),
+        (-1, 0, 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (-1, 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (-1, -3, MANY, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+    ],
+)
+def test_rows_that_are_refused_by_the_thousand_are_made_in_a_thread(
+    threads: list[str], generation: int, offset: int, catalog: int, code: ErrorCode
+) -> None:
+    commit, _ = large_commit(VERSION, [0, *[offset] * (MANY - 1)], generation)
+
+    async def story(driver: Slices, handlers: OffsetHandlers, call: KafkaCall) -> None:
+        handlers = OffsetHandlers(Groups(driver, 1), lambda: {TOPIC: catalog}, lambda *_: (0, 0))
+        answer = await answered(handlers.offset_commit_now(commit, call))
+        assert [row.error_code for topic in answer.topics for row in topic.partitions][1:] == [code] * (MANY - 1)
+
+    play(story, VERSION)
+    assert len(threads) == 1
+    assert threading.main_thread().name not in threads
+
+
+def test_a_large_commit_whose_client_goes_is_forgotten() -> None:
+    commit, _ = large_commit(VERSION, range(MANY))
+
+    async def story(driver: Slices, handlers: OffsetHandlers, call: KafkaCall) -> None:
+        later = handlers.offset_commit_now(commit, call)
+        came: list[None] = []
+        later.then(lambda: came.append(None))
+        later.cancel()
+        assert driver.asked == []
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert came == []
+
+    play(story, VERSION)

@@ -45,6 +45,9 @@ class GatedLog:
         self.records: list[KeyValue] = []
         self.grown = asyncio.Event()
 
+    def draft(self) -> list[KeyValue]:
+        return []
+
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None:
         self.records.extend(groups)
         self.grown.set()

@@ -15,6 +15,9 @@ class SickLog:
     def __init__(self) -> None:
         self.flushed: list[tuple[list[int], str]] = []
 
+    def draft(self) -> list[KeyValue]:
+        return []
+
     def append(self, shard: int, groups: object, ledger: object, now_ms: int) -> None: ...
 
     def flush(self, shards: object) -> None:

@@ -19,6 +19,9 @@ BEAT_MS = 2_000
 class Memory:
     """A log that keeps nothing and is durable at once."""
 
+    def draft(self) -> list[KeyValue]:
+        return []
+
     def append(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue], now_ms: int) -> None: ...
 
     def flush(self, shards: Sequence[int]) -> None: ...

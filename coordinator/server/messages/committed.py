@@ -1,0 +1,50 @@
+"""One OffsetCommit: which of its partitions there are, and what it is told of each. Pure."""
+
+from dataclasses import replace
+
+from muster.coordinator.core.effects import OffsetCommitReply
+from muster.coordinator.core.events import OffsetCommit
+from muster.coordinator.edge.catalog import Catalog, exists, why_not
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.messages import answers
+
+
+def unknown(event: OffsetCommit, catalog: Catalog) -> frozenset[tuple[str, int]]:
+    """The partitions that the catalog does not have."""
+    return frozenset(tp for tp in event.offsets if not exists(catalog, *tp))
+
+
+def known(event: OffsetCommit, unknown: frozenset[tuple[str, int]]) -> OffsetCommit:
+    """The commit without those that are unknown."""
+    if not unknown:
+        return event
+    return replace(event, offsets={tp: at for tp, at in event.offsets.items() if tp not in unknown})
+
+
+def answer(
+    event: OffsetCommit, unknown: frozenset[tuple[str, int]], reply: OffsetCommitReply, catalog: Catalog
+) -> pb.OffsetCommitResponse:
+    """`reply` is what the group said of those that are known."""
+    codes = {
+        tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else reply.partitions.get(tp, reply.code)
+        for tp in event.offsets
+    }
+    reasons = {
+        tp: why_refused(*tp, event.offsets[tp].metadata, code, catalog)
+        for tp, code in codes.items()
+        if code is not ErrorCode.NONE
+    }
+    return answers.offset_commit(codes, reply, reasons)
+
+
+def why_refused(topic: str, partition: int, metadata: str, code: ErrorCode, catalog: Catalog) -> str:
+    """Value, expectation and remedy for one partition of a commit; empty when the code says it all."""
+    if code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
+        return (
+            f"{topic}-{partition}: the metadata has {len(metadata)} characters, more than "
+            "offset.metadata.max.bytes allows; shorten it, or raise the limit"
+        )
+    if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return ""
+    return why_not(catalog, topic, partition)

@@ -1,0 +1,238 @@
+"""What a turn decides is made bytes so many entries at a time: others have their turns in between, in one append."""
+
+import pytest
+
+from muster.coordinator.core.events import (
+    OffsetCommit,
+    OffsetFetch,
+    Request,
+    TopicsChanged,
+    Unload,
+)
+from muster.coordinator.core.records import GroupDeleted, OffsetDeleted, OffsetsStored, Record
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.types import CommittedOffset, Limits, StoredOffset
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime import drafts, group_log
+from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.drafts import Draft, portions
+from muster.coordinator.runtime.engine import WRITTEN_SLICES, Engine
+from muster.coordinator.runtime.slot import ShardStatus
+from muster.storage.records.batch import encode_turn
+from tests.fakes.memory_group_log import MemoryGroupLog
+
+SHARDS, SLICE = 2, 5
+AT_ONCE = WRITTEN_SLICES * SLICE
+MANY = 4 * AT_ONCE + 3
+TURNS = 5
+"""Portions of so many."""
+
+
+def engine_of(log: MemoryGroupLog) -> Engine:
+    engine = Engine(log, SHARDS, Limits(slice_positions=SLICE))
+    engine.submit_all(TopicsChanged({"t": MANY}))
+    engine.load(0)
+    return engine
+
+
+def commit(number: int, group_id: str, positions: int, offset: int = 1) -> OffsetCommit:
+    found = {("t", partition): CommittedOffset(offset, -1) for partition in range(positions)}
+    return OffsetCommit(number, group_id, "", None, -1, found)
+
+
+def told(engine: Engine, now_ms: int = 0) -> list[tuple[int, ErrorCode]]:
+    """One turn, and the flushes after it."""
+    engine.turn(now_ms)
+    while job := engine.flush_job():
+        job.run()
+        engine.flushed(job)
+    return [(number, reply.code) for number, reply in engine.take_released().replies]
+
+
+def written(log: MemoryGroupLog, shard: int) -> list[int]:
+    """How many records each append of the shard brought."""
+    return [len(batch) for batch in log.groups[shard].batches]
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many entries were made bytes each time that a draft went on."""
+    sizes: list[int] = []
+
+    def counting(records: list[Record]) -> object:
+        found = encode(records)
+        sizes.append(len(found.groups))
+        return found
+
+    monkeypatch.setattr(drafts, "encode", counting)
+    return sizes
+
+
+def test_a_long_commit_is_written_a_portion_in_a_turn_and_appended_as_one(encoded: list[int]) -> None:
+    log = MemoryGroupLog(SHARDS)
+    engine = engine_of(log)
+    engine.submit(0, commit(1, "g", MANY))
+    others = 0
+    while not (answers := told(engine)) or (1, ErrorCode.NONE) not in answers:
+        assert engine.pending
+        assert written(log, 0) == []
+        others += 1
+        engine.submit(1, OffsetFetch(100 + others, "nobody", (("t", 0),)))
+    assert encoded == [AT_ONCE] * (TURNS - 1) + [MANY % AT_ONCE]
+    assert others == TURNS + 1  # the step has a turn of its own, and so has the append
+    assert written(log, 0) == [MANY]
+    assert not engine.pending
+
+
+def test_what_comes_behind_a_long_commit_is_in_the_log_and_answered_behind_it() -> None:
+    log = MemoryGroupLog(SHARDS)
+    engine = engine_of(log)
+    engine.submit(0, commit(1, "g", MANY, 1))
+    assert told(engine) == []
+    later: list[Request] = [
+        commit(2, "g", 3, 2),
+        OffsetFetch(3, "g", (("t", 0),)),
+        commit(4, "h", 2),
+        commit(5, "g", MANY, 3),
+    ]
+    for event in later:
+        engine.submit(0, event)
+        assert told(engine) == []
+    answers = []
+    while engine.pending:
+        answers += told(engine)
+    assert [number for number, _ in answers] == [1, 2, 3, 4, 5]
+    assert written(log, 0) == [MANY, 3 + 2 + MANY]
+
+
+def test_long_commits_of_two_shards_go_on_by_turns() -> None:
+    log = MemoryGroupLog(SHARDS)
+    engine = engine_of(log)
+    for shard in range(SHARDS):
+        engine.submit(shard, commit(shard, f"g{shard}", MANY))
+    turns = 0
+    while engine.pending:
+        turns += 1
+        told(engine)
+    assert [written(log, shard) for shard in range(SHARDS)] == [[MANY]] * SHARDS
+    assert turns == 1 + SHARDS * (TURNS + 1)
+
+
+class Alive(Shard):
+    """All is well with whoever beats."""
+
+    def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
+        return True
+
+
+def test_a_heartbeat_takes_no_short_way_past_a_draft() -> None:
+    engine = Engine(MemoryGroupLog(SHARDS), SHARDS, Limits(slice_positions=SLICE), Alive)
+    engine.load(0)
+    engine.submit(0, commit(1, "g", MANY))
+    assert told(engine) == []
+    assert not engine.beat(0, "g", "m", 1, 0)
+    while engine.pending:
+        told(engine)
+    assert engine.beat(0, "g", "m", 1, 0)
+
+
+def test_an_append_that_fails_in_the_end_takes_all_along_that_was_decided_since() -> None:
+    log = MemoryGroupLog(SHARDS)
+    engine = engine_of(log)
+    engine.submit(0, commit(1, "g", MANY))
+    told(engine)
+    engine.submit(0, commit(2, "h", 1))
+    log.failing_appends = {1}
+    answers = []
+    while engine.pending:
+        answers += told(engine)
+    assert sorted(answers) == [(1, ErrorCode.NOT_COORDINATOR), (2, ErrorCode.NOT_COORDINATOR)]
+    assert engine.status(0) is ShardStatus.ACTIVE  # it was loaded again
+    core = engine.core(0)
+    assert isinstance(core, Shard)
+    assert core.state.offsets == {}
+    assert written(log, 0) == []
+
+
+def test_a_record_without_bytes_ends_a_draft_and_its_shard_falls() -> None:
+    bugs: list[str] = []
+    log = MemoryGroupLog(SHARDS)
+    engine = Engine(log, SHARDS, Limits(slice_positions=SLICE), on_bug=lambda event, error: bugs.append(str(error)))
+    engine.load(0)
+    lone = {("t", MANY): CommittedOffset(1, -1, "\ud800")}
+    event = commit(1, "g", MANY)
+    engine.submit(0, OffsetCommit(1, "g", "", None, -1, {**event.offsets, **lone}))
+    answers = []
+    while engine.pending:
+        answers += told(engine)
+    assert answers == [(1, ErrorCode.NOT_COORDINATOR)]
+    assert len(bugs) == 1
+    assert written(log, 0) == []
+
+
+def test_what_was_decided_before_a_shard_went_is_kept_and_told() -> None:
+    log = MemoryGroupLog(SHARDS)
+    engine = engine_of(log)
+    engine.submit(0, commit(1, "g", MANY))
+    told(engine)
+    engine.submit(0, Unload())
+    answers = []
+    while engine.pending:
+        answers += told(engine)
+    assert answers == [(1, ErrorCode.NONE)]
+    assert written(log, 0) == [MANY]
+
+
+def test_a_shard_that_is_loaded_again_reads_what_it_had_still_to_write() -> None:
+    log = MemoryGroupLog(SHARDS)
+    engine = engine_of(log)
+    engine.submit(0, commit(1, "g", MANY))
+    told(engine)
+    engine.submit(0, commit(2, "h", MANY))
+    engine.submit(0, Unload())
+    told(engine)
+    engine.load_shard(0, 0)
+    core = engine.core(0)
+    assert isinstance(core, Shard)
+    assert {group: len(kept) for group, kept in core.state.offsets.items()} == {"g": MANY, "h": MANY}
+    assert told(engine) == [(1, ErrorCode.NONE), (2, ErrorCode.NONE)]
+
+
+def test_portions_are_all_there_is_in_its_order() -> None:
+    value = StoredOffset(1, -1, "", 0)
+
+    def stored(group_id: str, places: range) -> OffsetsStored:
+        return OffsetsStored(group_id, {("t", place): value for place in places})
+
+    records: list[Record] = [
+        stored("a", range(3)),
+        OffsetDeleted("a", "t", 0),
+        stored("b", range(12)),
+        GroupDeleted("c"),
+        *(OffsetDeleted("d", "t", place) for place in range(7)),
+    ]
+    found = list(portions(records, 5))
+    assert [encode(portion).groups for portion in found] == [
+        encode(some).groups
+        for some in (
+            records[:2],
+            [stored("b", range(5))],
+            [stored("b", range(5, 10))],
+            [stored("b", range(10, 12)), *records[3:6]],
+            records[6:],
+        )
+    ]
+
+
+def test_a_draft_is_the_batch_that_would_have_been_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    (record,) = Shard(Limits(), 0).step(commit(1, "g", 300), 7).records
+    draft = Draft([record], 64, group_log.Framed())
+    while draft.write_on():
+        pass
+    whole = encode([record]).groups
+    assert draft.groups == whole
+    at_once = encode_turn(whole, 7)
+    several = list(group_log.batches(whole, 7, len(at_once) - 1))
+    assert list(group_log.batches(draft.groups, 7, len(at_once) - 1)) == several
+    monkeypatch.setattr(group_log, "encode_turn", None)  # nothing is made twice
+    assert list(group_log.batches(draft.groups, 7)) == [at_once]

@@ -1,0 +1,98 @@
+"""A commit of very many positions by gRPC: one decision, and all that is long about it is done beside the loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from muster.coordinator.core import events
+from muster.coordinator.core.types import Limits
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.server.messages import committed, translate
+from muster.coordinator.server.service.groups import GroupCoordinator
+from muster.storage.broker.in_turns import AT_ONCE
+from tests.support.kafka.door import OneShard
+
+MANY = 4 * AT_ONCE
+
+
+class Decided(OneShard):
+    """Keeps what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[events.Request] = []
+
+    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+        self.asked.append(event)
+        return await super().ask(shard, event, wanted)
+
+
+def coordinator(driver: Decided, partitions: int) -> GroupCoordinator:
+    nothing = cast(Any, None)
+    return GroupCoordinator(
+        cast(Any, driver),
+        *(nothing, nothing),
+        shards=1,
+        snapshot_bytes=0,
+        endpoint=nothing,
+        partitions=lambda: {"t": partitions},
+        log_span=lambda *_: (0, 0),
+        conditions=nothing,
+        resources=nothing,
+        isolation=nothing,
+        assignor_deadline_ms=0,
+        plugins={},
+    )
+
+
+def commit_of(positions: int) -> pb.OffsetCommitRequest:
+    rows = [pb.OffsetCommitPartition(partition_index=number, committed_offset=7) for number in range(positions)]
+    return pb.OffsetCommitRequest(group_id="g", topics=[pb.OffsetCommitTopic(name="t", partitions=rows)])
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """What was done, and whether by a thread beside the loop's."""
+    done: list[tuple[str, bool]] = []
+
+    def watched(what: str, do: Callable[..., Any]) -> Callable[..., Any]:
+        def watching(*args: Any) -> Any:
+            done.append((what, threading.current_thread() is not threading.main_thread()))
+            return do(*args)
+
+        return watching
+
+    monkeypatch.setattr(translate, "offset_commit", watched("read", translate.offset_commit))
+    monkeypatch.setattr(committed, "answer", watched("answered", committed.answer))
+    return done
+
+
+@pytest.mark.parametrize("missing", [0, 1, MANY])
+def test_very_many_are_read_and_answered_beside_the_loop(beside: list[tuple[str, bool]], missing: int) -> None:
+    driver = Decided()
+    there = MANY - missing
+    answer = asyncio.run(coordinator(driver, there).offset_commit(commit_of(MANY), cast(Any, None)))
+    assert beside == [("read", True), ("answered", True)]
+    codes = [row.error_code for topic in answer.topics for row in topic.partitions]
+    assert codes == [ErrorCode.NONE] * there + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * missing
+    sizes = [len(event.offsets) for event in driver.asked if isinstance(event, events.OffsetCommit)]
+    assert sizes == ([there] if there else [])
+
+
+def test_few_are_not(beside: list[tuple[str, bool]]) -> None:
+    answer = asyncio.run(coordinator(Decided(), 3).offset_commit(commit_of(3), cast(Any, None)))
+    assert beside == [("read", False), ("answered", False)]
+    assert [row.error_code for topic in answer.topics for row in topic.partitions] == [ErrorCode.NONE] * 3
+
+
+def test_what_is_too_long_of_a_position_is_said_in_words() -> None:
+    request = commit_of(MANY)
+    request.topics[0].partitions[3].committed_metadata = "x" * (Limits().max_offset_metadata + 1)
+    answer = asyncio.run(coordinator(Decided(), MANY).offset_commit(request, cast(Any, None)))
+    refused = [row for topic in answer.topics for row in topic.partitions if row.error_code]
+    assert [row.partition_index for row in refused] == [3]
+    assert "shorten it" in refused[0].error_message

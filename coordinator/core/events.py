@@ -356,6 +356,8 @@ class Loaded:
     """A tombstone for each record of a KIP-848 group that is in the log and cannot be read."""
     lost_until: int = 0
     """Where the last records end that were given up, of whatever groups; 0: none were."""
+    topics: frozenset[tuple[str, bytes]] = frozenset()
+    """What the positions speak of that were read (`Shard.committed_to`): names with ids, as far as they have one."""
 
 
 @value

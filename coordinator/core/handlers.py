@@ -173,7 +173,7 @@ def on_loaded(event: Loaded, step: Step) -> None:
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
     # A topic may have been deleted while nobody listened, and made anew since.
     if step.state.catalog_known:
-        offsets.forget_orphans(step)
+        sweeps.forget_orphans(event, step)
 
 
 def on_unload(event: Unload, step: Step) -> None:

@@ -1,5 +1,6 @@
 """The groups of one offsets partition: `step` decides, `apply` makes facts true. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from muster.coordinator.core.central.group import CentralGroup
@@ -14,7 +15,7 @@ from muster.coordinator.core.handlers import HANDLERS, hear
 from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.refusals import refused
-from muster.coordinator.core.requests import push
+from muster.coordinator.core.requests import offsets, push
 from muster.coordinator.core.requests.quiet import quiet
 from muster.coordinator.core.state import ShardState, Step, apply
 from muster.coordinator.core.types import Limits, TimerKey
@@ -62,6 +63,10 @@ class Shard:
     def apply(self, record: Record) -> None:
         """Make a recorded fact true again (replay)."""
         apply(self.state, record)
+
+    def committed_to(self) -> Counter[tuple[str, bytes]]:
+        """How many positions there are of each topic, by name and id. It looks at all: for whoever replays."""
+        return offsets.committed_to(self.state.offsets)
 
     def beat(self, group_id: str, member_id: str, generation: int, now_ms: int) -> bool:
         """Take the heartbeat of a dynamic classic member if all is well: its session ends later now.

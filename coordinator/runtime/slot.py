@@ -47,6 +47,9 @@ class Core(Protocol):
     def apply(self, record: Record) -> None:
         """Take in one fact of the log."""
 
+    def committed_to(self) -> Mapping[tuple[str, bytes], int]:
+        """How many positions there are of each topic, by name and id. May take its time."""
+
 
 class ShardStatus(Enum):
     LOADING = "loading"

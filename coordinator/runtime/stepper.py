@@ -108,9 +108,9 @@ class Stepper:
         self._reports.status(slot.index, slot.status, slot.report.summary())
         if topics is not None:
             self.step(slot, topics, now_ms)
-        told = len(slot.records)
-        self.step(slot, Loaded(tuple(slot.report.damaged), slot.report.lost_until), now_ms)
-        if dropped := orphans_dropped(slot.records[told:]):
+        loaded = Loaded(tuple(slot.report.damaged), slot.report.lost_until, frozenset(slot.report.committed_to))
+        self.step(slot, loaded, now_ms)
+        if dropped := orphans_dropped(slot.report.committed_to, topics):
             slot.report.orphans = dropped
             self._reports.status(slot.index, slot.status, dropped)
         self.append_written(now_ms)

@@ -60,6 +60,9 @@ class TinyShard:
             case RebalanceDecided(group_id, entry):
                 self.rounds[group_id] = entry.number
 
+    def committed_to(self) -> dict[tuple[str, bytes], int]:
+        return {}
+
     def step(self, event: Event, now_ms: int) -> Effects:
         self.seen.append(event)
         out = Effects()

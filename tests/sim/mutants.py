@@ -142,7 +142,7 @@ class MakeshiftShard(Shard):
     """Goes on with what is left of a group of which a record is damaged."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        return super().step(Loaded() if isinstance(event, Loaded) else event, now_ms)
+        return super().step(replace(event, damaged=()) if isinstance(event, Loaded) else event, now_ms)
 
 
 class DiscouragedLog(CrashingLog):

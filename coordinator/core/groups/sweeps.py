@@ -4,7 +4,7 @@ A slice is a step like any other: what it decides is whole, and a crash after it
 What is left comes back as an event (`Effects.chores`), which the runtime steps in a later turn.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TypeAlias
 
@@ -15,6 +15,7 @@ from muster.coordinator.core.events import (
     ExpireOffsets,
     ForgetOffsets,
     JoinGroup,
+    Loaded,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
@@ -27,6 +28,9 @@ from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 Place: TypeAlias = tuple[str, int]
+
+MADE_ANEW = -1
+"""As the time when a topic went: before any commit, so that only the topic's id says which positions go."""
 
 OPENING = (JoinGroup, ConsumerHeartbeat, RegisterConsumer, OffsetCommit, OffsetFetch, OffsetDelete)
 """What must not come between the parts of a deletion: it would meet half a group."""
@@ -83,12 +87,29 @@ def expire(event: ExpireOffsets, step: Step) -> None:
 
 def forget_topics(event: TopicsChanged, step: Step) -> None:
     """Deleted topics take their positions with them, in every group; what is still there until then is told nobody."""
+    if event.deleted and step.state.offsets:
+        begin_to_forget(dict.fromkeys(event.deleted, step.now_ms), step)
+
+
+def forget_orphans(event: Loaded, step: Step) -> None:
+    """So do topics that went while nobody listened. Of one made anew since then, positions without an id stay."""
     state = step.state
-    if not event.deleted or not state.offsets:
-        return
+    begin_to_forget(
+        {
+            topic: MADE_ANEW if topic in state.partitions else step.now_ms
+            for topic, topic_id in event.topics
+            if offsets.orphaned(topic, topic_id, state.partitions, state.topic_ids)
+        },
+        step,
+    )
+
+
+def begin_to_forget(topics: Mapping[str, int], step: Step) -> None:
+    """Look for positions of these topics, beside those that are looked for; each with the time when it went."""
+    state = step.state
     begun = bool(state.forgetting)
-    state.forgetting = {**state.forgetting, **dict.fromkeys(event.deleted, step.now_ms)}
-    if not begun:
+    state.forgetting = {**state.forgetting, **topics}
+    if state.forgetting and not begun:
         step.out.chores.append(all_that_go(state))
 
 

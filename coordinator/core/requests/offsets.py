@@ -1,5 +1,6 @@
 """Committed offsets: commit, fetch, delete. What concerns all of them is in `sweeps.py`."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -14,6 +15,9 @@ from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
 from muster.coordinator.errors import ErrorCode
 
 Place: TypeAlias = tuple[str, int]
+TopicId: TypeAlias = bytes
+Catalog: TypeAlias = Mapping[str, int]
+"""The number of partitions by topic."""
 
 made = tuple.__new__
 """What a NamedTuple's own constructor does, without its argument names: a commit makes many of them."""
@@ -113,14 +117,11 @@ def living(stored: Mapping[Place, StoredOffset], step: Step) -> Mapping[Place, S
     }
 
 
-def forget_orphans(step: Step) -> None:
-    """Positions of topics that went while nobody listened go, too; one made anew under the same name is another."""
-    known, topic_ids = step.state.partitions, step.state.topic_ids
-    for group_id, offsets in list(step.state.offsets.items()):
-        orphans = [
-            place
-            for place, value in offsets.items()
-            if place[0] not in known or (value.topic_id and value.topic_id != topic_ids.get(place[0], value.topic_id))
-        ]
-        for topic, partition in orphans:
-            step.keep(OffsetDeleted(group_id, topic, partition))
+def committed_to(offsets: Mapping[str, Mapping[Place, StoredOffset]]) -> Counter[tuple[str, TopicId]]:
+    """How many positions there are of each topic, by name and id."""
+    return Counter((topic, value.topic_id) for stored in offsets.values() for (topic, _), value in stored.items())
+
+
+def orphaned(topic: str, topic_id: TopicId, partitions: Catalog, topic_ids: Mapping[str, TopicId]) -> bool:
+    """Whether a position is of a topic that is gone; one made anew under the same name is another."""
+    return topic not in partitions or bool(topic_id and topic_id != topic_ids.get(topic, topic_id))

@@ -1,7 +1,7 @@
 """Replay: the log's records of one shard, applied in order, give back the hard state that was live."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, TypeVar
@@ -72,6 +72,8 @@ class LoadReport:
     """Where the last group records end that were given up and not mended yet; 0: there are none."""
     unread_until: int = 0
     """Where the last part of the ledger ends that cannot be read."""
+    committed_to: Mapping[tuple[str, bytes], int] = field(default_factory=dict)
+    """How many positions there were of each topic, by name and id."""
     orphans: str = ""
     """What is told of positions that were dropped, for their topic is another now."""
     complaints: list[str] = field(default_factory=list)

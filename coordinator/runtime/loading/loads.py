@@ -23,6 +23,7 @@ class LoadJob:
     def run(self) -> None:
         """Replay, in any thread. Raises LogFailed."""
         replay(self.log, self.shard, self.core, self.report, lambda: self.given_up)
+        self.report.committed_to = self.core.committed_to()
 
 
 class Loads:

@@ -1,9 +1,10 @@
 """Positions of topics that are no more: which topics those are, and what is told of what went with them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from muster.coordinator.core.records import OffsetDeleted, Record
+from muster.coordinator.core.events import TopicsChanged
+from muster.coordinator.core.requests.offsets import orphaned
 
 ORPHANS_NAMED = 5
 """Topics that are named of those whose positions a load has dropped."""
@@ -18,9 +19,14 @@ def made_anew(before: Mapping[str, bytes], now: Mapping[str, bytes]) -> tuple[st
     return tuple(topic for topic, topic_id in before.items() if now.get(topic, topic_id) != topic_id)
 
 
-def orphans_dropped(records: Sequence[Record]) -> str:
-    """What is told of the positions that a load has dropped; empty when there are none."""
-    dropped = Counter(record.topic for record in records if isinstance(record, OffsetDeleted))
+def orphans_dropped(committed_to: Mapping[tuple[str, bytes], int], topics: TopicsChanged | None) -> str:
+    """What is told of the positions that a load drops; empty when there are none, or nobody has told of the topics."""
+    if topics is None:
+        return ""
+    dropped = Counter[str]()
+    for (topic, topic_id), count in committed_to.items():
+        if orphaned(topic, topic_id, topics.partitions, topics.ids):
+            dropped[topic] += count
     if not dropped:
         return ""
     named = ", ".join(f"{topic} ({count})" for topic, count in dropped.most_common(ORPHANS_NAMED))

@@ -81,6 +81,9 @@ class WatchedShard:
     def writes_nothing(self, event: Event) -> bool:
         return self.shard.writes_nothing(event)
 
+    def committed_to(self) -> Mapping[tuple[str, bytes], int]:
+        return self.shard.committed_to()
+
     def apply(self, record: Record) -> None:
         self.shard.apply(record)
 

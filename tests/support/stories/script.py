@@ -128,7 +128,7 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
             self.born_again(options)
             counts = {topic: int(count) for topic, count in options.items()}
             yield from self.step(events.TopicsChanged(counts, ids=self.topic_ids(list(counts))))
-        yield from self.step(events.Loaded(damaged)) or ["ok"]
+        yield from self.step(events.Loaded(damaged, topics=frozenset(self.shard.committed_to()))) or ["ok"]
 
     def do_clock(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """clock back=1h: the process dies, and comes back with the wall clock set back."""

@@ -2,10 +2,21 @@
 
 from typing import Any
 
-from muster.coordinator.core.events import DeleteGroup, ExpireOffsets, OffsetCommit, OffsetFetch, TopicsChanged, Unload
+from muster.coordinator.core.effects import OffsetFetchReply
+from muster.coordinator.core.events import (
+    DeleteGroup,
+    ExpireOffsets,
+    Loaded,
+    OffsetCommit,
+    OffsetFetch,
+    TopicsChanged,
+    Unload,
+)
+from muster.coordinator.core.records import OffsetsStored
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import CommittedOffset, Limits
+from muster.coordinator.core.types import CommittedOffset, Limits, StoredOffset
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
 
@@ -81,6 +92,56 @@ def test_a_large_group_is_deleted_so_many_in_a_turn() -> None:
     assert before - kept(engine) <= 2 * SLICE  # the request's own step, and one more slice
     assert max(slices(engine, 1)) <= SLICE
     assert kept(engine) == before - POSITIONS
+
+
+def test_what_a_load_drops_goes_so_many_in_a_turn_and_is_told_nobody() -> None:
+    """Of topic t, which went while nobody listened; positions of u stay."""
+    log = MemoryGroupLog(1)
+    position = StoredOffset(5, -1, "", 0, None, b"1" * 16)
+    places = {(topic, number): position for number in range(POSITIONS) for topic in ("t", "u")}
+    log.append(0, encode([OffsetsStored("g", places)]).groups, [], 0)
+    engine = Engine(log, 1, LIMITS)
+    engine.submit_all(TopicsChanged({"u": POSITIONS}, ids={"u": b"1" * 16}))
+    engine.load(0)
+    core = engine.core(0)
+    assert isinstance(core, Shard)
+    kept = core.state.offsets["g"]
+    assert len(kept) == 2 * POSITIONS
+    assert engine.report(0).orphans.endswith(f"t ({POSITIONS})")
+    gone, turns = [], 0
+    while engine.pending:
+        before, turns = len(kept), turns + 1
+        engine.submit(0, OffsetFetch(turns, "g", None))
+        engine.turn(turns)
+        job = engine.flush_job()
+        assert job is not None
+        job.run()
+        engine.flushed(job)
+        ((_, told),) = engine.take_released().replies
+        assert isinstance(told, OffsetFetchReply)
+        assert {topic for topic, _ in told.offsets} == {"u"}
+        gone.append(before - len(kept))
+    assert sum(gone) == POSITIONS
+    assert max(gone) <= SLICE
+    assert turns == 2 * POSITIONS // SLICE  # it looks at so many, too
+
+
+class Hidden(dict[Any, Any]):
+    """Nobody may look at all of it."""
+
+    def items(self) -> Any:
+        raise AssertionError("somebody looks at every position")
+
+    keys = values = __iter__ = items
+
+
+def test_a_load_looks_at_no_position_in_the_loop() -> None:
+    shard = Shard(LIMITS, 0)
+    shard.step(TopicsChanged({"t": POSITIONS}), 0)
+    shard.step(OffsetCommit(1, "g", "", None, -1, {("t", 0): CommittedOffset(1, -1)}), 0)
+    topics = frozenset(shard.committed_to())
+    shard.state.offsets["g"] = Hidden(shard.state.offsets["g"])
+    assert shard.step(Loaded(topics=topics), 0).chores == []
 
 
 def test_what_is_left_goes_with_the_shard() -> None:

@@ -63,6 +63,7 @@ class History:
         self._groups: dict[str, _Group] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._missing: tuple[int, int] = (0, 0)
+        self._window_ms = INTERVALS * sample_ms
 
     def __len__(self) -> int:
         """How many partitions of groups are kept."""
@@ -82,12 +83,15 @@ class History:
             for group in self._groups.values():
                 group.forget({place for place in group.rows if place[0] in gone})
 
+    def expect(self, group_id: str, partitions: int) -> None:
+        """A sample begins of a group of that size: room is made once, and nothing is moved while it is taken."""
+        self._groups.setdefault(group_id, _Group()).expect(partitions)
+
     def take(self, group_id: str, sample: Sample, now_ms: int) -> None:
-        """Some partitions of a group; none of them twice in one sample."""
-        group = self._groups.get(group_id)
-        if group is None:
-            group = self._groups[group_id] = _Group()
+        """Some partitions of a group; none of them twice in one sample. They are judged, too."""
+        group = self._groups.setdefault(group_id, _Group())
         group.take(sample, now_ms, HALF_LIFE_SAMPLES * self.sample_ms)
+        group.judge_these(sample.places, now_ms, self._window_ms)
 
     def settle(self, group_id: str, now_ms: int) -> None:
         """All of the group has been taken: what was not goes, and its lag is a point of its series."""
@@ -167,12 +171,12 @@ class History:
         return lag / -trend if trend is not None and trend < 0 else None
 
     def last_health(self, group_id: str) -> GroupHealth:
-        """As it was at the last sample; judged once for each."""
+        """As it was at the last sample: each partition has been judged with its piece."""
         group = self._groups.get(group_id)
         if group is None or group.settled is None:
             return self.health(group_id, 0)
         if group.judged is None or group.judged[0] != group.settled:
-            group.judged = (group.settled, self.health(group_id, group.settled))
+            group.judged = (group.settled, group.summary(group.table["status"]))
         return group.judged[1]
 
     def health(self, group_id: str, now_ms: int, allowed_lag: int = ALLOWED_LAG) -> GroupHealth:
@@ -184,7 +188,7 @@ class History:
         group = self._groups.get(group_id)
         if group is None or group.settled is None:
             return GroupHealth(Status.NOTFOUND, 0, None, 0.0, 0, (), 0)
-        return group.health(now_ms, allowed_lag, INTERVALS * self.sample_ms)
+        return group.summary(statuses(group.table, now_ms, allowed_lag, self._window_ms))
 
 
 def admitted(
@@ -222,9 +226,10 @@ ROW = np.dtype(
         ("lags", np.int64, (INTERVALS,)),
         ("looks", np.int64),
         ("ends", np.int64, (INTERVALS,)),
+        ("status", np.int64),
     ]
 )
-"""One partition of one group: 440 bytes. The windows are shifted to the left; `commits` and `looks` say how much of
+"""One partition of one group: 424 bytes. The windows are shifted to the left; `commits` and `looks` say how much of
 each is filled."""
 
 
@@ -243,6 +248,10 @@ class _Group:
     def table(self) -> NDArray[np.void]:
         return self._table[: len(self.rows)]
 
+    def expect(self, partitions: int) -> None:
+        if partitions > len(self._table):
+            self._grow(partitions, len(self.rows))
+
     def take(self, sample: Sample, now_ms: int, half_life_ms: int) -> None:
         fresh = [place for place in sample.places if place not in self.rows]
         if fresh:
@@ -256,6 +265,10 @@ class _Group:
             at, ends, committed, commit_ms = at[there], ends[there], committed[there], commit_ms[there]
         self._measure(at, ends, committed, now_ms, half_life_ms)
         self._remember(at, ends, committed, commit_ms)
+
+    def judge_these(self, places: Sequence[Place], now_ms: int, window_ms: int) -> None:
+        at = np.fromiter(map(self.rows.__getitem__, places), np.int64, len(places))
+        self._table["status"][at] = statuses(self._table[at], now_ms, ALLOWED_LAG, window_ms)
 
     def settle(self, now_ms: int) -> None:
         old = self.table["round"] != self._round
@@ -277,11 +290,12 @@ class _Group:
             return None
         return float(table["produced"][known].sum()), float(table["consumed"][known].sum())
 
-    def health(self, now_ms: int, allowed_lag: int, window_ms: int) -> GroupHealth:
+    def summary(self, status: Ints) -> GroupHealth:
+        """With these statuses, one a row."""
         table = self.table
         if not len(table):
             return GroupHealth(Status.OK, 0, None, 0.0, 0, (), 0)
-        status, lags = self._statuses(now_ms, allowed_lag, window_ms), table["lag_now"]
+        lags = table["lag_now"]
         places = list(self.rows)
 
         def of(row: int) -> PartitionHealth:
@@ -299,27 +313,23 @@ class _Group:
             int((status > Status.OK).sum()),
         )
 
-    def _statuses(self, now_ms: int, allowed_lag: int, window_ms: int) -> Ints:
-        table = self.table
-        filled, looks = (np.minimum(table[name], INTERVALS) for name in ("commits", "looks"))
-        windows = Windows(table["offsets"], table["times"], table["lags"], filled, table["ends"], looks)
-        status = judge(windows, table["lag_now"], now_ms, allowed_lag)
-        early = (filled < 2) & (now_ms - table["since_ms"] < window_ms)
-        return np.where(early, int(Status.OK), status)
-
     def _make_room(self, places: Sequence[Place], now_ms: int) -> None:
         first = len(self.rows)
         for place in places:
             self.rows[place] = len(self.rows)
         if len(self.rows) > len(self._table):
-            grown = np.zeros(max(len(self.rows), 2 * len(self._table)), ROW)
-            grown[:first] = self._table[:first]
-            self._table = grown
+            self._grow(max(len(self.rows), 2 * len(self._table)), first)
         new = self._table[first : len(self.rows)]
         new[...] = np.zeros(1, ROW)
         new["since_ms"], new["at_ms"] = now_ms, UNKNOWN
         for name in ("produced", "consumed", "lag"):
             new[name] = np.nan
+
+    def _grow(self, size: int, filled: int) -> None:
+        """A table of that size, with the first so many rows of the one before."""
+        grown = np.zeros(size, ROW)  # memory is taken when a row is first written
+        grown[:filled] = self._table[:filled]
+        self._table = grown
 
     def _measure(self, at: Ints, ends: Ints, committed: Ints, now_ms: int, half_life_ms: int) -> None:
         """Rates since the last look, where there was one, and today's lag."""
@@ -357,6 +367,15 @@ class _Group:
             _push(table[name], at, values)
         table["commit_ms"][at] = commit_ms
         table["commits"][at] += 1
+
+
+def statuses(table: NDArray[np.void], now_ms: int, allowed_lag: int, window_ms: int) -> Ints:
+    """Of each of these partitions."""
+    filled, looks = (np.minimum(table[name], INTERVALS) for name in ("commits", "looks"))
+    windows = Windows(table["offsets"], table["times"], table["lags"], filled, table["ends"], looks)
+    status = judge(windows, table["lag_now"], now_ms, allowed_lag)
+    early = (filled < 2) & (now_ms - table["since_ms"] < window_ms)
+    return np.where(early, int(Status.OK), status)
 
 
 def _push(window: Ints, at: Ints, values: Ints) -> None:

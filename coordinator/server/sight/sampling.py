@@ -86,6 +86,8 @@ class Sampling:
 
     async def _look_at(self, group_id: str, breath: Breath) -> None:
         before = self.history.lag(group_id)
+        if stored := self._looking.stored(group_id):
+            self.history.expect(group_id, len(stored))
         async for piece in self._looking.pieces(group_id, breath):
             found = [each for each in piece.stored if each is not None]
             offsets, times = [each.offset for each in found], [each.commit_timestamp_ms for each in found]

@@ -1,4 +1,4 @@
-"""What the node's sampler knows of a group, as the pages want it. A group's health is judged once a sample."""
+"""What the node's sampler knows of a group, as the pages want it."""
 
 import time
 from math import isnan
@@ -11,7 +11,6 @@ from muster.coordinator.web.pages.group_view import Figures
 class FiguresOf:
     def __init__(self, history: History) -> None:
         self._history = history
-        self._judged: dict[str, tuple[int, str, str]] = {}
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -34,19 +33,10 @@ class FiguresOf:
 
     def health(self, group: str) -> tuple[str, str]:
         """The word, and why when it is not well; both empty while nothing is known."""
-        seen = self._history.seen_ms(group)
-        if seen is None:
+        if self._history.seen_ms(group) is None:
             return "", ""
-        if group not in self._judged or self._judged[group][0] != seen:
-            found = self._history.health(group, seen)
-            reason = found.reason if found.status > Status.OK else ""
-            self._judged[group] = (seen, found.status.name, reason)
-        return self._judged[group][1:]
-
-    def forget(self, present: set[str]) -> None:
-        """Of groups that are gone nothing is kept."""
-        for group in self._judged.keys() - present:
-            del self._judged[group]
+        found = self._history.last_health(group)
+        return found.status.name, found.reason if found.status > Status.OK else ""
 
     def produced(self) -> dict[str, float]:
         """Records a second written to each topic, as far as some group's sample says."""

@@ -65,7 +65,6 @@ class ListingPages:
         )
         around, groups = self._around(request), await self._asking.groups()
         await asyncio.sleep(0)
-        self._figures.forget({group.group_id for group in groups})
         lags, troubled, latest = {}, {}, {}
         for number, group in enumerate(groups):
             lags[group.group_id] = self._figures.lag(group.group_id) or 0

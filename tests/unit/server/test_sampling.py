@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
 from muster.coordinator.core.events import DeleteGroup, OffsetCommit, TopicsChanged, Unload
 from muster.coordinator.core.types import CommittedOffset, Limits
 from muster.coordinator.observe import history as bounds
+from muster.coordinator.observe.health import Windows
 from muster.coordinator.observe.history import History, Place
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
@@ -164,6 +166,35 @@ def test_a_large_group_is_looked_at_in_pieces_between_which_others_have_their_tu
     assert turns > 7
     assert world.looked == [AT_ONCE] * 4
     assert world.history.lag("a") == 1_999 * 6 + 1
+
+
+def test_a_large_group_is_judged_in_pieces_and_its_table_is_made_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[int] = []
+    tables: list[int] = []
+    judge, zeros = bounds.judge, bounds.np.zeros
+
+    def judging(seen: Windows, lag: bounds.Ints, now_ms: int, allowed_lag: int) -> bounds.Ints:
+        judged.append(len(lag))
+        return judge(seen, lag, now_ms, allowed_lag)
+
+    def making(size: int, *how: Any) -> Any:
+        if size >= AT_ONCE:
+            tables.append(size)
+        return zeros(size, *how)
+
+    monkeypatch.setattr(bounds, "judge", judging)
+    monkeypatch.setattr(bounds.np, "zeros", making)
+    written(world, range(2_000), 10)
+    world.commit("a", dict.fromkeys(range(2_000), 4))
+    for _ in range(2):
+        world.sample()
+    assert judged == [AT_ONCE] * 8
+    assert tables == [2_000]
+    assert world.history.last_health("a") == world.history.last_health("a")
+    assert judged == [AT_ONCE] * 8  # nothing is judged when somebody asks
+    assert world.history.last_health("a") == world.history.health("a", world.now_ms)
 
 
 def test_a_group_that_goes_in_the_middle_of_its_sample(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

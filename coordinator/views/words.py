@@ -42,6 +42,20 @@ def duration(ms: float) -> str:
     return f"{ms // 60_000:.0f} min {ms % 60_000 / 1000:.0f} s"
 
 
+def size(count: int) -> str:
+    """Bytes for people.
+
+    >>> size(512), size(3 << 20), size(1 << 30)
+    ('512 B', '3.0 MiB', '1.0 GiB')
+    """
+    number, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if number < 1024:
+            break
+        number, unit = number / 1024, larger
+    return f"{count} B" if unit == "B" else f"{number:.1f} {unit}"
+
+
 def moment(epoch_ms: int) -> str:
     """Local time with milliseconds."""
     return datetime.fromtimestamp(epoch_ms / 1000).isoformat(" ", "milliseconds")

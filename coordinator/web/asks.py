@@ -95,6 +95,9 @@ class Asks(Protocol):
     async def metrics(self, accept: str) -> Exposition:
         """All metrics, in the format that the Accept header asks for."""
 
+    def log_bytes(self, places: Sequence[tuple[str, int]]) -> Sequence[int]:
+        """Of each partition's log, 0 where there is none. Without waiting: some hundreds at a time."""
+
     def health(self) -> NodeHealth:
         """Without waiting, and without asking a shard."""
 

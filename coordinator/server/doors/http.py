@@ -5,7 +5,7 @@ That room is imported unless `http.listeners` is empty, and in a thread: it take
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
@@ -106,11 +106,20 @@ def web_room() -> tuple[ModuleType, ModuleType]:
     return import_module("muster.coordinator.web.app"), import_module("muster.coordinator.web.listener")
 
 
+class Logs(Protocol):
+    """What is asked of the node's logs."""
+
+    def sizes(self, places: Iterable[tuple[str, int]], /) -> list[int]: ...
+
+
 class Whole(Protocol):
     """What a node has once its log is open."""
 
     engine: Engine
     measuring: Measuring | None
+
+    @property
+    def broker(self) -> Logs: ...
 
     @property
     def changes(self) -> Changes | None: ...
@@ -194,6 +203,10 @@ class Inside:
         """See `Asks.metrics`."""
         assert self._node.measuring is not None, "a node with a listener counts"
         return await self._node.measuring.scrape(accept)
+
+    def log_bytes(self, places: Sequence[tuple[str, int]]) -> Sequence[int]:
+        """See `Asks.log_bytes`."""
+        return self._node.broker.sizes(places)
 
     def health(self) -> NodeHealth:
         engine = self._node.engine

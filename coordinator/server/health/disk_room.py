@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from muster.coordinator.views.words import size
+
 TRIED_BYTES = 64 << 10
 """What must still find room: a few turns of commits, with what the ledger tells of them."""
 
@@ -102,17 +104,3 @@ def take_some(directory: Path) -> None:
     finally:
         os.close(fd)
         path.unlink()
-
-
-def size(count: int) -> str:
-    """Bytes for people.
-
-    >>> size(512), size(3 << 20), size(1 << 30)
-    ('512 B', '3.0 MiB', '1.0 GiB')
-    """
-    number, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if number < 1024:
-            break
-        number, unit = number / 1024, larger
-    return f"{count} B" if unit == "B" else f"{number:.1f} {unit}"

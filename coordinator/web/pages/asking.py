@@ -168,7 +168,7 @@ class Asking:
 
     async def ends(self, sizes: Mapping[str, int], timestamp: int) -> dict[Place, int]:
         """-2 asks where each log begins, -1 where it ends."""
-        places = [(topic, number) for topic, size in sorted(sizes.items()) for number in range(size)]
+        places = places_in(sizes)
         found: dict[Place, int] = {}
         for at in range(0, len(places), AT_ONCE):
             request = log_pb.ListOffsetsRequest()
@@ -181,6 +181,16 @@ class Asking:
                 found.update(
                     {(result.name, row.partition_index): row.offset for row in result.partitions if not row.error_code}
                 )
+            await asyncio.sleep(0)
+        return found
+
+    async def log_bytes(self, sizes: Mapping[str, int]) -> dict[Place, int]:
+        """What each partition's log takes on disk."""
+        places = places_in(sizes)
+        found: dict[Place, int] = {}
+        for at in range(0, len(places), AT_ONCE):
+            some = places[at : at + AT_ONCE]
+            found.update(zip(some, self._asks.log_bytes(some), strict=True))
             await asyncio.sleep(0)
         return found
 
@@ -219,6 +229,14 @@ def shares_of(group: group_pb.DescribedGroup) -> tuple[dict[str, list[Place]], d
         shares[member.member_id] = sorted((topic, number) for topic, numbers in parsed.items() for number in numbers)
         wanted[member.member_id] = member.subscribed_topic_names or topics_of(member.member_metadata)
     return shares, wanted
+
+
+def places_in(sizes: Mapping[str, int]) -> list[Place]:
+    """
+    >>> places_in({"b": 1, "a": 2})
+    [('a', 0), ('a', 1), ('b', 0)]
+    """
+    return [(topic, number) for topic, size in sorted(sizes.items()) for number in range(size)]
 
 
 def places_of(

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.views.words import size
 from muster.coordinator.web.asks import Asks, Refused
 from muster.coordinator.web.pages.asking import Asking
 from muster.coordinator.web.pages.figures import FiguresOf
@@ -153,10 +154,11 @@ class ListingPages:
         shown = dict(sorted(sizes.items())[:SHOWN_TOPICS])
         around, readers = self._around(request), await self._readers()
         starts, ends = await self._asking.ends(shown, EARLIEST), await self._asking.ends(shown, LATEST)
+        held = await self._asking.log_bytes(shown)
         produced = self._figures.produced()
 
         def make() -> Mapping[str, Any]:
-            rows = topic_rows(shown, starts, ends, readers, produced)
+            rows = topic_rows(shown, starts, ends, readers, produced, held)
             return around | {"title": "Topics", "rows": rows, "more": len(sizes) - len(shown)}
 
         return await self._pages.page("topics.html", "Topics", make)
@@ -168,12 +170,16 @@ class ListingPages:
             raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic!r} on this node")
         around, readers = self._around(request), await self._readers()
         starts, ends = await self._asking.ends(sizes, EARLIEST), await self._asking.ends(sizes, LATEST)
+        held = await self._asking.log_bytes(sizes)
         produced = self._figures.produced()
 
         def make() -> Mapping[str, Any]:
-            row = topic_rows(sizes, starts, ends, readers, produced)[0]
+            row = topic_rows(sizes, starts, ends, readers, produced, held)[0]
             numbers = sorted(number for _, number in ends)
-            partitions = [(number, starts.get((topic, number), 0), ends[topic, number]) for number in numbers]
+            partitions = [
+                (number, starts.get((topic, number), 0), ends[topic, number], size(held.get((topic, number), 0)))
+                for number in numbers
+            ]
             more = max(0, len(partitions) - SHOWN_PARTITIONS)
             return around | {"title": topic, "row": row, "partitions": partitions[:SHOWN_PARTITIONS], "more": more}
 

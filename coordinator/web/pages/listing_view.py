@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedGroup, ListedGroup
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.views.words import size
 from muster.coordinator.web.pages.group_view import BUSY, HEALTH_CLASSES, Figures, eta_words, trend_class, trend_words
 from muster.coordinator.web.pages.naming import names_of
 from muster.coordinator.web.pages.rebalances import address
@@ -107,6 +108,8 @@ class TopicRow:
     topic: str
     partitions: int
     records: int
+    size: str
+    """Of its logs, with what is not compacted yet."""
     produced: float | None
     readers: tuple[str, ...]
     more_readers: int
@@ -121,13 +124,19 @@ def topic_rows(
     ends: Mapping[tuple[str, int], int],
     readers: Mapping[str, Iterable[str]],
     produced: Mapping[str, float],
+    held: Mapping[tuple[str, int], int],
 ) -> list[TopicRow]:
     records: dict[str, int] = dict.fromkeys(sizes, 0)
     for (topic, number), end in ends.items():
         records[topic] += max(0, end - starts.get((topic, number), end))
+    log_bytes: dict[str, int] = dict.fromkeys(sizes, 0)
+    for (topic, _), count in held.items():
+        log_bytes[topic] += count
     rows = []
-    for topic, size in sorted(sizes.items()):
+    for topic, partitions in sorted(sizes.items()):
         who = sorted(readers.get(topic, ()))
         more = max(0, len(who) - MOST_READERS)
-        rows.append(TopicRow(topic, size, records[topic], produced.get(topic), tuple(who[:MOST_READERS]), more))
+        told = size(log_bytes[topic])
+        first = tuple(who[:MOST_READERS])
+        rows.append(TopicRow(topic, partitions, records[topic], told, produced.get(topic), first, more))
     return rows

@@ -67,6 +67,17 @@ def test_a_rebalance_is_seen_as_it_happens(watched: Watched, seeded: Seeded) -> 
     assert watched.wrong == []
 
 
+def test_topics_say_what_they_hold(watched: Watched) -> None:
+    page = watched.open("/topics")
+    row = page.locator("tbody tr", has=page.get_by_role("link", name="orders", exact=True))
+    assert row.locator("td[data-h=records]").inner_text() == "60"
+    room = row.locator("td[data-h='on disk']").inner_text()
+    assert room.endswith("KiB")
+    page.get_by_role("link", name="orders", exact=True).click()
+    assert page.locator(".tile", has_text="On disk").locator("dd").inner_text() == room
+    assert page.locator("tbody tr").count() == 6
+
+
 def test_names_full_of_html_are_text(watched: Watched) -> None:
     page = watched.open("/")
     page.get_by_role("link", name=EVIL_GROUP, exact=True).click()

@@ -2,7 +2,7 @@
 
 A shard falls once for it, and is served again before there is room: signs of life and questions are answered, but for
 groups that owe the log a fact. While a log takes nothing nobody is expired; afterwards what was refused for want of
-room has been heard: whoever said it has his whole session from then on.
+room has been heard: whoever said it has his whole session from then on, unless the stream on which he listens breaks.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from muster.coordinator.core.events import (
     Heartbeat,
     OffsetFetch,
     Request,
+    StreamLost,
     TimerFired,
 )
 from muster.coordinator.core.shard import Shard
@@ -88,6 +89,8 @@ class AFullDiskStopsOnlyWrites(Checker):
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         if isinstance(event, TimerFired):
             self.before, self.session_ms = standing(core, event), session_ms_of(core, event)
+        elif isinstance(event, StreamLost):
+            self.refused_ms.pop((event.group_id, event.member_id), None)
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         if shard in self.starved:

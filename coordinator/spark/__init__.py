@@ -1,4 +1,5 @@
-"""Topics as a Spark data source, and pipelines over the rebalance ledger. The only room that knows pyspark.
+"""Topics as a Spark data source, and pipelines over the rebalance ledger. The room that knows pyspark: above it, only
+commands and benchmarks of it do.
 
 Names load on first use, so that importing this package costs nothing. A session with a Java and all that is made by
 `muster.coordinator.spark.session.session`.

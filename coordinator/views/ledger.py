@@ -50,6 +50,8 @@ def document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
         found[key] = int(found[key])
     for item in (*found["phases"],):
         item["duration_ms"] = int(item["duration_ms"])
+    for item in found["members"]:
+        item |= {key: int(item[key]) for key in ("joined_at_ms", "synced_at_ms") if key in item}
     for item in found["moves"]:
         item["unowned_ms"] = int(item["unowned_ms"])
     found["cause"] = cause_word(entry).replace(" ", "_").upper()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from muster.assignors.data.user_data import parse_assignment
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member.classic.subscription import topics_of
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
@@ -141,6 +142,18 @@ def seen_lags(answer: pb.OffsetFetchResponse, owners: Mapping[Place, str]) -> li
         if row.HasField("log_end_offset")
     ]
     return sorted(found, key=lambda lag: lag.partition)
+
+
+def code_word(code: int) -> str:
+    """Kafka's word for an error; the number of one that is not known here.
+
+    >>> code_word(22), code_word(12_345)
+    ('ILLEGAL_GENERATION', '12345')
+    """
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
 
 
 def share_of(blob: bytes) -> tuple[Place, ...]:

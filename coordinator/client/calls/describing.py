@@ -17,7 +17,6 @@ from muster.coordinator.client.described import (
 )
 from muster.coordinator.client.membership.group_calls import check
 from muster.coordinator.client.types import TopicPartition
-from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member.classic.subscription import topics_of
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.views import seen
@@ -54,7 +53,7 @@ def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
             tuple(m.offered_assignors),
             given(m, "last_heard_ms"),
             m.refused_commits,
-            word_of(m.refused_commit_code) if m.refused_commits else "",
+            seen.code_word(m.refused_commit_code) if m.refused_commits else "",
         )
         for m in group.members
     )
@@ -80,14 +79,6 @@ def listing(group: group_pb.ListedGroup) -> GroupListing:
 def progress_of(group: group_pb.DescribedGroup | group_pb.ListedGroup) -> GroupProgress | None:
     progress = seen.seen_progress(group)
     return None if progress is None else GroupProgress(*astuple(progress))
-
-
-def word_of(code: int) -> str:
-    """Kafka's word; the number of one that is not known here."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
 
 
 def given(message: Message, name: str) -> int | None:

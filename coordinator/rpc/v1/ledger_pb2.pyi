@@ -88,18 +88,22 @@ class TopicPartitions(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class MemberPlan(_message.Message):
-    __slots__ = ("member_id", "client_id", "client_host", "group_instance_id", "assigned")
+    __slots__ = ("member_id", "client_id", "client_host", "group_instance_id", "assigned", "joined_at_ms", "synced_at_ms")
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    JOINED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SYNCED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     member_id: str
     client_id: str
     client_host: str
     group_instance_id: str
     assigned: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
-    def __init__(self, member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., assigned: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ...) -> None: ...
+    joined_at_ms: int
+    synced_at_ms: int
+    def __init__(self, member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., assigned: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., joined_at_ms: _Optional[int] = ..., synced_at_ms: _Optional[int] = ...) -> None: ...
 
 class RebalancePhase(_message.Message):
     __slots__ = ("name", "duration_ms", "waited_for")

@@ -387,4 +387,6 @@ def member_plan(plan: MemberPlan) -> ledger_pb2.MemberPlan:
         assigned=[
             ledger_pb2.TopicPartitions(topic=topic, partitions=partitions) for topic, partitions in plan.assigned
         ],
+        joined_at_ms=plan.joined_at_ms if plan.joined_at_ms >= 0 else None,
+        synced_at_ms=plan.synced_at_ms if plan.synced_at_ms >= 0 else None,
     )

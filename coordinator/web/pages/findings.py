@@ -8,6 +8,7 @@ from muster.coordinator.doctor.facts import Facts, Group, Member, Position, Topi
 from muster.coordinator.doctor.finding import Severity
 from muster.coordinator.doctor.table import of_group
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
+from muster.coordinator.views.seen import code_word
 from muster.coordinator.views.words import Names
 from muster.coordinator.web.pages.asking import GroupFacts, Place
 
@@ -95,4 +96,6 @@ def doctors_member(member: DescribedMember, owned: Sequence[Place], facts: Group
         rebalance_timeout_ms=member.rebalance_timeout_ms if member.HasField("rebalance_timeout_ms") else None,
         heartbeat_interval_ms=member.heartbeat_interval_ms if member.HasField("heartbeat_interval_ms") else None,
         offers=tuple(member.offered_assignors),
+        refused_commits=member.refused_commits,
+        refused_code=code_word(member.refused_commit_code) if member.refused_commits else "",
     )

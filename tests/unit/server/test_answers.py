@@ -9,6 +9,7 @@ from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phas
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import errors_pb2, ledger_pb2
 from muster.coordinator.server.messages import answers
+from muster.coordinator.views.ledger import document
 
 ENTRY = RebalanceEntry(
     number=4,
@@ -26,7 +27,7 @@ ENTRY = RebalanceEntry(
     started_at_ms=1_000,
     ended_at_ms=1_500,
     phases=(Phase("join", 300, ("a-1",)), Phase("plan", 200)),
-    members=(MemberPlan("a-1", "a", "10.0.0.1", None, (("t", (0, 1)),)),),
+    members=(MemberPlan("a-1", "a", "10.0.0.1", None, (("t", (0, 1)),), joined_at_ms=1_300),),
     moves=(Move("t", 1, "b-1", "a-1", 700, "its owner is gone"),),
     snapshot_json="{}",
     snapshot_source="leader",
@@ -122,11 +123,20 @@ def test_a_rebalance_is_told_whole_with_its_snapshot_on_request(wanted: bool) ->
         ("join", 300, ["a-1"]),
         ("plan", 200, []),
     ]
-    assert [list(t.partitions) for t in told.members[0].assigned] == [[0, 1]]
+    (member,) = told.members
+    assert [list(t.partitions) for t in member.assigned] == [[0, 1]]
+    assert (member.joined_at_ms, member.HasField("synced_at_ms")) == (1_300, False)
     assert (told.moves[0].source, told.moves[0].target, told.moves[0].unowned_ms) == ("b-1", "a-1", 700)
     assert told.unowned_partition_seconds == 0.7
     assert told.snapshot_json == ("{}" if wanted else "")
     assert list(told.also) == ["c-1 joined"]
+
+
+def test_a_member_s_times_are_numbers_for_programs_and_left_out_where_nobody_knows_them() -> None:
+    told = answers.rebalance("g", ENTRY, with_snapshot=False)
+    (member,) = document(told)["members"]
+    assert member["joined_at_ms"] == 1_300
+    assert "synced_at_ms" not in member
 
 
 def test_snapshots_that_do_not_fit_are_left_out_and_counted() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeAlias
 
 from muster.storage.broker.broker import Broker
@@ -28,6 +29,10 @@ TOGETHER = 32
 
 WALKED_PER_TURN = 8192
 """Records that the loop looks at one by one in a turn, about; the rest is for threads."""
+
+
+PARTITIONS_PER_TURN = 100
+"""Partitions that a turn of the loop appends to: each is a write to a file of its own, of 20 to 30 us."""
 
 
 @dataclass(eq=False, slots=True)
@@ -108,14 +113,17 @@ class GroupCommit:
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         self._turn_due = False
         self._append_arrived()
+        if self._arrived:
+            self._turn_soon(loop)
         if self._waiting and not self._under_way:
             self._begin(loop)
 
     def _append_arrived(self) -> None:
-        arrived, self._arrived = self._arrived, {}
+        """Those that have waited longest, as many as a turn may; others arrive behind them meanwhile."""
         now_ms = self._clock_ms()
         enough = self._broker.walked + WALKED_PER_TURN
-        for partition, lot in arrived.items():
+        for partition in list(islice(self._arrived, PARTITIONS_PER_TURN)):
+            lot = self._arrived.pop(partition)
             if partition in self._held:
                 self._held[partition] += lot
             else:

@@ -1,11 +1,14 @@
 """Many partitions at once: whole or not there after a crash, and flushed together, not one by one."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from muster.storage.broker.broker import Broker
+from muster.storage.broker.group_commit import PARTITIONS_PER_TURN, GroupCommit
 from muster.storage.errors import StorageError
 from muster.storage.topics.all_logs import TOLD_AT_ONCE
 from tests.fakes.memory_files import MemoryFiles
@@ -203,3 +206,51 @@ def test_whoever_cares_hears_of_logs_that_are_made_some_at_a_time_and_that_go() 
     assert heard == [TOLD_AT_ONCE, TOLD_AT_ONCE, 3, 1]
     broker.delete_topic("wide")
     assert heard[4:] == [-(2 * TOLD_AT_ONCE + 3)]
+
+
+def test_a_turn_appends_to_so_many_partitions_and_others_have_theirs_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = 2 * PARTITIONS_PER_TURN + 7
+    turn, appended = 0, Counter[int]()
+    append_each = Broker.append_each
+
+    def counting(broker: Broker, *what: Any, **how: Any) -> Any:
+        appended[turn] += 1
+        return append_each(broker, *what, **how)
+
+    async def others() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        broker = open_broker(MemoryFiles())
+        broker.create_topic("t", many, {})
+        commit = GroupCommit(broker, lambda: T0)
+        beside = asyncio.create_task(others())
+        begun = [commit.append(("t", number), batch(b"x")) for number in range(many)]
+        await asyncio.sleep(0)
+        assert not begun[-1].done()
+        later = commit.append(("t", many - 1), batch(b"y"))  # whoever comes meanwhile keeps his place
+        assert {done.base_offset for done in await asyncio.gather(*begun)} == {0}
+        assert (await later).base_offset == 1
+        beside.cancel()
+        await commit.close()
+
+    monkeypatch.setattr(Broker, "append_each", counting)
+    asyncio.run(story())
+    assert list(appended.values()) == [PARTITIONS_PER_TURN, PARTITIONS_PER_TURN, 7]
+
+
+def test_closing_appends_to_all_partitions_first() -> None:
+    async def story() -> None:
+        broker = open_broker(MemoryFiles())
+        broker.create_topic("t", 3 * PARTITIONS_PER_TURN, {})
+        commit = GroupCommit(broker, lambda: T0)
+        begun = [commit.append(("t", number), batch(b"x")) for number in range(3 * PARTITIONS_PER_TURN)]
+        await commit.close()
+        assert [(await done).base_offset for done in begun] == [0] * len(begun)
+
+    asyncio.run(story())

@@ -16,7 +16,7 @@ from muster.coordinator.web.pages.sentences import sentence
 from muster.coordinator.web.pictures.series import sparkline
 
 PAGE: Final = 100
-SORTS: Final = ("trouble", "name", "lag", "members", "rebalance")
+SORTS: Final = ("trouble", "name", "lag", "rebalance")
 
 
 @dataclass(frozen=True, slots=True)

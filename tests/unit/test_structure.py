@@ -5,8 +5,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from types import NoneType
 
 import pytest
+
+from muster.coordinator.core.groups.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("assignors", "storage", "coordinator")
@@ -140,6 +143,18 @@ def test_no_prefix_does_the_work_of_a_folder(top: str) -> None:
         f"{folder}/{word}_": files for folder, names in folders(top).items() for word, files in prefixes(names).items()
     }
     assert found == {}
+
+
+def test_nobody_outside_the_core_asks_which_kind_a_group_is() -> None:
+    """What it answers is its kind's; a fifth one would go unnoticed wherever somebody knows four."""
+    kinds = {kind.__name__ for kind in KINDS if kind is not NoneType}
+    assert len(kinds) == 4
+    knows: dict[str, set[str]] = defaultdict(set)
+    for path in (path for room in ROOMS for path in sources(room) if not path.is_relative_to("coordinator/core")):
+        for base, name in imported(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+            if base.startswith("muster.coordinator.core.") and name in kinds:
+                knows[str(path)].add(name)
+    assert knows == {}
 
 
 def test_no_two_files_of_tests_have_one_name() -> None:

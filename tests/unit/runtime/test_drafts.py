@@ -105,6 +105,24 @@ def test_what_comes_behind_a_long_commit_is_in_the_log_and_answered_behind_it() 
     assert written(log, 0) == [MANY, 3 + 2 + MANY]
 
 
+def test_nobody_is_told_of_what_is_still_to_be_written() -> None:
+    log = MemoryGroupLog(SHARDS)
+    engine = engine_of(log)
+    engine.submit(0, commit(1, "g", MANY))
+    assert told(engine) == []
+    engine.submit(0, OffsetFetch(2, "g", (("t", 0),)))
+    assert told(engine) == []  # it would tell a position that a crash could undo
+    engine.submit(0, commit(3, "h", MANY))
+    answers: list[tuple[int, ErrorCode]] = []
+    while not written(log, 0):
+        assert answers == []
+        answers += told(engine)
+    assert [number for number, _ in answers] == [1, 2]
+    while engine.pending:
+        answers += told(engine)
+    assert [number for number, _ in answers] == [1, 2, 3]
+
+
 def test_long_commits_of_two_shards_go_on_by_turns() -> None:
     log = MemoryGroupLog(SHARDS)
     engine = engine_of(log)

@@ -38,6 +38,9 @@ Answer: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
 DOOR = "grpc"
 """This door's name among metrics."""
 
+READING: set["asyncio.Task[bytes | None]"] = set()
+"""Reads under way: the event loop itself keeps no task alive."""
+
 log = structlog.get_logger("muster.grpc")
 
 
@@ -227,10 +230,33 @@ def streamed(parse: Reader) -> Callable[[AsyncIterator[bytes]], AsyncIterator[Me
     """The same for a stream of requests."""
 
     async def parse_all(stream: AsyncIterator[bytes]) -> AsyncIterator[Message]:
-        async for data in stream:
+        reads = aiter(stream)
+        while (data := await to_its_end(reads)) is not None:
             yield await parse(data)
 
     return parse_all
+
+
+async def to_its_end(reads: AsyncIterator[bytes]) -> bytes | None:
+    """The next message of a stream; None at its end.
+
+    Whoever waits for it may be cancelled, the read itself is not: it ends with its call, and gRPC frees what it has
+    allocated for a read only when that has ended (0.8 KB stayed of each stream that its client had cancelled).
+    """
+
+    async def read() -> bytes | None:
+        return await anext(reads, None)
+
+    reading = asyncio.create_task(read())
+    READING.add(reading)
+    reading.add_done_callback(over)
+    return await asyncio.shield(reading)
+
+
+def over(reading: "asyncio.Task[bytes | None]") -> None:
+    READING.discard(reading)
+    if not reading.cancelled():
+        reading.exception()  # Seen, whether or not anybody waits yet.
 
 
 def unary(method: Method, burden: Burden) -> Answer:

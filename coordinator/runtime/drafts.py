@@ -35,7 +35,7 @@ def entries(records: Sequence[Record]) -> int:
     """How many entries of the log they come to, about."""
     count = len(records)
     for record in records:
-        if type(record) is OffsetsStored:
+        if type(record) is OffsetsStored:  # cheaper than isinstance: every turn asks
             count += len(record.offsets)
     return count
 

@@ -29,9 +29,10 @@ sys.exit(run(load_settings(None, dict(pair.split("=", 1) for pair in sys.argv[1:
 
 
 def child(*pairs: str) -> "subprocess.Popen[str]":
-    """A node as a process of its own."""
+    """A node as a process of its own, at which nobody looks."""
+    always = ("listeners=127.0.0.1:0", "http.listeners=", "offsets.topic.num.partitions=2")
     return subprocess.Popen(
-        [sys.executable, "-c", CHILD, "listeners=127.0.0.1:0", "offsets.topic.num.partitions=2", *pairs],
+        [sys.executable, "-c", CHILD, *always, *pairs],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

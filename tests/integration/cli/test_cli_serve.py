@@ -19,7 +19,7 @@ PATIENCE_S = 60
 def refused(*arguments: str) -> tuple[int, str]:
     """The exit code and what was said of a node that must not start."""
     done = subprocess.run(
-        [MUSTER, "serve", "--set", "offsets.topic.num.partitions=4", *arguments],
+        [MUSTER, "serve", "--set", "offsets.topic.num.partitions=4", "--set", "http.listeners=", *arguments],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S * pace(),
@@ -85,7 +85,7 @@ def test_a_taken_port_is_refused_before_the_directory_is_made(tmp_path: Path) ->
 
 def test_a_node_ends_with_its_parent(tmp_path: Path) -> None:
     arguments = ["serve", "--announce", "--until-eof", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
-    arguments += ["--set", "offsets.topic.num.partitions=4"]
+    arguments += ["--set", "offsets.topic.num.partitions=4", "--set", "http.listeners="]
     process = subprocess.Popen([MUSTER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdin is not None

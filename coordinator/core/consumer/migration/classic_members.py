@@ -1,12 +1,14 @@
 """Members that speak the classic protocol inside a KIP-848 group.
 
 Nobody leads: each is a follower who learns its own share, gives up what it must by joining again, and takes what is
-free the same way.
+free the same way. Only who makes the group a classic one again by coming back is told to lead that.
 """
 
-import dataclasses
+from dataclasses import replace
 
 from muster.assignors.data.user_data import NEWEST, Subscription, encode_assignment, parse_subscription
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.rebalance import roster
 from muster.coordinator.core.consumer import history, removal, static, target
 from muster.coordinator.core.consumer.checks import known_member, known_state
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
@@ -16,7 +18,7 @@ from muster.coordinator.core.consumer.reconcile import available
 from muster.coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Shares
 from muster.coordinator.core.effects import HeartbeatReply, JoinReply, SyncReply
 from muster.coordinator.core.events import Heartbeat, JoinGroup, SyncGroup
-from muster.coordinator.core.ledger import by_member
+from muster.coordinator.core.ledger import Trigger, by_member
 from muster.coordinator.core.plan import CONSUMER
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, MemberIdentity
@@ -36,18 +38,35 @@ def join_group(group: ConsumerGroup, request: JoinGroup, step: Step) -> None:
     step.disarm(group.rejoin_timer(member.id))
     renew_session(group, member, step)
     step.arm(group.fetch_timer(member.id), member.rebalance_timeout_ms)
-    step.reply(
-        request.request_id,
-        JoinReply(
-            generation=member.epoch,
-            protocol_type=CONSUMER,
-            protocol_name=request.protocols[0].name,
-            member_id=member.id,
-        ),
+    hears = JoinReply(
+        generation=member.epoch,
+        protocol_type=CONSUMER,
+        protocol_name=request.protocols[0].name,
+        member_id=member.id,
     )
+    calm = group.at_rest and request.supports_skip_assignment
+    if DOWNGRADE.made(group, Leaving(None if calm else came_back(member), leader=member.id), step) and calm:
+        hears = leading(hears, step.state.get(ClassicGroup, group.id))
+    step.reply(request.request_id, hears)
+
+
+def came_back(member: ConsumerMember) -> Trigger:
     what = "was the last to speak the consumer protocol, and came back with the classic one"
-    trigger = None if group.at_rest else by_member(Cause.STATIC_MEMBER_REPLACED, member, what)
-    DOWNGRADE.made(group, Leaving(trigger), step)
+    return by_member(Cause.STATIC_MEMBER_REPLACED, member, what)
+
+
+def leading(hears: JoinReply, classic: ClassicGroup) -> JoinReply:
+    """Who is answered leads from here on and assigns nothing: nobody else watches the topics of a classic group.
+
+    (Kafka answers a follower, and the group does not hear of new partitions until its next rebalance.)
+    """
+    return replace(
+        hears,
+        protocol_name=classic.protocol_name,
+        leader=hears.member_id,
+        skip_assignment=True,
+        members=roster(classic),
+    )
 
 
 def suitable(group: ConsumerGroup, request: JoinGroup, step: Step) -> Subscription:
@@ -98,7 +117,7 @@ def taken_in(
     held_by = group.static.get(request.group_instance_id or "")
     replaced = group.members[held_by] if held_by is not None and held_by != member_id else None
     live = replaced or group.members.get(member_id)
-    before = None if live is None else dataclasses.replace(live)
+    before = None if live is None else replace(live)
     record = as_told(request, member_id, said)
     if replaced is not None:
         static.replace(group, replaced, record, step)

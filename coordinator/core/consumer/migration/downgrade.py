@@ -26,6 +26,8 @@ class Leaving:
 
     trigger: Trigger | None
     leavers: Sequence[tuple[ConsumerMember, Departure]] = ()
+    leader: str = ""
+    """Who came back; with nobody, the first of those that stay leads."""
 
 
 def staying(group: ConsumerGroup, leaving: Leaving) -> list[ConsumerMember]:
@@ -46,7 +48,8 @@ def downgrade(group: ConsumerGroup, leaving: Leaving, stored: GroupStored, step:
 
     The group epoch is the generation and is not raised: whoever is up to date hears REBALANCE_IN_PROGRESS, and may
     commit what it has done, until it joins again. So may whoever is still on its way to that epoch, under its own.
-    There is no trigger when a static member only came back with the other protocol and everyone has its target already.
+    There is no trigger when a static member only came back with the other protocol, everyone has its target already, and
+    who came back can be told to lead without assigning (KIP-814).
     """
     history.handed_back(group, step)
     gone = {member.id: departure for member, departure in leaving.leavers}
@@ -79,7 +82,7 @@ def as_classic(group: ConsumerGroup, leaving: Leaving, step: Step) -> GroupStore
         protocol_type=CONSUMER,
         generation=group.epoch,
         protocol=protocol,
-        leader=left[0].id,
+        leader=leaving.leader or left[0].id,
         state_timestamp_ms=step.now_ms,
         members=tuple(member_record(group, member, protocol, step) for member in left),
     )

@@ -48,8 +48,8 @@ def downgrade(group: ConsumerGroup, leaving: Leaving, stored: GroupStored, step:
 
     The group epoch is the generation and is not raised: whoever is up to date hears REBALANCE_IN_PROGRESS, and may
     commit what it has done, until it joins again. So may whoever is still on its way to that epoch, under its own.
-    There is no trigger when a static member only came back with the other protocol, everyone has its target already, and
-    who came back can be told to lead without assigning (KIP-814).
+    There is no trigger when a static member only came back with the other protocol, everyone has its target already,
+    and who came back can be told to lead without assigning (KIP-814).
     """
     history.handed_back(group, step)
     gone = {member.id: departure for member, departure in leaving.leavers}

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.consumer.records import TopicId
+from muster.coordinator.core.control.trial.records import CanaryStored
 from muster.coordinator.core.effects import Effects, GroupChanged, Reply
 from muster.coordinator.core.events import Listen
 from muster.coordinator.core.groups.group import Group
@@ -41,6 +42,8 @@ class ShardState:
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     settings: dict[str, SettingsStored] = field(default_factory=dict)
     """By group id: an operator's word, whether or not there is such a group."""
+    canaries: dict[str, CanaryStored] = field(default_factory=dict)
+    """By group id: the assignor that is, or was last, on trial."""
     partitions: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
@@ -132,7 +135,10 @@ class ShardState:
         return True
 
     def assignor_options(self, group_id: str) -> Mapping[str, JsonValue]:
-        """What an operator tells the group's assignor beside the group."""
+        """What an operator tells the group's assignor beside the group; a canary has its own."""
+        canary = self.canaries.get(group_id)
+        if canary is not None and canary.runs:
+            return canary.options
         stored = self.settings.get(group_id)
         options = stored.values.get(ASSIGNOR_OPTIONS) if stored else None
         return options if isinstance(options, Mapping) else {}

@@ -9,7 +9,7 @@ from muster.coordinator.core.central.group import CentralGroup, CentralMember
 from muster.coordinator.core.entries import begun, keep_entry, settle, within_limit
 from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
 from muster.coordinator.core.moves import Before, difference
-from muster.coordinator.core.plan import CONSUMER, Plan
+from muster.coordinator.core.plan import CONSUMER, Plan, canonical_name
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase
 
@@ -139,7 +139,7 @@ def write(
     change = Change(
         generation=group.generation + (outcome is not Outcome.FAILED),
         protocol_type=CONSUMER,
-        protocol_name=group.assignor,
+        protocol_name=planned_by(group, step),
         moves=moves,
         members=tuple(member_plan(member, plan) for member in group.members.values() if member.id in plan),
         snapshot_json=snapshot_json,
@@ -148,6 +148,12 @@ def write(
     entry = rebalance.entry(outcome, step.now_ms, change)
     keep_entry(group.id, entry, step)
     step.announce(group, entry=entry)
+
+
+def planned_by(group: CentralGroup, step: Step) -> str:
+    """Whoever made the plan; before there is one, whom the members ask for."""
+    request = group.progress.request
+    return group.assignor if request is None else canonical_name(request.assignor, step.limits)
 
 
 def member_plan(member: CentralMember, plan: Plan) -> MemberPlan:

@@ -7,6 +7,7 @@ from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic import join
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer import heartbeat
+from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup
 from muster.coordinator.core.groups.unconcerned import Unconcerned
 from muster.coordinator.core.state import Step
@@ -51,7 +52,7 @@ class Central(Unconcerned[CentralGroup]):
         return group.subscribed_topics()
 
     def assignor(self, group: CentralGroup, step: Step, /) -> str:
-        return group.assignor if group.members else ""
+        return (wanted_assignor(step.state, group.id) or group.assignor) if group.members else ""
 
 
 def stays(group: CentralGroup, kind: str, code: ErrorCode) -> CoordinatorError:

@@ -14,6 +14,7 @@ from muster.coordinator.core.bounds import ENTRY_BYTES, FIXED_BYTES, next_genera
 from muster.coordinator.core.central import history, telling
 from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, Want
 from muster.coordinator.core.central.records import CentralOwner, CentralStored
+from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger, by_member
 from muster.coordinator.core.plan import Plan, PlanRequest, loadable, wants_lags
@@ -290,7 +291,7 @@ def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
             )
             for member_id in sorted(group.members)
         ],
-        assignor=loadable(group.assignor, step.limits),
+        assignor=loadable(wanted_assignor(step.state, group.id) or group.assignor, step.limits),
         options=step.state.assignor_options(group.id),
     )
 

@@ -2,6 +2,7 @@
 
 from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState, Want
+from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
 from muster.coordinator.core.groups.owners import Owned, by_partition
 from muster.coordinator.core.plan import CONSUMER
@@ -18,7 +19,7 @@ def view(group: CentralGroup, group_id: str, step: Step) -> DescribeReply:
         group_id=group.id,
         state=group.state.value,
         protocol_type=CONSUMER,
-        protocol_name=group.assignor if group.members else "",
+        protocol_name=(wanted_assignor(step.state, group.id) or group.assignor) if group.members else "",
         generation=group.generation,
         members=tuple(
             DescribedMember(

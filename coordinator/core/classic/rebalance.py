@@ -135,7 +135,7 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
     """Tell everyone the generation, and the leader who is there."""
     group.protocol_name = vote(group)
     group.subscribed_topics = subscribed_topics(group)
-    group.remote = plans.chosen(group)
+    group.remote = plans.chosen(group, step)
     group.become(GroupState.COMPLETING_REBALANCE, step.now_ms)
     step.announce(group)
     for member in group.members.values():

@@ -9,6 +9,7 @@ from muster.coordinator.core.bounds import LAST_GENERATION, largest_share, too_l
 from muster.coordinator.core.consumer import history
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember
 from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
+from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, loadable
@@ -144,7 +145,10 @@ def by_id(share: Mapping[str, tuple[int, ...]], step: Step) -> Shares:
 
 
 def preferred_assignor(group: ConsumerGroup, step: Step) -> str:
-    """The one that most members ask for, the first asked for in a tie; else the first that is configured."""
+    """The operator's; else the one that most members ask for, the first asked for in a tie; else the first that is
+    configured."""
+    if wanted := wanted_assignor(step.state, group.id):
+        return wanted
     votes: dict[str, int] = {}
     for member in group.members.values():
         if member.server_assignor is not None:

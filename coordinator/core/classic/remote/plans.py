@@ -19,6 +19,7 @@ from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.shares import accept, disarm_when_complete
+from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.events import JoinGroup, Planned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name, loadable
@@ -73,10 +74,13 @@ def wanted(request: JoinGroup, limits: Limits) -> str:
     return canonical_name(request.remote_assignor, limits) if request.remote_assignor else ""
 
 
-def chosen(group: ClassicGroup) -> str:
-    """The assignor that most members ask for, ties by order of arrival; empty unless every member asks for one."""
+def chosen(group: ClassicGroup, step: Step) -> str:
+    """The operator's, else the one that most members ask for, ties by order of arrival; empty unless every member asks
+    for one."""
     words = Counter(member.remote_assignor for member in group.members.values())
-    return "" if "" in words else max(words, key=lambda word: words[word])
+    if "" in words:
+        return ""
+    return wanted_assignor(step.state, group.id) or max(words, key=lambda word: words[word])
 
 
 def ask(group: ClassicGroup, step: Step) -> None:

@@ -1,0 +1,19 @@
+"""Which assignor an operator wants for a group: one place that says so, whatever kind of group asks."""
+
+from muster.coordinator.core.state import ShardState
+
+ASSIGNOR = "assignor"
+"""The setting."""
+
+
+def wanted_assignor(state: ShardState, group_id: str) -> str:
+    """The canary's candidate while one runs, else the group's setting; empty: whoever its members ask for.
+
+    Options that go with it are `ShardState.assignor_options`.
+    """
+    canary = state.canaries.get(group_id)
+    if canary is not None and canary.runs:
+        return canary.assignor
+    stored = state.settings.get(group_id)
+    word = stored.values.get(ASSIGNOR) if stored else None
+    return word if isinstance(word, str) else ""

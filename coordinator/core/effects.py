@@ -240,12 +240,16 @@ class DeleteReply:
 
 @value
 class SettingsReply:
-    """The group's settings, as they are now or would be; version 0: it has none."""
+    """The group's settings, as they are now or would be; version 0: it has none.
+
+    `defaults`: what holds of every setting that there is, as long as the group has no value of its own.
+    """
 
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     version: int = 0
     values: Mapping[str, JsonValue] = field(default_factory=dict)
+    defaults: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 @value

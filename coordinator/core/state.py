@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from muster.assignors.api import JsonValue
 from muster.coordinator.core.consumer.records import TopicId
 from muster.coordinator.core.control.trial.records import CanaryStored
 from muster.coordinator.core.effects import Effects, GroupChanged, Reply
@@ -21,8 +20,6 @@ from muster.coordinator.core.records import Record, SettingsStored
 from muster.coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
 
 G = TypeVar("G", bound=Group)
-
-ASSIGNOR_OPTIONS = "assignor.options"
 
 
 @dataclass(slots=True)
@@ -133,15 +130,6 @@ class ShardState:
         else:
             del self.groups[group_id]
         return True
-
-    def assignor_options(self, group_id: str) -> Mapping[str, JsonValue]:
-        """What an operator tells the group's assignor beside the group; a canary has its own."""
-        canary = self.canaries.get(group_id)
-        if canary is not None and canary.runs:
-            return canary.options
-        stored = self.settings.get(group_id)
-        options = stored.values.get(ASSIGNOR_OPTIONS) if stored else None
-        return options if isinstance(options, Mapping) else {}
 
 
 @dataclass(slots=True)

@@ -53,7 +53,7 @@ def set_(
 ) -> None:
     """Set something for GROUP, whether or not it is there yet; a plan of the coordinator's is made anew.
 
-    VALUE is JSON, or text. assignor.options: a JSON object, what the group's assignor is told beside the group:
+    Which settings there are, and what they may be, is in docs/control.md. A list is names with commas between them.
 
       muster groups set orders 'assignor.options={"member.capacity": {"big-1": 2.0}}'
     """
@@ -64,7 +64,7 @@ def set_(
             raise click.UsageError(f"{pair!r} is no setting; expected KEY=VALUE")
         if name in wanted:
             raise click.UsageError(f"{name!r} is set twice; set it once")
-        wanted[name] = value_of(text)
+        wanted[name] = value_of(name, text)
     alter(bootstrap, overrides, style, group, set=wanted, **asked)
 
 
@@ -99,7 +99,15 @@ def tell(group: str, found: "GroupSettings", style: str) -> None:
         notice(f"nothing is set for group {group!r}")
 
 
-def value_of(text: str) -> Any:
+def value_of(name: str, text: str) -> Any:
+    """As the setting has it; of one that only the node knows, JSON or else text."""
+    from muster.coordinator.core.control.settings.table import SETTINGS
+
+    if name in SETTINGS:
+        try:
+            return SETTINGS[name].shape.of_text(text)
+        except ValueError as error:
+            raise click.UsageError(f"{name} {error}") from None
     try:
         return json.loads(text)
     except ValueError:

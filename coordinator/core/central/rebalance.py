@@ -14,7 +14,7 @@ from muster.coordinator.core.bounds import ENTRY_BYTES, FIXED_BYTES, next_genera
 from muster.coordinator.core.central import history, telling
 from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, Want
 from muster.coordinator.core.central.records import CentralOwner, CentralStored
-from muster.coordinator.core.control.who import wanted_assignor
+from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger, by_member
 from muster.coordinator.core.plan import Plan, PlanRequest, loadable, wants_lags
@@ -292,7 +292,7 @@ def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
             for member_id in sorted(group.members)
         ],
         assignor=loadable(wanted_assignor(step.state, group.id) or group.assignor, step.limits),
-        options=step.state.assignor_options(group.id),
+        options=wanted_options(step.state, group.id),
     )
 
 

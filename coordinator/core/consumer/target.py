@@ -9,7 +9,7 @@ from muster.coordinator.core.bounds import LAST_GENERATION, largest_share, too_l
 from muster.coordinator.core.consumer import history
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember
 from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
-from muster.coordinator.core.control.who import wanted_assignor
+from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, loadable
@@ -167,7 +167,7 @@ def snapshot_of(group: ConsumerGroup, step: Step) -> Snapshot:
         topics=topics,
         members=[assignor_member(group, member, subscribed[member.id], step) for member in group.members.values()],
         assignor=loadable(preferred_assignor(group, step), step.limits),
-        options=state.assignor_options(group.id),
+        options=wanted_options(state, group.id),
     )
 
 

@@ -1,5 +1,9 @@
 """Which assignor an operator wants for a group: one place that says so, whatever kind of group asks."""
 
+from collections.abc import Mapping
+
+from muster.assignors.api import JsonValue
+from muster.coordinator.core.control.settings.assignor import ASSIGNOR_OPTIONS
 from muster.coordinator.core.state import ShardState
 
 ASSIGNOR = "assignor"
@@ -9,7 +13,7 @@ ASSIGNOR = "assignor"
 def wanted_assignor(state: ShardState, group_id: str) -> str:
     """The canary's candidate while one runs, else the group's setting; empty: whoever its members ask for.
 
-    Options that go with it are `ShardState.assignor_options`.
+    Options that go with it are `wanted_options`.
     """
     canary = state.canaries.get(group_id)
     if canary is not None and canary.runs:
@@ -17,3 +21,9 @@ def wanted_assignor(state: ShardState, group_id: str) -> str:
     stored = state.settings.get(group_id)
     word = stored.values.get(ASSIGNOR) if stored else None
     return word if isinstance(word, str) else ""
+
+
+def wanted_options(state: ShardState, group_id: str) -> Mapping[str, JsonValue]:
+    """What that assignor is told beside the group."""
+    canary = state.canaries.get(group_id)
+    return canary.options if canary is not None and canary.runs else ASSIGNOR_OPTIONS.of(state, group_id)

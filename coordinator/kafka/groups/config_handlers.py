@@ -113,12 +113,11 @@ class ConfigHandlers:
 
     async def alter_configs(self, request: Any, call: KafkaCall) -> Any:
         """Give topics and groups these settings and no others; what a request does not name is unset."""
-        return struct("AlterConfigsResponse")(responses=await self._altered("AlterConfigs", request, call, replacing))
+        return struct("AlterConfigsResponse")(responses=await self._altered("AlterConfigs", request, call, replaced))
 
     async def incremental_alter_configs(self, request: Any, call: KafkaCall) -> Any:
         """Set, unset, append to and take from settings of topics and groups (KIP-339)."""
-        asked_of = partial(step_by_step, lists=LISTS)
-        answers = await self._altered("IncrementalAlterConfigs", request, call, asked_of)
+        answers = await self._altered("IncrementalAlterConfigs", request, call, changed)
         return struct("IncrementalAlterConfigsResponse")(responses=answers)
 
     async def _altered(self, api: str, request: Any, call: KafkaCall, asked_of: Callable[[Any], Asked]) -> list[Any]:
@@ -165,7 +164,7 @@ class ConfigHandlers:
             if kind == TOPIC:
                 check_name(name, {})
                 self._broker.check_writable(name)
-            return asked_of(resource.configs)
+            return asked_of(resource)
         except StorageError as refusal:
             return refusal
 
@@ -206,6 +205,15 @@ class ConfigHandlers:
         return asked(self._broker.topic(name).configs, held)
 
 
+def replaced(resource: Any) -> Asked:
+    """What AlterConfigs asks for of a topic or a group. Raises StorageError, like the next."""
+    return replacing(resource.configs)
+
+
+def changed(resource: Any) -> Asked:
+    return step_by_step(resource.configs, group_configs.LISTS if resource.resource_type == GROUP else LISTS)
+
+
 def group_rows(resource: Any, told: Mapping[str, Any]) -> list[Any]:
     """A group that nobody has heard of has defaults."""
     if not resource.resource_name:
@@ -214,4 +222,4 @@ def group_rows(resource: Any, told: Mapping[str, Any]) -> list[Any]:
     if reply.code is not ErrorCode.NONE:
         raise CoordinatorError(reply.code, reply.message)
     wanted = resource.configuration_keys
-    return group_configs.described("DescribeConfigsResponse.results.configs", reply.values, wanted)
+    return group_configs.described("DescribeConfigsResponse.results.configs", reply, wanted)

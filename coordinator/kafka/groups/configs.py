@@ -2,37 +2,24 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core import effects, events
-from muster.coordinator.core.state import ASSIGNOR_OPTIONS
-from muster.coordinator.edge.words import json_value
+from muster.coordinator.core.control.settings.shapes import KafkaType
+from muster.coordinator.core.control.settings.table import SETTINGS
+from muster.coordinator.edge.limits import MAX_SETTING_CHARS, too_long
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.groups.asking import Groups
 from muster.coordinator.kafka.groups.request_limits import short
 from muster.coordinator.kafka.log.config_changes import Asked, Changes
-from muster.coordinator.kafka.log.configs import DEFAULT, STRING
+from muster.coordinator.kafka.log.configs import DEFAULT
 
 SET_FOR_GROUP: Final = 8
 
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A setting of a group: the value that stands for none, and one sentence."""
-
-    default: str
-    documentation: str
-
-
-KNOWN: Final[Mapping[str, Known]] = {
-    ASSIGNOR_OPTIONS: Known(
-        "{}", "Options of the assignor by which the coordinator plans for the group, as a JSON object."
-    )
-}
+LISTS: Final = frozenset(name for name, setting in SETTINGS.items() if setting.shape.kafka_type is KafkaType.LIST)
+"""Settings whose value is words with commas between them."""
 
 
 class GroupConfigs:
@@ -87,9 +74,17 @@ def changes_to(asked: Asked, reply: effects.SettingsReply) -> Changes:
     """What is to change; to unset what is not set is no change, as in Kafka. Raises CoordinatorError."""
     if reply.code is not ErrorCode.NONE:
         raise CoordinatorError(reply.code, reply.message)
-    given = {name: json.dumps(value) for name, value in reply.values.items()}
-    held = {name: given.get(name, known.default) for name, known in KNOWN.items()}
+    given = texts(reply.values)
+    held = {**texts(reply.defaults), **given}
     return {name: value for name, value in asked(given, held).items() if value is not None or name in given}
+
+
+def texts(values: Mapping[str, JsonValue]) -> dict[str, str]:
+    """As Kafka's tools write them. What another version has set is shown as the JSON that it is."""
+    return {
+        name: SETTINGS[name].shape.text(value) if name in SETTINGS else json.dumps(value)
+        for name, value in values.items()
+    }
 
 
 def altering(
@@ -108,24 +103,31 @@ def altering(
 
 def value_of(name: str, text: str) -> JsonValue:
     """The text's value, INVALID_CONFIG if it has none; of a setting that there is, for the core tells which are."""
-    return json_value(name, text, partial(CoordinatorError, ErrorCode.INVALID_CONFIG)) if name in KNOWN else text
+    if name not in SETTINGS:
+        return text
+    if len(text) > MAX_SETTING_CHARS:
+        raise CoordinatorError(ErrorCode.INVALID_CONFIG, too_long(name, len(text), MAX_SETTING_CHARS))
+    try:
+        return SETTINGS[name].shape.of_text(text)
+    except ValueError as error:
+        raise CoordinatorError(ErrorCode.INVALID_CONFIG, f"{name} {error}") from None
 
 
-def described(path: str, values: Mapping[str, Any], wanted: Sequence[str] | None) -> list[Any]:
+def described(path: str, reply: effects.SettingsReply, wanted: Sequence[str] | None) -> list[Any]:
     """A group's settings as rows of the schema's `path`."""
     made, synonym = struct(path), struct(f"{path}.synonyms")
-    texts = {name: json.dumps(value) for name, value in values.items()}
+    given, defaults = texts(reply.values), texts(reply.defaults)
     return [
         made(
             name=name,
-            value=texts.get(name, known.default),
-            synonyms=[synonym(name=name, value=texts[name], source=SET_FOR_GROUP)] if name in texts else [],
+            value=given.get(name, defaults[name]),
+            synonyms=[synonym(name=name, value=given[name], source=SET_FOR_GROUP)] if name in given else [],
             read_only=False,
-            config_source=SET_FOR_GROUP if name in values else DEFAULT,
+            config_source=SET_FOR_GROUP if name in given else DEFAULT,
             is_sensitive=False,
-            config_type=STRING,
-            documentation=known.documentation,
+            config_type=setting.shape.kafka_type.value,
+            documentation=setting.meaning,
         )
-        for name, known in sorted(KNOWN.items())
+        for name, setting in sorted(SETTINGS.items())
         if not wanted or name in wanted
     ]

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.requests import settings as group_settings
-from muster.coordinator.kafka.groups.configs import KNOWN
+from muster.coordinator.core.control.settings.table import SETTINGS
 from muster.storage.broker.in_turns import TURN
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import NODE_ID, Door, made, play
@@ -204,8 +203,11 @@ def test_groups_whose_shard_is_loading_are_not_passed_over() -> None:
     play(story)
 
 
-def test_every_setting_of_a_group_is_known_at_this_door() -> None:
-    assert set(KNOWN) == set(group_settings.CHECKS)
+def test_every_setting_of_a_group_is_shown_at_this_door() -> None:
+    async def story(door: Door) -> None:
+        assert set(await shown(door, GROUP, "g", 5)) == set(SETTINGS)
+
+    play(story)
 
 
 @pytest.mark.parametrize(("kind", "key", "value"), [(TOPIC, "retention.ms", "5"), (GROUP, "assignor.options", "{}")])

@@ -19,7 +19,7 @@ from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.shares import accept, disarm_when_complete
-from muster.coordinator.core.control.who import wanted_assignor
+from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import JoinGroup, Planned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name, loadable
@@ -160,7 +160,7 @@ def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
     topics = sorted({topic for member in members for topic in member.topics})
     partitions = step.state.partitions
     counts = {topic: partitions[topic] for topic in topics if topic in partitions}
-    options = step.state.assignor_options(group.id)
+    options = wanted_options(step.state, group.id)
     return Snapshot(counts, members, assignor=loadable(group.remote, step.limits), options=options)
 
 

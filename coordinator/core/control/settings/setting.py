@@ -1,0 +1,88 @@
+"""One setting of a group: name, values, meaning, what else speaks against a value, and who hears of a change."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from muster.assignors.api import JsonValue
+from muster.coordinator.core.control.settings.shapes import OfNode, Shape
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.kind import Kind
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.state import ShardState, Step
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+T = TypeVar("T")
+
+
+class Of(Enum):
+    """The groups that a setting is meant for; for others it may be set, and waits."""
+
+    EVERY = "all groups"
+    PLANNED = "groups that the coordinator plans for"
+    CONSUMER = "KIP-848 groups"
+    CLASSIC = "classic groups"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is asked: the group, if there is one, all that would be set, and what is set now."""
+
+    group_id: str
+    group: Group | None
+    kind: Kind[Any]
+    after: Mapping[str, JsonValue]
+    before: Mapping[str, JsonValue]
+    step: Step
+
+
+Check: TypeAlias = Callable[[Any, Change], None]
+"""Raises CoordinatorError (`invalid`, as a rule) for a value that has the right shape and still cannot be."""
+
+Hearing: TypeAlias = Callable[[Change, Trigger], None]
+"""What follows of a change, on `change.step`. The trigger says who made it, in a sentence."""
+
+
+def anything(value: Any, change: Change) -> None:
+    """Every value of the right shape is taken."""
+
+
+def nobody(change: Change, trigger: Trigger) -> None:
+    """It counts from when it is looked at next."""
+
+
+def planner(change: Change, trigger: Trigger) -> None:
+    """What was planned without it is void."""
+    change.kind.settings_changed(change.group, trigger, change.step)
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """`meaning` is one sentence. The default may be what a setting of the node says."""
+
+    name: str
+    shape: Shape[T]
+    default: T | OfNode[T]
+    groups: Of
+    meaning: str
+    check: Check = anything
+    hears: Hearing = nobody
+
+    def of(self, state: ShardState, group_id: str) -> T:
+        """What holds for the group, set or not."""
+        stored = state.settings.get(group_id)
+        if stored is None or self.name not in stored.values:
+            return self.default_of(state)
+        try:
+            return self.shape.of_json(stored.values[self.name], state.limits)
+        except ValueError:  # the node's bounds are others than when it was set: it may not hold any more
+            return self.default_of(state)
+
+    def default_of(self, state: ShardState) -> T:
+        """What holds when nothing is set."""
+        return self.default.read(state.limits) if isinstance(self.default, OfNode) else self.default
+
+
+def invalid(message: str) -> CoordinatorError:
+    return CoordinatorError(ErrorCode.INVALID_CONFIG, message)

@@ -1,0 +1,9 @@
+"""Every setting of a group, by its name. A new one is a line here, and nothing else anywhere but where it is used."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from muster.coordinator.core.control.settings.assignor import ASSIGNOR_OPTIONS
+from muster.coordinator.core.control.settings.setting import Setting
+
+SETTINGS: Final[Mapping[str, Setting[Any]]] = {setting.name: setting for setting in (ASSIGNOR_OPTIONS,)}

@@ -18,7 +18,7 @@ from muster.coordinator.core.types import DELAYED
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
-REMOTE = "remote"
+REMOTE = ("remote", "setting")
 WHOLE_PLANS = ("target", "central")
 REPRODUCED = "same"
 DIFFERS = "differs"
@@ -158,7 +158,7 @@ def decided_again(snapshot: Snapshot, entry: Recorded) -> Shares:
     if entry.source in WHOLE_PLANS:
         # A KIP-848 target is the whole plan; members find their way to it one by one.
         return decide(resolve(word), snapshot, False).to_dict()
-    if entry.source == REMOTE:
+    if entry.source in REMOTE:
         # The coordinator goes by what members say they hold, whichever way its assignor hands over.
         return withheld(snapshot, decide(resolve(word), snapshot, False)).to_dict()
     return decide(resolve(word), snapshot, True).to_dict()

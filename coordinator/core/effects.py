@@ -203,6 +203,17 @@ class DescribedMember:
 
 
 @value
+class PlannedBy:
+    """Who makes the group's plans. `kept_out`: why an assignor that is set does not, and because of whom."""
+
+    assignor: str = ""
+    """What the coordinator runs; empty: a member leads, or nobody is there."""
+    by_setting: bool = False
+    """An operator wants it, by a setting or a canary; else the members ask for it."""
+    kept_out: str = ""
+
+
+@value
 class DescribeReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -215,6 +226,7 @@ class DescribeReply:
     members: tuple[DescribedMember, ...] = ()
     waiting_for: tuple[str, ...] = ()
     waiting_until_ms: int = 0
+    planned_by: PlannedBy = PlannedBy()
 
 
 @value

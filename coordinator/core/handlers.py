@@ -16,6 +16,7 @@ from muster.coordinator.core.central.events import (
 )
 from muster.coordinator.core.classic import join
 from muster.coordinator.core.consumer.records import OF_ONE_MEMBER
+from muster.coordinator.core.control.assigning import cooperative_enough
 from muster.coordinator.core.events import (
     AlterSettings,
     ConsumerHeartbeat,
@@ -60,6 +61,7 @@ from muster.coordinator.core.state import Step
 
 def on_join(event: JoinGroup, step: Step) -> None:
     join.acceptable(event, step.limits)
+    cooperative_enough(event, step.state)
     group = converted(event, step)
     KINDS[type(group)].join(group, event, step)
 

@@ -134,11 +134,15 @@ class StallForgotten:
 
 @value
 class SettingsStored:
-    """All settings of a group. `version` counts its changes since it had none."""
+    """All settings of a group. `version` counts its changes since it had none.
+
+    `suspended`: why its `assignor` has no effect until it is set again; empty: it has.
+    """
 
     group_id: str
     version: int
     values: Mapping[str, JsonValue]
+    suspended: str = ""
 
 
 @value

@@ -12,9 +12,10 @@ RequestId: TypeAlias = int
 """An opaque token of the edge for one request; the edge keeps the future that belongs to it."""
 
 TimerKey: TypeAlias = tuple[str, ...]
-"""("join", group), ("sync", group), ("session", group, member), ("retention",); in KIP-848 groups ("assign", group),
-("rebalance", group, member), and for their classic members ("rejoin", group, member), ("fetch", group, member); in
-central groups ("retry", group), ("lease", group, member), ("ping", group, member), ("order", group, member)."""
+"""("join", group), ("sync", group), ("follow", group), ("session", group, member), ("retention",); in KIP-848 groups
+("assign", group), ("rebalance", group, member), and for their classic members ("rejoin", group, member), ("fetch",
+group, member); in central groups ("retry", group), ("lease", group, member), ("ping", group, member),
+("order", group, member)."""
 
 Partitions: TypeAlias = tuple[int, ...]
 """Partition numbers of one topic, ascending."""

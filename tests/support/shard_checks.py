@@ -65,6 +65,7 @@ def everyone_is_watched(shard: Shard, group: ClassicGroup) -> None:
         assert group.session_timer(member_id) in deadlines
     assert (group.join_timer in deadlines) == (group.state is PREPARING)
     assert (group.sync_timer in deadlines) == (bool(group.pending_syncs) and group.is_in(COMPLETING, STABLE))
+    assert group.follow_timer not in deadlines or (group.remote and group.state is STABLE)
 
 
 def no_timer_without_a_reason(shard: Shard) -> None:

@@ -22,7 +22,7 @@ INDENT = 11
 """Columns before what is said: two, the longest label, one."""
 
 OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow", "failed": "red"}
-MADE_THERE = ("remote", "central")
+MADE_THERE = ("remote", "setting", "central")
 """Sources of a snapshot from which the coordinator itself made the plan, of a classic group and of a central one."""
 PHASE_WORDS = {
     "join": "last to join",

@@ -3,7 +3,7 @@
 from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState, Want
 from muster.coordinator.core.control.who import wanted_assignor
-from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
+from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup, PlannedBy
 from muster.coordinator.core.groups.owners import Owned, by_partition
 from muster.coordinator.core.plan import CONSUMER
 from muster.coordinator.core.state import ShardState, Step
@@ -14,12 +14,13 @@ CENTRAL = "central"
 def view(group: CentralGroup, group_id: str, step: Step) -> DescribeReply:
     """The group as DescribeGroups shows it, with the ownership that is stored."""
     waiting_for, until_ms = waiting(group, step)
-    plan = group.owned
+    plan, wanted = group.owned, wanted_assignor(step.state, group.id)
+    assignor = (wanted or group.assignor) if group.members else ""
     return DescribeReply(
         group_id=group.id,
         state=group.state.value,
         protocol_type=CONSUMER,
-        protocol_name=(wanted_assignor(step.state, group.id) or group.assignor) if group.members else "",
+        protocol_name=assignor,
         generation=group.generation,
         members=tuple(
             DescribedMember(
@@ -39,6 +40,7 @@ def view(group: CentralGroup, group_id: str, step: Step) -> DescribeReply:
         ),
         waiting_for=waiting_for,
         waiting_until_ms=until_ms,
+        planned_by=PlannedBy(assignor, bool(assignor and wanted)),
     )
 
 

@@ -6,8 +6,10 @@ Hard state is `stored` (what the log says) and the offsets; everything else is s
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from muster.assignors.api import JsonValue
 from muster.coordinator.core.bounds import FIXED_BYTES, text_bytes
 from muster.coordinator.core.classic.members import Member, Members
+from muster.coordinator.core.control.assigning import A_MEMBER, Planner
 from muster.coordinator.core.ledger import Departure, RebalanceInProgress, Settling
 from muster.coordinator.core.moves import Withheld
 from muster.coordinator.core.plan import PlanRequest
@@ -52,14 +54,18 @@ class ClassicGroup:
     restored: bool = False
     """Loaded from the log, and no generation has been completed since."""
 
-    remote: str = ""
-    """The assignor that the coordinator runs for this generation; empty: the leader makes the plan."""
+    planner: Planner = A_MEMBER
+    """Who makes the plan of this generation."""
     plan_request: PlanRequest | None = None
     """What the coordinator waits for while it makes a plan."""
     plan_failures: int = 0
     plan_error: str = ""
     planned_topics: dict[str, int] = field(default_factory=dict)
     """The partition counts of the last plan that the coordinator made."""
+    planned_options: Mapping[str, JsonValue] = field(default_factory=dict)
+    """The options that its assignor had."""
+    insisting: frozenset[str] = frozenset()
+    """Clients that did not fetch their share of the last generation that a setting had planned here."""
 
     stored: GroupStored | None = None
     offsets: dict[tuple[str, int], StoredOffset] = field(default_factory=dict)
@@ -105,6 +111,15 @@ class ClassicGroup:
     @property
     def assign_timer(self) -> TimerKey:
         return ("assign", self.id)
+
+    @property
+    def follow_timer(self) -> TimerKey:
+        return ("follow", self.id)
+
+    @property
+    def remote(self) -> str:
+        """The assignor that the coordinator runs for this generation; empty: the leader makes the plan."""
+        return self.planner.assignor
 
     @property
     def acting_leader(self) -> str:

@@ -82,6 +82,8 @@ def timer_fired(group: ClassicGroup, key: TimerKey, step: Step) -> None:
             again.retry(group, step)
         case ("sync", _):
             sync_timer_fired(group, step)
+        case ("follow", _):
+            again.follow_up(group, step)
         case ("session", _, member_id):
             liveness.session_expired(group, member_id, step)
         case _:

@@ -5,6 +5,7 @@ from muster.coordinator.core.classic import delay, history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.remote import plans
+from muster.coordinator.core.control.assigning import A_MEMBER
 from muster.coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
 from muster.coordinator.core.plan import CONSUMER, topics_of
@@ -21,6 +22,7 @@ def prepare_rebalance(group: ClassicGroup, trigger: Trigger, step: Step, arrivin
     group.pending_syncs.clear()
     step.disarm(group.sync_timer)
     step.disarm(group.assign_timer)
+    step.disarm(group.follow_timer)
     group.plan_request = None
     group.become(GroupState.PREPARING_REBALANCE, step.now_ms)
     step.announce(group)
@@ -122,7 +124,7 @@ def empty_group(group: ClassicGroup, step: Step) -> None:
     """Nobody is left: the generation grows all the same, and the log says so."""
     group.protocol_name = None
     group.leader = None
-    group.remote = ""
+    group.planner, group.insisting = A_MEMBER, frozenset()
     group.subscribed_topics = frozenset()
     group.restored = False
     group.become(GroupState.EMPTY, step.now_ms)
@@ -135,7 +137,9 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
     """Tell everyone the generation, and the leader who is there."""
     group.protocol_name = vote(group)
     group.subscribed_topics = subscribed_topics(group)
-    group.remote = plans.chosen(group, step)
+    group.planner = plans.planner_of(group, step)
+    if group.planner.kept_out:
+        history.noted(group, Trigger(Cause.ASSIGNOR_CHANGED, group.planner.kept_out))
     group.become(GroupState.COMPLETING_REBALANCE, step.now_ms)
     step.announce(group)
     for member in group.members.values():

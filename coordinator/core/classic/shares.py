@@ -35,6 +35,7 @@ def answer_sync(group: ClassicGroup, member: Member, request_id: int, step: Step
 def disarm_when_complete(group: ClassicGroup, step: Step) -> None:
     """Everyone has asked for its share: nobody is waited for any more."""
     if not group.pending_syncs:
+        group.insisting = frozenset()
         step.disarm(group.sync_timer)
         if group.state is GroupState.STABLE:
             history.close_settling(group, step)

@@ -19,7 +19,7 @@ from muster.coordinator.core.classic.remote import plans
 from muster.coordinator.core.effects import JoinReply, refused_join, refused_sync
 from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
-from muster.coordinator.core.plan import shares_of
+from muster.coordinator.core.plan import shares_of, topics_of
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState
 from muster.coordinator.errors import ErrorCode
@@ -35,7 +35,7 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
     replaced = Departure("its owner was replaced by its next incarnation", member.last_seen_ms)
     update(group, member, request, step)
     step.arm(group.session_timer(member_id), member.session_timeout_ms)
-    cause, what = replacement(group, step)
+    cause, what = replacement(group, member, step)
     trigger = by_member(cause, member, f"took over group.instance.id {member.group_instance_id}{what}", request.reason)
     match group.state:
         case GroupState.STABLE if cause is Cause.STATIC_MEMBER_REPLACED:
@@ -71,12 +71,15 @@ def incarnation_fits_the_log(group: ClassicGroup, request: JoinGroup, old_id: st
     fits_the_log(group.id, "the members' subscriptions and shares", size, step.limits.max_group_bytes)
 
 
-def replacement(group: ClassicGroup, step: Step) -> tuple[Cause, str]:
+def replacement(group: ClassicGroup, member: Member, step: Step) -> tuple[Cause, str]:
     """Why the place was taken over, and what of it calls for a new plan while the group is stable."""
     if group.state is GroupState.STABLE and vote(group) != group.protocol_name:
         return Cause.PROTOCOL_CHANGED, f" and turned the vote from {group.protocol_name} to {vote(group)}"
     if group.state is GroupState.STABLE and not covers_topics(group, step):
         return Cause.PARTITIONS_CHANGED, " and reads partitions that the plan does not reach"
+    if group.state is GroupState.STABLE and group.remote and holds_unread_topics(member, group.protocol_name):
+        # Java's client rejects a share with a topic that it does not read, and joins again for ever.
+        return Cause.STATIC_MEMBER_METADATA_CHANGED, " and does not read all topics of its share any more"
     return Cause.STATIC_MEMBER_REPLACED, ""
 
 
@@ -97,6 +100,11 @@ def covers_topics(group: ClassicGroup, step: Step) -> bool:
         planned.update(shares_of(member.assignment))
     wanted = subscribed_topics(group) or ()
     return all(step.state.partitions.get(topic, unlisted) <= planned[topic] for topic in wanted)
+
+
+def holds_unread_topics(member: Member, protocol: str | None) -> bool:
+    reads = topics_of(member.metadata(protocol))
+    return reads is not None and not shares_of(member.assignment).keys() <= reads
 
 
 def rename(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> Member:

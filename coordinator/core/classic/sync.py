@@ -8,6 +8,7 @@ from muster.coordinator.core.classic.checks import known_member, not_dead, same_
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.rebalance import prepare_rebalance, remove_member
+from muster.coordinator.core.classic.remote import insisting
 from muster.coordinator.core.classic.shares import accept, answer_sync, disarm_when_complete
 from muster.coordinator.core.effects import refused_sync
 from muster.coordinator.core.events import SyncGroup
@@ -88,7 +89,7 @@ def sync_timer_fired(group: ClassicGroup, step: Step) -> None:
     """Whoever has not fetched its share in time is out, static members and the leader included."""
     assert group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
     late = [member for member in group.members.values() if member.id in group.pending_syncs]
-    trigger = sync_timeout(late)
+    trigger = insisting.spoilt(group, late, sync_timeout(late), step)
     for member in late:
         departure = Departure("its owner did not sync within the rebalance timeout", member.last_seen_ms)
         remove_member(group, member, departure, step)

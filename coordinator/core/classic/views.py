@@ -1,7 +1,7 @@
 """Read-only views of classic groups."""
 
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup
+from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup, PlannedBy
 from muster.coordinator.core.groups.owners import Owned, by_partition
 from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.state import ShardState, Step
@@ -42,7 +42,13 @@ def view(group: ClassicGroup, group_id: str, step: Step) -> DescribeReply:
         ),
         waiting_for=waiting_for,
         waiting_until_ms=until_ms,
+        planned_by=planned_by(group),
     )
+
+
+def planned_by(group: ClassicGroup) -> PlannedBy:
+    planner = group.planner
+    return PlannedBy(planner.assignor, planner.by_setting, planner.kept_out)
 
 
 def waiting(group: ClassicGroup, step: Step) -> tuple[tuple[str, ...], int]:

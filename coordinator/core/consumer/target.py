@@ -1,6 +1,7 @@
 """The group epoch and the target that follows it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from zlib import crc32
 
 from muster.assignors.api import AssignorError, Snapshot
@@ -12,7 +13,7 @@ from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, T
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger
-from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, loadable
+from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, loadable, wants_lags
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause
 
@@ -83,7 +84,8 @@ def assign(group: ConsumerGroup, step: Step) -> None:
     snapshot = snapshot_of(group, step)
     request = PlanRequest(group.id, progress.asked, snapshot.assignor, snapshot)
     try:
-        plan = step.state.planner(request)
+        # Only the edge knows where the logs end.
+        plan = None if wants_lags(request.assignor) else step.state.planner(request)
     except AssignorError as error:
         failed(group, str(error), step)
         return
@@ -112,7 +114,8 @@ def planned(group: ConsumerGroup, event: Planned, step: Step) -> None:
         failed(group, event.error, step)
     else:
         plan = {renamed.get(member_id, member_id): share for member_id, share in event.plan.items()}
-        adopt(group, plan, snapshot_of(group, step), step)
+        snapshot = snapshot_of(group, step)
+        adopt(group, plan, replace(snapshot, lags=event.snapshot.lags) if event.snapshot else snapshot, step)
 
 
 def failed(group: ConsumerGroup, why: str, step: Step) -> None:

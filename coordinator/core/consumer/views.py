@@ -3,12 +3,14 @@
 from muster.assignors.data.user_data import encode_assignment
 from muster.coordinator.core.consumer import history, target
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
+from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.effects import (
     ConsumerMemberView,
     DescribeConsumerReply,
     DescribedMember,
     DescribeReply,
     ListedGroup,
+    PlannedBy,
 )
 from muster.coordinator.core.events import ConsumerHeartbeat, Listen
 from muster.coordinator.core.groups.kind import Outlook
@@ -64,11 +66,12 @@ def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
     """The group as DescribeGroups shows it: its epoch as the generation, assignments in the members' own format."""
     waiting_for, until_ms = waiting(group, step)
     session_ms = step.limits.consumer_session_timeout_ms
+    assignor = target.preferred_assignor(group, step) if group.members else ""
     return DescribeReply(
         group_id=group.id,
         state=group.state.value,
         protocol_type=CONSUMER,
-        protocol_name=target.preferred_assignor(group, step) if group.members else "",
+        protocol_name=assignor,
         generation=group.epoch,
         members=tuple(
             DescribedMember(
@@ -90,6 +93,7 @@ def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
         ),
         waiting_for=waiting_for,
         waiting_until_ms=until_ms,
+        planned_by=PlannedBy(assignor, bool(assignor and wanted_assignor(step.state, group.id))),
     )
 
 

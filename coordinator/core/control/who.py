@@ -3,24 +3,21 @@
 from collections.abc import Mapping
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.control.settings.assignor import ASSIGNOR_OPTIONS
+from muster.coordinator.core.control.settings.assignor import ASSIGNOR, ASSIGNOR_OPTIONS
+from muster.coordinator.core.plan import canonical_name
 from muster.coordinator.core.state import ShardState
-
-ASSIGNOR = "assignor"
-"""The setting."""
 
 
 def wanted_assignor(state: ShardState, group_id: str) -> str:
-    """The canary's candidate while one runs, else the group's setting; empty: whoever its members ask for.
+    """The canary's candidate while one runs, else the group's setting, by its own name; empty: whoever its members ask
+    for.
 
     Options that go with it are `wanted_options`.
     """
     canary = state.canaries.get(group_id)
     if canary is not None and canary.runs:
         return canary.assignor
-    stored = state.settings.get(group_id)
-    word = stored.values.get(ASSIGNOR) if stored else None
-    return word if isinstance(word, str) else ""
+    return canonical_name(ASSIGNOR.of(state, group_id), state.limits)
 
 
 def wanted_options(state: ShardState, group_id: str) -> Mapping[str, JsonValue]:

@@ -7,6 +7,7 @@ whoever the setting names hears of it. Which settings there are is in `core.cont
 import json
 
 from muster.assignors.api import JsonValue
+from muster.coordinator.core.control.settings.assignor import ASSIGNOR
 from muster.coordinator.core.control.settings.setting import Change, invalid
 from muster.coordinator.core.control.settings.table import SETTINGS
 from muster.coordinator.core.effects import ListSettingsReply, SettingsReply
@@ -56,8 +57,9 @@ def alter_settings(request: AlterSettings, step: Step) -> None:
     group = step.state.logged(request.group_id)
     change = Change(request.group_id, group, KINDS[type(group)], values, old, step)
     check_values(request, change)
-    after = SettingsStored(request.group_id, (before.version if before else 0) + 1, values)
-    if values == old:
+    why = before.suspended if before and ASSIGNOR.name not in request.set and ASSIGNOR.name in values else ""
+    after = SettingsStored(request.group_id, (before.version if before else 0) + 1, values, why)
+    if values == old and (before is None or why == before.suspended):
         step.reply(request.request_id, reply_of(before, step))
         return
     if not request.validate_only:
@@ -126,6 +128,9 @@ def changed(request: AlterSettings, change: Change) -> None:
     old, new, step = change.before, change.after, change.step
     names = [name for name in (*request.set, *request.unset) if old.get(name) != new.get(name)]
     told = "; ".join(f"{name}: {shown(old.get(name))} -> {shown(new.get(name))}" for name in names)
+    if not names:
+        # Set to what it was: that takes back what suspended it.
+        names, told = [ASSIGNOR.name], f"{ASSIGNOR.name}: {shown(new[ASSIGNOR.name])} counts again"
     detail = f"{request.operator} changed the group's settings: {told}"
     keep_entry(request.group_id, entry_of(change.group, request, detail, step), step)
     trigger = Trigger(Cause.OPERATOR, detail, request.operator)

@@ -4,7 +4,8 @@ Key: int16 32000 (who owns what in a central group), 32001 (what the leader of a
 settings of a group), then the group id; 32004 (records that were given up) with an empty one. Kafka's own key types are
 small numbers; its tools and its loader pass over those they do not know. Value: JSON, {"version": 1, "central": {...}},
 {"version": 1, "leader_state": "...", "until_ms": ..., "delay_ms": ...}, {"version": 1, "changes": how often they were
-changed, "settings": {...}} or {"version": 1, "until": the offset up to which records were given up}.
+changed, "settings": {...}, "suspended": why its assignor does not count, if so} or {"version": 1,
+"until": the offset up to which records were given up}.
 
 The first two used to lie in `__rebalances`, where `muster.coordinator.runtime.codec.ledger` still reads them: a diary
 that is damaged must cost explanations, never ownership.
@@ -50,6 +51,7 @@ class SettingsValue(BaseModel):
     version: Literal[1]
     changes: int
     settings: dict[str, Any]
+    suspended: str = ""
 
 
 class LossValue(BaseModel):
@@ -72,8 +74,10 @@ def encode_own(record: OwnRecord | LossMended) -> KeyValue:
             return KeyValue(own_key(DELAY_KEY, group_id), compact_json(value))
         case DelayForgotten(group_id):
             return KeyValue(own_key(DELAY_KEY, group_id), None)
-        case SettingsStored(group_id, version, values):
+        case SettingsStored(group_id, version, values, suspended):
             settings = {"version": VERSION, "changes": version, "settings": dict(values)}
+            if suspended:
+                settings["suspended"] = suspended
             return KeyValue(own_key(SETTINGS_KEY, group_id), compact_json(settings))
         case SettingsUnset(group_id):
             return KeyValue(own_key(SETTINGS_KEY, group_id), None)
@@ -92,7 +96,7 @@ def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord | 
             if value is None:
                 return SettingsUnset(group_id)
             read = SettingsValue.model_validate_json(value)
-            return SettingsStored(group_id, read.changes, read.settings)
+            return SettingsStored(group_id, read.changes, read.settings, read.suspended)
         if value is None:
             return DelayForgotten(group_id)
         kept = DelayValue.model_validate_json(value)

@@ -62,7 +62,8 @@ def describe_record(record: records.Record) -> str:
 def describe_settings(record: records.SettingsStored | records.SettingsUnset) -> str:
     if isinstance(record, records.SettingsUnset):
         return f"append SettingsUnset {record.group_id}"
-    return f"append SettingsStored {record.group_id} version={record.version} {json.dumps(record.values)}"
+    suspended = f" suspended: {record.suspended}" if record.suspended else ""
+    return f"append SettingsStored {record.group_id} version={record.version} {json.dumps(record.values)}{suspended}"
 
 
 def describe_offset(topic: str, partition: int, value: StoredOffset) -> str:
@@ -224,7 +225,9 @@ def describe_group(reply: effects.DescribeReply) -> str:
     shares = "".join(f" {member.member_id}={share(member.assignment)}" for member in reply.members)
     protocol = "".join(f" {word}" for word in (reply.protocol_type, reply.protocol_name) if word)
     leader = f" leader={reply.leader}" if reply.leader else ""
-    return f"{reply.state} generation={reply.generation}{protocol}{leader}{waiting}{shares}"
+    planned = f" set: {reply.planned_by.assignor}" if reply.planned_by.by_setting else ""
+    kept_out = f"\n  {reply.planned_by.kept_out}" if reply.planned_by.kept_out else ""
+    return f"{reply.state} generation={reply.generation}{protocol}{leader}{planned}{waiting}{shares}{kept_out}"
 
 
 def explained(entry: RebalanceEntry) -> str:

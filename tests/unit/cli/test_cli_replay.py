@@ -69,7 +69,7 @@ def test_a_plan_comes_out_as_recorded(capsys: pytest.CaptureFixture[str], ledger
 def test_the_assignor_that_the_coordinator_ran_is_named(capsys: pytest.CaptureFixture[str], ledger: Path) -> None:
     snapshot = group_of("a", "b", assignor="uniform")
     plan = run(resolve("uniform"), snapshot).to_dict()
-    recorded = entry(1, snapshot, plan, protocol_name="range", snapshot_source="remote")
+    recorded = entry(1, snapshot, plan, protocol_name="range", snapshot_source="setting")
     code, rows, _ = replay(capsys, ledger, [recorded])
     assert code == Exit.OK
     assert [(row["assignor"], row["plan"]) for row in rows] == [("uniform", "same")]

@@ -85,6 +85,12 @@ def offset(
             b'{"changes":3,"settings":{"assignor.options":{"seed":7}},"version":1}'.hex(),
             id="settings of a group",
         ),
+        pytest.param(
+            SettingsStored("g", 3, {"assignor": "lag"}, "m insists"),
+            "7d03 0001 67",
+            b'{"changes":3,"settings":{"assignor":"lag"},"suspended":"m insists","version":1}'.hex(),
+            id="settings of a group, suspended",
+        ),
         pytest.param(SettingsUnset("g"), "7d03 0001 67", None, id="settings tombstone"),
         pytest.param(GroupDeleted("g"), GROUP_KEY, None, id="group tombstone"),
     ],

@@ -1,12 +1,20 @@
 """When a group that is assigned on the coordinator gets a new plan, other than by its members coming and going."""
 
+from dataclasses import replace
+
 from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.rebalance import prepare_rebalance
+from muster.coordinator.core.classic.remote import plans
 from muster.coordinator.core.classic.static import covers_topics
+from muster.coordinator.core.control.assigning import Planner, options_differ, suspended
+from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, RebalanceEntry
+
+TOLD = 5
+"""Partitions that a sentence names."""
 
 
 def retry(group: ClassicGroup, step: Step) -> None:
@@ -18,11 +26,29 @@ def retry(group: ClassicGroup, step: Step) -> None:
 def loaded(group: ClassicGroup, step: Step) -> None:
     """What had called for another plan may have died with the process, and nobody who is left would call for it again.
 
-    Topics may have grown, the plan's input may not be on record, or the group has only just turned classic: the target
-    that it came with still counts on those who went.
+    Settings may have changed, topics grown, the plan's input may not be on record, or the group has only just turned
+    classic: the target that it came with still counts on those who went.
     """
-    if not (group.is_in(GroupState.STABLE) and step.state.catalog_known):
+    if not group.is_in(GroupState.STABLE):
         return
+    if group.remote and group.carried:
+        plans.await_release(group, step)
+    was = group.planner
+    if not still_set(was, group, step):
+        group.planner = plans.planner_of(group, step)
+    if planned_otherwise(group, was, step):
+        called_for(group, was, Trigger(Cause.OPERATOR, "settings were changed before the node went down"), step)
+    elif step.state.catalog_known:
+        watched_again(group, step)
+
+
+def still_set(was: Planner, group: ClassicGroup, step: Step) -> bool:
+    """The setting that made the last plan is there: what its members asked for beside it nobody knows any more."""
+    wanted = wanted_assignor(step.state, group.id)
+    return was.by_setting and wanted == was.assignor and not suspended(step.state, group.id)
+
+
+def watched_again(group: ClassicGroup, step: Step) -> None:
     last = history.newest_plan(group, step)
     if group.remote:
         compare(group, step)
@@ -58,8 +84,37 @@ def compare(group: ClassicGroup, step: Step) -> None:
 
 def settings_changed(group: ClassicGroup, trigger: Trigger, step: Step) -> None:
     """What was planned without the change is void. While members are still awaited it counts when they are there."""
-    if group.remote and group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        prepare_rebalance(group, trigger, step)
+    if not group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        return
+    was, group.planner = group.planner, plans.planner_of(group, step)
+    if planned_otherwise(group, was, step):
+        called_for(group, was, trigger, step)
+
+
+def planned_otherwise(group: ClassicGroup, was: Planner, step: Step) -> bool:
+    """Whether the plan at hand was made by another than would make it now, or with other options."""
+    if not group.planner.same(was):
+        return True
+    return bool(group.remote) and options_differ(group.planned_options, group.id, step.state)
+
+
+def called_for(group: ClassicGroup, was: Planner, trigger: Trigger, step: Step) -> None:
+    """Call everybody back, saying who plans from now on."""
+    now = planner_name(group.planner)
+    detail = f"{now} plans anew" if group.planner.same(was) else f"{now} plans from now on, not {planner_name(was)}"
+    prepare_rebalance(group, replace(trigger, cause=Cause.ASSIGNOR_CHANGED, detail=f"{detail}: {trigger.detail}"), step)
+
+
+def planner_name(planner: Planner) -> str:
+    return f"the coordinator by {planner.assignor}" if planner.assignor else "a member"
+
+
+def follow_up(group: ClassicGroup, step: Step) -> None:
+    """What a plan withheld has to be given out, and nobody who let go of it has called for that."""
+    waiting = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(group.carried)[:TOLD])
+    more = f" and {len(group.carried) - TOLD} more" if len(group.carried) > TOLD else ""
+    detail = f"{waiting}{more} wait for whoever let go of them to join again; nobody has within the handoff timeout"
+    prepare_rebalance(group, Trigger(Cause.REVOCATION_FOLLOW_UP, detail), step)
 
 
 def changed_counts(group: ClassicGroup, step: Step) -> str:

@@ -1,8 +1,9 @@
-"""Assignment on the coordinator for classic members (`group.remote.assignor`, docs/protocol/remote.md).
+"""Assignment on the coordinator for classic members (docs/protocol/remote.md, docs/control.md).
 
-Once every member of a group asks for it, nobody leads: the coordinator runs the assignor on what the members told it,
-and the answers to SyncGroup carry the shares. What is slow, or not ours, runs off the loop; `Planned` brings the plan.
-An assignor that fails costs no partition: the last plan stays if it still fits, else the group tries again.
+Once every member of a group asks for it (`group.remote.assignor`), or an operator has set `assignor`, nobody leads: the
+coordinator runs the assignor on what the members told it, and the answers to SyncGroup carry the shares. What is
+slow, or not ours, runs off the loop; `Planned` brings the plan. An assignor that fails costs no partition: the last
+plan stays if it still fits, else the group tries again.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from muster.assignors.api import Assignment, AssignorError, JsonValue, RebalanceProtocol, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.assignors.api import Plan as AssignorPlan
-from muster.assignors.data.user_data import encode_assignment, member_from_subscription
+from muster.assignors.data.user_data import NEWEST, encode_assignment, member_from_subscription, parse_topics
 from muster.assignors.registry import BUILT_IN, known
 from muster.assignors.run import run, withheld
 from muster.coordinator.core.bounds import too_large
@@ -19,16 +20,17 @@ from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.shares import accept, disarm_when_complete
-from muster.coordinator.core.control.who import wanted_assignor, wanted_options
+from muster.coordinator.core.control.assigning import A_MEMBER, Planner, classic_planner, handoff_timeout_ms
+from muster.coordinator.core.control.who import wanted_options
 from muster.coordinator.core.events import JoinGroup, Planned
 from muster.coordinator.core.ledger import Trigger
-from muster.coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name, loadable
+from muster.coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name, loadable, owned_of
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
-SOURCE = "remote"
-"""What the ledger says of a snapshot that this module made."""
+ASKED, SET = "remote", "setting"
+"""What the ledger says of a snapshot that this module made: the members asked for it, or an operator had set it."""
 
 FIRST_RETRY_MS = 1_000
 MAX_RETRY_MS = 30_000
@@ -74,18 +76,24 @@ def wanted(request: JoinGroup, limits: Limits) -> str:
     return canonical_name(request.remote_assignor, limits) if request.remote_assignor else ""
 
 
-def chosen(group: ClassicGroup, step: Step) -> str:
-    """The operator's, else the one that most members ask for, ties by order of arrival; empty unless every member asks
-    for one."""
+def chosen(group: ClassicGroup) -> str:
+    """The assignor that most members ask for, ties by order of arrival; empty unless every member asks for one."""
     words = Counter(member.remote_assignor for member in group.members.values())
-    if "" in words:
-        return ""
-    return wanted_assignor(step.state, group.id) or max(words, key=lambda word: words[word])
+    return "" if "" in words else max(words, key=lambda word: words[word])
+
+
+def planner_of(group: ClassicGroup, step: Step) -> Planner:
+    """Who is to plan for the group as it is."""
+    members = tuple(group.members.values())
+    if not members:
+        return A_MEMBER
+    return classic_planner(step.state, group.id, group.protocol_type, group.protocol_name or "", members, chosen(group))
 
 
 def ask(group: ClassicGroup, step: Step) -> None:
     """Have the plan of this generation made: at once where that is quick, else off the loop."""
     snapshot = snapshot_of(group, step)
+    group.planned_options = snapshot.options
     request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, snapshot)
     group.plan_request = request
     if group.remote in WANT_LAGS:
@@ -119,8 +127,11 @@ def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, ste
     """Hand out the plan, holding back what a cooperative member has to let go of first (KIP-429)."""
     assert group.state is GroupState.COMPLETING_REBALANCE
     whole = target if isinstance(target, Assignment) else Assignment(target)
-    shares = withheld(snapshot, whole).to_dict()
-    blobs = {member: encode_assignment(share) for member, share in sorted(shares.items())}
+    cut = withheld(snapshot, whole)
+    shares = cut.to_dict()
+    version = lowest_version(group)
+    # Nobody gets no bytes at all: clients take that for a broken answer where an empty list is a share like any other.
+    blobs = {member: encode_assignment(shares.get(member, {}), None, version) for member in sorted(group.members)}
     size, limit = group.stored_bytes(blobs), step.limits.max_group_bytes
     if size > limit and group.plan_request is not None and "fallback" not in snapshot.options:
         why = too_large(group.id, "the plan and the subscriptions", size, limit)
@@ -130,8 +141,29 @@ def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, ste
     if "fallback" not in snapshot.options:
         group.plan_failures = 0
     group.planned_topics = dict(snapshot.topics)
-    accept(group, blobs, history.Given(snapshot.to_json(), SOURCE), step)
+    source = SET if group.planner.by_setting else ASKED
+    accept(group, blobs, history.Given(snapshot.to_json(), source), step)
     disarm_when_complete(group, step)
+    if cut.withheld:
+        await_release(group, step)
+
+
+def await_release(group: ClassicGroup, step: Step) -> None:
+    """Whoever has to let go says so by joining again, which begins the round that gives out. If nobody does, we do."""
+    wait_ms = handoff_timeout_ms(step.state, group.id) or group.max_rebalance_timeout_ms
+    step.arm(group.follow_timer, wait_ms)
+
+
+def lowest_version(group: ClassicGroup) -> int:
+    """Of all subscriptions: a share in it can be read by every member. What cannot be read has none."""
+    return min((version_of(member.metadata(group.protocol_name)) for member in group.members.values()), default=NEWEST)
+
+
+def version_of(subscription: bytes) -> int:
+    try:
+        return min(parse_topics(subscription)[0], NEWEST)
+    except ValueError:
+        return NEWEST
 
 
 def failed(group: ClassicGroup, request: PlanRequest, why: str, step: Step) -> None:
@@ -165,19 +197,33 @@ def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
 
 
 def read_member(member: Member, protocol: str | None) -> AssignorMember:
-    """A member whose subscription cannot be read takes part without topics."""
+    """A member whose subscription cannot be read takes part without topics.
+
+    What one that votes for `sticky` still holds counts for more than what it remembers: nobody else may have it yet.
+    """
+    said = member.metadata(protocol)
     try:
-        return member_from_subscription(member.id, member.group_instance_id, member.metadata(protocol), protocol or "")
+        if protocol == "sticky" and any(owned_of(said).values()):
+            held = member_from_subscription(member.id, member.group_instance_id, said)
+            return replace(held, user_data=b"")
+        return member_from_subscription(member.id, member.group_instance_id, said, protocol or "")
     except ValueError:
         return AssignorMember(member.id, (), instance_id=member.group_instance_id)
 
 
 def restored(group: ClassicGroup, step: Step) -> None:
-    """After a reload the ledger tells who made the last plan, and from which partition counts."""
+    """After a reload the ledger tells who made the last plan, and from which partition counts.
+
+    If an operator had set it, the members' own words are lost: none of them counts as asking.
+    """
     last = history.newest_plan(group, step)
-    if last is None or last.snapshot_source != SOURCE or last.generation != group.generation:
+    if last is None or last.snapshot_source not in (ASKED, SET) or last.generation != group.generation:
         return
     snapshot = Snapshot.from_json(last.snapshot_json)
-    group.remote, group.planned_topics = canonical_name(snapshot.assignor, step.limits), dict(snapshot.topics)
+    by_setting = last.snapshot_source == SET
+    group.planner = Planner(canonical_name(snapshot.assignor, step.limits), by_setting)
+    group.planned_topics, group.planned_options = dict(snapshot.topics), snapshot.options
+    if by_setting:
+        return
     for member in group.members.values():
         member.remote_assignor = group.remote

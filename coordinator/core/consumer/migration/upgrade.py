@@ -115,6 +115,7 @@ def let_everyone_go(group: ClassicGroup, step: Step) -> None:
     classic_history.given_up(group, step)
     step.disarm(group.join_timer)
     step.disarm(group.sync_timer)
+    step.disarm(group.follow_timer)
     for member_id in (*group.members, *group.pending_joins):
         step.disarm(group.session_timer(member_id))
     dissolve(group, ErrorCode.REBALANCE_IN_PROGRESS, step)

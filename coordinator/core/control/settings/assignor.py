@@ -5,23 +5,44 @@ from dataclasses import replace
 
 from muster.assignors.api import AssignorError, JsonValue, Snapshot
 from muster.assignors.api import Member as AssignorMember
-from muster.assignors.registry import BUILT_IN, resolve
+from muster.assignors.registry import BUILT_IN, known, resolve
 from muster.coordinator.core.control.settings.setting import Change, Of, Setting, invalid, planner
-from muster.coordinator.core.control.settings.shapes import Options
-from muster.coordinator.core.plan import decided
+from muster.coordinator.core.control.settings.shapes import Flag, Names, Options, Word
+from muster.coordinator.core.plan import canonical_name, decided
 from muster.coordinator.core.types import Limits
 
 TRIAL = Snapshot({"t": 2}, [AssignorMember("a", ("t",)), AssignorMember("b", ("t",))])
 
 
+def check_assignor(word: str, change: Change) -> None:
+    """What the coordinator can run: built in, installed, or named by the node. And what options are set are its own."""
+    limits = change.step.limits
+    name = canonical_name(word, limits)
+    if name not in BUILT_IN and name not in limits.remote_assignors:
+        # Only now look for plugins: that reads what is installed.
+        names = list(dict.fromkeys([*known(), *limits.remote_assignors]))
+        if name not in names:
+            raise invalid(
+                f"{ASSIGNOR.name}: {word!r} is not an assignor that this coordinator runs; known here: "
+                f"{', '.join(names)}"
+            )
+    options = change.after.get(ASSIGNOR_OPTIONS.name)
+    if name in BUILT_IN and isinstance(options, Mapping):
+        taken_by(name, options, ASSIGNOR_OPTIONS.name)
+
+
 def check_options(value: Mapping[str, JsonValue], change: Change) -> None:
     """Options that the group's assignor takes. Without a group, each has to be an option of some assignor."""
-    word = change.kind.assignor(change.group, change.step)
-    if change.kind.plans_itself(change.group):
+    wanted = change.after.get(ASSIGNOR.name)
+    if isinstance(wanted, str):
+        word = canonical_name(wanted, change.step.limits)
+    elif not change.kind.plans_itself(change.group):
+        word = change.kind.assignor(change.group, change.step)
+    else:
         raise invalid(
             f"group {change.group_id!r} is planned by its own members, whose leader has options of its own "
-            "(partition.assignment.options); for plans of the coordinator all of them need group.protocol=consumer, or "
-            "a group.remote.assignor"
+            f"(partition.assignment.options); for plans of the coordinator set {ASSIGNOR.name} too, or give all of "
+            "them group.protocol=consumer or a group.remote.assignor"
         )
     if word in BUILT_IN:
         taken_by(word, value, ASSIGNOR_OPTIONS.name)
@@ -40,11 +61,11 @@ def taken_by(assignor: str, options: Mapping[str, JsonValue], setting: str) -> N
 
 def has_options(assignor: str, words: list[str], options: Mapping[str, JsonValue], setting: str) -> None:
     """Of a plugin nothing is known: it says itself what it cannot use, and then it has failed."""
-    known = list(dict.fromkeys(name for word in words for name in getattr(resolve(word), "options", ())))
+    takes = list(dict.fromkeys(name for word in words for name in getattr(resolve(word), "options", ())))
     who = f"assignor {assignor!r}" if assignor else "an assignor of this coordinator"
     for name in options:
-        if name not in known:
-            has = f"known are: {', '.join(known)}" if known else "it has none"
+        if name not in takes:
+            has = f"known are: {', '.join(takes)}" if takes else "it has none"
             raise invalid(f"{setting}: {name!r} is no option of {who}; {has}")
 
 
@@ -53,6 +74,37 @@ def runnable(limits: Limits) -> tuple[str, ...]:
 
 
 NO_OPTIONS: Mapping[str, JsonValue] = {}
+
+ASSIGNOR: Setting[str] = Setting(
+    name="assignor",
+    shape=Word(),
+    default="",
+    groups=Of.EVERY,
+    meaning="The assignor by which the coordinator plans for the group, whatever its members ask for; classic members "
+    "need not know of it.",
+    check=check_assignor,
+    hears=planner,
+)
+
+NO_NAMES: tuple[str, ...] = ()
+
+PROTOCOLS: Setting[tuple[str, ...]] = Setting(
+    name="assignor.protocols",
+    shape=Names(),
+    default=NO_NAMES,
+    groups=Of.CLASSIC,
+    meaning="Further names that members may vote for with `assignor` set: an operator's word that such clients read "
+    "only partitions in their share.",
+    hears=planner,
+)
+
+COOPERATIVE_ONLY = Setting(
+    name="cooperative.only",
+    shape=Flag(),
+    default=False,
+    groups=Of.CLASSIC,
+    meaning="Members that would give up all they have in each rebalance are refused when they join.",
+)
 
 ASSIGNOR_OPTIONS = Setting(
     name="assignor.options",

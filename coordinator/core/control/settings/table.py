@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from muster.coordinator.core.control.settings.assignor import ASSIGNOR_OPTIONS
+from muster.coordinator.core.control.settings.assignor import ASSIGNOR, ASSIGNOR_OPTIONS, COOPERATIVE_ONLY, PROTOCOLS
 from muster.coordinator.core.control.settings.setting import Setting
 
-SETTINGS: Final[Mapping[str, Setting[Any]]] = {setting.name: setting for setting in (ASSIGNOR_OPTIONS,)}
+SETTINGS: Final[Mapping[str, Setting[Any]]] = {
+    setting.name: setting
+    for setting in (
+        ASSIGNOR,
+        PROTOCOLS,
+        ASSIGNOR_OPTIONS,
+        COOPERATIVE_ONLY,
+    )
+}

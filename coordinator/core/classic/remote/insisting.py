@@ -1,0 +1,36 @@
+"""A client that does not take its share from a coordinator that plans by a setting: the group goes back to a leader.
+
+One generation without it may be an accident. Two in a row that the same client spoilt are how that client is: what was
+set for the group is suspended until it is set again, and the ledger names client and version.
+"""
+
+from dataclasses import replace
+
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.control.assigning import said_by
+from muster.coordinator.core.control.settings.assignor import ASSIGNOR
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.state import Step
+
+
+def spoilt(group: ClassicGroup, late: list[Member], trigger: Trigger, step: Step) -> Trigger:
+    """These did not fetch their shares in time. Gives back the trigger of the rebalance that follows.
+
+    A member comes again under another id: its client is known by its instance id, else by client id and host.
+    """
+    if not group.planner.by_setting:
+        return trigger
+    again = next((member for member in late if client_of(member) in group.insisting), None)
+    group.insisting = frozenset(client_of(member) for member in late)
+    stored = step.state.settings.get(group.id)
+    if again is None or stored is None:
+        return trigger
+    why = f"{said_by(again)} did not fetch its share of two plans in a row that the coordinator made"
+    group.insisting = frozenset()
+    step.keep(replace(stored, suspended=why))
+    return replace(trigger, detail=f"{trigger.detail}; {ASSIGNOR.name} is suspended until it is set again: {why}")
+
+
+def client_of(member: Member) -> str:
+    return member.group_instance_id or f"{member.client_id} at {member.client_host}"

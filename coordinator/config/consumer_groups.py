@@ -71,8 +71,22 @@ class ConsumerGroupSettings(BaseModel):
         default=1_000,
         alias="group.consumer.assignment.interval.ms",
         ge=0,
-        le=15_000,
+        le=MAX_INT,
         description="The shortest time between two new assignments of one consumer-protocol group.",
+    )
+    group_consumer_min_assignment_interval_ms: int = Field(
+        default=0,
+        alias="group.consumer.min.assignment.interval.ms",
+        ge=0,
+        le=MAX_INT,
+        description="The lower bound of group.consumer.assignment.interval.ms.",
+    )
+    group_consumer_max_assignment_interval_ms: int = Field(
+        default=15_000,
+        alias="group.consumer.max.assignment.interval.ms",
+        ge=0,
+        le=MAX_INT,
+        description="The upper bound of group.consumer.assignment.interval.ms.",
     )
     group_consumer_regex_refresh_interval_ms: int = Field(
         default=600_000,
@@ -104,6 +118,12 @@ class ConsumerGroupSettings(BaseModel):
             self.group_consumer_heartbeat_interval_ms,
             self.group_consumer_min_heartbeat_interval_ms,
             self.group_consumer_max_heartbeat_interval_ms,
+        )
+        within(
+            "assignment.interval",
+            self.group_consumer_assignment_interval_ms,
+            self.group_consumer_min_assignment_interval_ms,
+            self.group_consumer_max_assignment_interval_ms,
         )
         return self
 

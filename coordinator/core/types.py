@@ -103,7 +103,11 @@ class Limits:
     ledger_max_bytes: int = 32 << 20
     ledger_max_snapshot_bytes: int = 1 << 20
     consumer_session_timeout_ms: int = 45_000
+    consumer_min_session_timeout_ms: int = 45_000
+    consumer_max_session_timeout_ms: int = 60_000
     consumer_heartbeat_interval_ms: int = 5_000
+    consumer_min_heartbeat_interval_ms: int = 5_000
+    consumer_max_heartbeat_interval_ms: int = 15_000
     consumer_max_group_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """The first one is for groups whose members do not ask for any."""
@@ -112,6 +116,8 @@ class Limits:
     consumer_migration_policy: str = "bidirectional"
     """Also: upgrade, downgrade, disabled."""
     consumer_assignment_interval_ms: int = 1_000
+    consumer_min_assignment_interval_ms: int = 0
+    consumer_max_assignment_interval_ms: int = 15_000
     consumer_regex_refresh_ms: int = 600_000
     central_max_retries: int = 4
     """How often a failed attempt to rebalance a central group is repeated."""

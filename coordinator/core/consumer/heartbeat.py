@@ -8,6 +8,7 @@ from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, Consu
 from muster.coordinator.core.consumer.migration import upgrade
 from muster.coordinator.core.consumer.reconcile import Wish, reconciled
 from muster.coordinator.core.consumer.records import ConsumerMemberStored, Shares
+from muster.coordinator.core.control.settings.consumer import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.core.effects import ConsumerHeartbeatReply
 from muster.coordinator.core.events import ConsumerHeartbeat
 from muster.coordinator.core.ledger import Trigger, by_member
@@ -160,7 +161,7 @@ def lives(group: ConsumerGroup, sent: ConsumerHeartbeat, step: Step) -> None:
 def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     if not step.on_behalf:
         group.progress.last_seen_ms[member.id] = step.now_ms
-    step.arm(group.session_timer(member.id), step.limits.consumer_session_timeout_ms)
+    step.arm(group.session_timer(member.id), SESSION_TIMEOUT.of(step.state, group.id))
 
 
 def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: Step) -> ConsumerHeartbeatReply:
@@ -171,7 +172,7 @@ def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: S
     return ConsumerHeartbeatReply(
         member_id=member.id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=step.limits.consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms=HEARTBEAT_INTERVAL.of(step.state, group.id),
         assignment=assignment,
         names={topic: names[topic] for topic in assignment or () if topic in names},
         cause=entry.cause if entry else Cause.UNSPECIFIED,

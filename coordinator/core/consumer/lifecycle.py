@@ -3,6 +3,7 @@
 from muster.coordinator.core.consumer import history, removal, target
 from muster.coordinator.core.consumer.group import ConsumerGroup, MemberState
 from muster.coordinator.core.consumer.records import GroupEpochStored, TargetDeleted, TargetEpochStored
+from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import TimerKey
 
@@ -12,7 +13,7 @@ def load(group: ConsumerGroup, step: Step) -> None:
     history.restored(group, step)
     for member in group.members.values():
         group.progress.last_seen_ms[member.id] = step.now_ms
-        step.arm(group.session_timer(member.id), removal.session_timeout_ms(member, step))
+        step.arm(group.session_timer(member.id), removal.session_timeout_ms(group, member, step))
         if member.state is MemberState.UNREVOKED and member.classic is None:
             step.arm(group.rebalance_timer(member.id), member.rebalance_timeout_ms)
     target.assign(group, step)
@@ -25,7 +26,7 @@ def damaged(group: ConsumerGroup, step: Step) -> None:
     """
     for member_id in sorted(group.targets.keys() - group.members.keys()):
         group.progress.before[member_id] = group.targets[member_id]
-        group.progress.retry_at_ms = step.now_ms + step.limits.consumer_session_timeout_ms
+        group.progress.retry_at_ms = step.now_ms + SESSION_TIMEOUT.of(step.state, group.id)
         step.keep(TargetDeleted(group.id, member_id))
     seen = max(group.epoch, group.target_epoch, *(member.epoch for member in group.members.values()))
     if seen > group.epoch:

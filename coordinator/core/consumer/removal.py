@@ -7,6 +7,7 @@ from muster.coordinator.core.consumer.cleanup import forget_member
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
 from muster.coordinator.core.consumer.migration.downgrade import DOWNGRADE, Leaving
 from muster.coordinator.core.consumer.records import TargetEpochStored
+from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
 from muster.coordinator.core.effects import ConsumerHeartbeatReply
 from muster.coordinator.core.events import ConsumerHeartbeat
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
@@ -29,13 +30,14 @@ def leave(group: ConsumerGroup, member: ConsumerMember, request: ConsumerHeartbe
 def session_expired(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     """Nothing was heard of the member: it is out, static or not."""
     seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
-    what = f"was not heard of for {step.now_ms - seen_ms} ms (session timeout {session_timeout_ms(member, step)} ms)"
+    session_ms = session_timeout_ms(group, member, step)
+    what = f"was not heard of for {step.now_ms - seen_ms} ms (session timeout {session_ms} ms)"
     trigger = by_member(Cause.SESSION_EXPIRED, member, what)
     remove(group, [(member, Departure("its owner's session expired", seen_ms))], trigger, step)
 
 
-def session_timeout_ms(member: ConsumerMember, step: Step) -> int:
-    return step.limits.consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+def session_timeout_ms(group: ConsumerGroup, member: ConsumerMember, step: Step) -> int:
+    return SESSION_TIMEOUT.of(step.state, group.id) if member.classic is None else member.classic.session_timeout_ms
 
 
 def rebalance_timed_out(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
@@ -71,7 +73,7 @@ def begin_anew(group: ConsumerGroup, why: str, step: Step) -> None:
 
     Nobody is given a partition before those who worked on it must have noticed, as after a session that ended.
     """
-    pause_ms = max(session_timeout_ms(member, step) for member in group.members.values())
+    pause_ms = max(session_timeout_ms(group, member, step) for member in group.members.values())
     departure = Departure(why, step.now_ms)
     trigger = Trigger(Cause.MEMBER_FENCED, f"{why}: all members have to join again")
     remove(group, [(member, departure) for member in group.members.values()], trigger, step)

@@ -10,6 +10,7 @@ from muster.coordinator.core.bounds import LAST_GENERATION, largest_share, too_l
 from muster.coordinator.core.consumer import history
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember
 from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
+from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger
@@ -97,7 +98,7 @@ def assign(group: ConsumerGroup, step: Step) -> None:
 
 
 def next_due_ms(group: ConsumerGroup, step: Step) -> int:
-    interval_ms = step.limits.consumer_assignment_interval_ms
+    interval_ms = ASSIGNMENT_INTERVAL.of(step.state, group.id)
     return step.past(group.target_timestamp_ms) + interval_ms if group.target_timestamp_ms and interval_ms else 0
 
 
@@ -120,7 +121,7 @@ def planned(group: ConsumerGroup, event: Planned, step: Step) -> None:
 
 def failed(group: ConsumerGroup, why: str, step: Step) -> None:
     """The group keeps its last good target; the assignor gets another chance after the interval."""
-    pause_ms = max(step.limits.consumer_assignment_interval_ms, RETRY_FLOOR_MS)
+    pause_ms = max(ASSIGNMENT_INTERVAL.of(step.state, group.id), RETRY_FLOOR_MS)
     group.progress.retry_at_ms = step.now_ms + pause_ms
     step.arm(group.assign_timer, pause_ms)
     history.assignor_failed(group, why, step)

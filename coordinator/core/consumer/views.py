@@ -3,6 +3,7 @@
 from muster.assignors.data.user_data import encode_assignment
 from muster.coordinator.core.consumer import history, target
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
+from muster.coordinator.core.control.settings.consumer import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.effects import (
     ConsumerMemberView,
@@ -65,7 +66,8 @@ def waiting(group: ConsumerGroup, step: Step) -> tuple[tuple[str, ...], int]:
 def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
     """The group as DescribeGroups shows it: its epoch as the generation, assignments in the members' own format."""
     waiting_for, until_ms = waiting(group, step)
-    session_ms = step.limits.consumer_session_timeout_ms
+    heartbeat_ms = HEARTBEAT_INTERVAL.of(step.state, group.id)
+    session_ms = SESSION_TIMEOUT.of(step.state, group.id)
     assignor = target.preferred_assignor(group, step) if group.members else ""
     return DescribeReply(
         group_id=group.id,
@@ -84,7 +86,7 @@ def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
                 member.client_software,
                 session_timeout_ms=member.classic.session_timeout_ms if member.classic else session_ms,
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
-                heartbeat_interval_ms=None if member.classic else step.limits.consumer_heartbeat_interval_ms,
+                heartbeat_interval_ms=None if member.classic else heartbeat_ms,
                 offers=(member.server_assignor,) if member.server_assignor else (),
                 last_heard_ms=group.progress.last_seen_ms.get(member.id),
                 topics=tuple(sorted(group.subscribed_names(member))),

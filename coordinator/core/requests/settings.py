@@ -74,7 +74,7 @@ def named(group_id: str) -> None:
 
 
 def reply_of(stored: SettingsStored | None, step: Step) -> SettingsReply:
-    defaults = {name: setting.default_of(step.state) for name, setting in SETTINGS.items()}
+    defaults = {name: setting.default_of(step.limits) for name, setting in SETTINGS.items()}
     if stored is None:
         return SettingsReply(defaults=defaults)
     return SettingsReply(version=stored.version, values=stored.values, defaults=defaults)
@@ -113,7 +113,7 @@ def room_for_one_more(group_id: str, state: ShardState) -> None:
 
 
 def check_values(request: AlterSettings, change: Change) -> None:
-    """Each by its own shape, and then by what speaks against it in this group."""
+    """Each by its own shape and by what speaks against it in this group, and then all of them together."""
     for name, value in request.set.items():
         setting = SETTINGS[name]
         try:
@@ -121,6 +121,9 @@ def check_values(request: AlterSettings, change: Change) -> None:
         except ValueError as error:
             raise invalid(f"{name} {error}") from None
         setting.check(found, change)
+    names = [*request.set, *request.unset]
+    for fits in dict.fromkeys(SETTINGS[name].together for name in names if name in SETTINGS):
+        fits(change)
 
 
 def changed(request: AlterSettings, change: Change) -> None:

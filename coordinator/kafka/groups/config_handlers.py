@@ -87,7 +87,7 @@ class ConfigHandlers:
                 entry.documentation = None
             if not request.include_synonyms:
                 entry.synonyms = []
-        return made(error_message=None, configs=configs, **about)
+        return made(error_message="", configs=configs, **about)
 
     def _rows(self, resource: Any, request: Any) -> list[Any]:
         node, name = self._broker.settings, resource.resource_name

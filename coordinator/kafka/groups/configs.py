@@ -114,20 +114,24 @@ def value_of(name: str, text: str) -> JsonValue:
 
 
 def described(path: str, reply: effects.SettingsReply, wanted: Sequence[str] | None) -> list[Any]:
-    """A group's settings as rows of the schema's `path`."""
+    """A group's settings as rows of the schema's `path`.
+
+    What the node's settings say counts as a default, as in Kafka 4.1; each value is its own only synonym.
+    """
     made, synonym = struct(path), struct(f"{path}.synonyms")
-    given, defaults = texts(reply.values), texts(reply.defaults)
-    return [
-        made(
-            name=name,
-            value=given.get(name, defaults[name]),
-            synonyms=[synonym(name=name, value=given[name], source=SET_FOR_GROUP)] if name in given else [],
-            read_only=False,
-            config_source=SET_FOR_GROUP if name in given else DEFAULT,
-            is_sensitive=False,
-            config_type=setting.shape.kafka_type.value,
-            documentation=setting.meaning,
-        )
-        for name, setting in sorted(SETTINGS.items())
-        if not wanted or name in wanted
-    ]
+    given, held = texts(reply.values), texts({**reply.defaults, **reply.values})
+    rows = []
+    for name, text in sorted(held.items()):
+        if wanted and name not in wanted:
+            continue
+        known, source = SETTINGS.get(name), SET_FOR_GROUP if name in given else DEFAULT
+        about = {
+            "name": name,
+            "value": text,
+            "config_source": source,
+            "synonyms": [synonym(name=name, value=text, source=source)],
+            "config_type": (known.shape.kafka_type if known else KafkaType.STRING).value,
+            "documentation": known.meaning if known else "Set by another version of Muster; not known to this one.",
+        }
+        rows.append(made(read_only=False, is_sensitive=False, **about))
+    return rows

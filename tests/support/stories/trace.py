@@ -8,7 +8,7 @@ from muster.coordinator.core.central import records as central
 from muster.coordinator.core.consumer import records as consumer
 from muster.coordinator.core.consumer.group import MemberState
 from muster.coordinator.core.plan import assignment_of
-from muster.coordinator.core.types import Cause, RebalanceEntry, Stall, StoredOffset
+from muster.coordinator.core.types import Cause, Limits, RebalanceEntry, Stall, StoredOffset
 from muster.coordinator.errors import ErrorCode
 
 
@@ -180,10 +180,16 @@ def describe_stall(stall: Stall) -> str:
     return f"the node stood still for {stall.stalled_ms}ms until {stall.ended_at_ms}ms"
 
 
+TOLD_MS = Limits().consumer_heartbeat_interval_ms
+
+
 def describe_beat(reply: effects.ConsumerHeartbeatReply) -> str:
     if reply.code:
         return code(reply.code)
-    return f"epoch={reply.member_epoch}" + ("" if reply.assignment is None else f" has {cells(reply.assignment)}")
+    interval_ms = reply.heartbeat_interval_ms
+    again = f" again in {interval_ms}ms" if interval_ms not in (0, TOLD_MS) else ""
+    has = "" if reply.assignment is None else f" has {cells(reply.assignment)}"
+    return f"epoch={reply.member_epoch}{again}{has}"
 
 
 def describe_consumer_group(reply: effects.DescribeConsumerReply) -> str:

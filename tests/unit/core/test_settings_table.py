@@ -17,7 +17,6 @@ from muster.coordinator.core.types import Limits
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/control.md"
 LIMITS = Limits()
-STATE = ShardState(LIMITS, FACTS)
 LEAST = OfNode[int]("the.least", lambda limits: limits.consumer_heartbeat_interval_ms)
 
 
@@ -31,7 +30,7 @@ def page_row(setting: Setting[Any]) -> str:
 def test_an_entry_keeps_what_the_table_promises(setting: Setting[Any]) -> None:
     assert setting.meaning.endswith(".")
     assert "\n" not in setting.meaning
-    default = setting.default_of(STATE)
+    default = setting.default_of(LIMITS)
     as_json = json.loads(json.dumps(default))
     if default:
         assert setting.shape.of_json(as_json, LIMITS) == default

@@ -16,6 +16,7 @@ from tests.unit.storage.logs import open_broker
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Step = tuple[str, int, str | None]
+SESSION = "consumer.session.timeout.ms"
 
 
 async def changed(door: Door, kind: int, name: str, *steps: Step, version: int = 1, **more: Any) -> tuple[int, str]:
@@ -109,7 +110,13 @@ def test_what_alter_configs_does_not_name_is_unset(version: int) -> None:
         (TOPIC, "a b", [("retention.ms", SET, "5")], 17, "a b"),
         (TOPIC, "__consumer_offsets", [("retention.ms", SET, "5")], 17, "internal"),
         (GROUP, "", [("assignor.options", SET, "{}")], 42, "no name"),
-        (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")], 40, "no setting of a group"),
+        (GROUP, "g", [("share.session.timeout.ms", SET, "50000")], 40, "no setting of a group"),
+        (GROUP, "g", [(SESSION, SET, "44999")], 40, "from 45000 to 60000"),
+        (GROUP, "g", [(SESSION, SET, "5e4")], 40, 'is "5e4"'),
+        (GROUP, "g", [(SESSION, SET, "")], 40, 'is ""'),
+        (GROUP, "g", [(SESSION, SET, None)], 42, "has no value"),
+        (GROUP, "g", [(SESSION, APPEND, "1")], 40, f"Can't APPEND to key {SESSION}"),
+        (GROUP, "g", [(SESSION, SET, "50000"), ("consumer.heartbeat.interval.ms", SET, "1")], 40, "from 5000"),
         (GROUP, "g", [("assignor.options", SET, "{")], 40, "not JSON"),
         (GROUP, "g", [("assignor.options", SET, " " * 70_000)], 40, "70000 characters"),
         (GROUP, "g", [("assignor.options", APPEND, "{}")], 40, "Can't APPEND"),
@@ -148,14 +155,16 @@ def test_settings_of_a_group() -> None:
     text = '{"max.partitions.per.member": 1}'
 
     async def story(door: Door) -> None:
-        assert await shown(door, GROUP, "g", 5) == {"assignor.options": "{}"}
+        assert (await shown(door, GROUP, "g", 5)).items() >= {"assignor.options": "{}", SESSION: "45000"}.items()
         assert await changed(door, GROUP, "g", ("assignor.options", SET, text)) == (0, "")
         found = await shown(door, GROUP, "g", 8)
         assert json.loads(found["assignor.options"]) == json.loads(text)
         asked = made("DescribeConfigsRequest.resources", resource_type=GROUP, resource_name="g")
         (told,) = (await door.ask("DescribeConfigs", 4, resources=[asked], include_synonyms=True)).results
-        (synonym,) = told.configs[0].synonyms
-        assert (synonym.name, synonym.value, synonym.source) == ("assignor.options", found["assignor.options"], 8)
+        rows = {row.name: [(row.name, row.value, row.config_source)] for row in told.configs}
+        assert {row.name: [(s.name, s.value, s.source) for s in row.synonyms] for row in told.configs} == rows
+        assert rows["assignor.options"] == [("assignor.options", found["assignor.options"], 8)]
+        assert rows[SESSION] == [(SESSION, "45000", 5)]
         assert door.driver.shard.state.settings["g"].version == 1
         assert await changed(door, GROUP, "g") == (0, "")
         assert await changed(door, GROUP, "g", ("no.such", DELETE, None)) == (0, "")
@@ -199,6 +208,21 @@ def test_groups_whose_shard_is_loading_are_not_passed_over() -> None:
         door.driver.loading = True
         assert await listed(door, GROUP) == 14
         assert await listed(door, TOPIC) == [(TOPIC, "__consumer_offsets"), (TOPIC, "t")]
+
+    play(story)
+
+
+def test_what_a_group_sets_for_its_sessions() -> None:
+    """As in Kafka 4.1.1: spaces around a number do not count, and what AlterConfigs does not name is unset."""
+
+    async def story(door: Door) -> None:
+        assert await changed(door, GROUP, "g", (SESSION, SET, " 50000 ")) == (0, "")
+        assert await changed(door, GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "6000")) == (0, "")
+        assert await shown(door, GROUP, "g", 8) == {SESSION: "50000", "consumer.heartbeat.interval.ms": "6000"}
+        assert await replaced(door, GROUP, "g", consumer__session__timeout__ms="51000") == (0, "")
+        assert await shown(door, GROUP, "g", 8) == {SESSION: "51000"}
+        assert await changed(door, GROUP, "g", (SESSION, DELETE, "7")) == (0, "")
+        assert await shown(door, GROUP, "g", 8) == {}
 
     play(story)
 

@@ -208,7 +208,7 @@ def same_generation(member: ConsumerMember, generation: int) -> None:
 def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     if not step.on_behalf:
         group.progress.last_seen_ms[member.id] = step.now_ms
-    step.arm(group.session_timer(member.id), removal.session_timeout_ms(member, step))
+    step.arm(group.session_timer(member.id), removal.session_timeout_ms(group, member, step))
 
 
 def inconsistent(message: str) -> CoordinatorError:

@@ -11,6 +11,7 @@ from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kind import Kind
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.state import ShardState, Step
+from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 T = TypeVar("T")
@@ -40,12 +41,19 @@ class Change:
 Check: TypeAlias = Callable[[Any, Change], None]
 """Raises CoordinatorError (`invalid`, as a rule) for a value that has the right shape and still cannot be."""
 
+Fit: TypeAlias = Callable[[Change], None]
+"""Raises CoordinatorError for settings that do not go together as they would be then (`change.after`)."""
+
 Hearing: TypeAlias = Callable[[Change, Trigger], None]
 """What follows of a change, on `change.step`. The trigger says who made it, in a sentence."""
 
 
 def anything(value: Any, change: Change) -> None:
     """Every value of the right shape is taken."""
+
+
+def anyhow(change: Change) -> None:
+    """It has nothing to do with other settings."""
 
 
 def nobody(change: Change, trigger: Trigger) -> None:
@@ -59,7 +67,10 @@ def planner(change: Change, trigger: Trigger) -> None:
 
 @dataclass(frozen=True)
 class Setting(Generic[T]):
-    """`meaning` is one sentence. The default may be what a setting of the node says."""
+    """`meaning` is one sentence. The default may be what a setting of the node says.
+
+    `check` is asked of a value that is to be set, `together` whenever it would be another, unset or not.
+    """
 
     name: str
     shape: Shape[T]
@@ -67,21 +78,26 @@ class Setting(Generic[T]):
     groups: Of
     meaning: str
     check: Check = anything
+    together: Fit = anyhow
     hears: Hearing = nobody
 
     def of(self, state: ShardState, group_id: str) -> T:
         """What holds for the group, set or not."""
         stored = state.settings.get(group_id)
-        if stored is None or self.name not in stored.values:
-            return self.default_of(state)
-        try:
-            return self.shape.of_json(stored.values[self.name], state.limits)
-        except ValueError:  # the node's bounds are others than when it was set: it may not hold any more
-            return self.default_of(state)
+        return self.default_of(state.limits) if stored is None else self.among(stored.values, state.limits)
 
-    def default_of(self, state: ShardState) -> T:
+    def among(self, values: Mapping[str, JsonValue], limits: Limits) -> T:
+        """What would hold for a group that has set these."""
+        if self.name not in values:
+            return self.default_of(limits)
+        try:
+            return self.shape.of_json(values[self.name], limits)
+        except ValueError:  # the node's bounds are others than when it was set: it may not hold any more
+            return self.default_of(limits)
+
+    def default_of(self, limits: Limits) -> T:
         """What holds when nothing is set."""
-        return self.default.read(state.limits) if isinstance(self.default, OfNode) else self.default
+        return self.default.read(limits) if isinstance(self.default, OfNode) else self.default
 
 
 def invalid(message: str) -> CoordinatorError:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR, ASSIGNOR_OPTIONS, COOPERATIVE_ONLY, PROTOCOLS
+from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.core.control.settings.setting import Setting
 
 SETTINGS: Final[Mapping[str, Setting[Any]]] = {
@@ -13,5 +14,8 @@ SETTINGS: Final[Mapping[str, Setting[Any]]] = {
         PROTOCOLS,
         ASSIGNOR_OPTIONS,
         COOPERATIVE_ONLY,
+        SESSION_TIMEOUT,
+        HEARTBEAT_INTERVAL,
+        ASSIGNMENT_INTERVAL,
     )
 }

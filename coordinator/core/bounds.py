@@ -86,7 +86,14 @@ def cut_entry(entry: RebalanceEntry, limit: int) -> RebalanceEntry:
         also=(*entry.also, said),
     )
     if entry_bytes(shorter) > limit:
-        shorter = replace(shorter, snapshot_json="", snapshot_source="left out: the entry is too large")
+        untold = entry.more_positions + len(entry.positions)
+        shorter = replace(
+            shorter,
+            positions=(),
+            more_positions=untold,
+            snapshot_json="",
+            snapshot_source="left out: the entry is too large",
+        )
     return shorter
 
 
@@ -98,6 +105,7 @@ def entry_bytes(entry: RebalanceEntry) -> int:
         + sum(map(move_bytes, entry.moves))
         + sum(map(member_bytes, entry.members))
         + sum(text_bytes(text) + FIXED_BYTES for text in entry.also)
+        + sum(text_bytes(change.topic) + ENTRY_BYTES for change in entry.positions)
         + sum(text_bytes(phase.name, *phase.waited_for) + ENTRY_BYTES for phase in entry.phases)
     )
 

@@ -5,12 +5,35 @@ from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.ledger import RebalanceInProgress, Trigger, settled
 from muster.coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import RebalanceEntry, Settlement
+from muster.coordinator.core.types import Cause, Outcome, RebalanceEntry, Settlement
 
 
 def next_number(group_id: str, step: Step) -> int:
     ledger = step.state.ledgers.get(group_id)
     return max(ledger.next_number if ledger else 1, step.state.numbers_passed + 1)
+
+
+def beside(group_id: str, outcome: Outcome, operator: str, detail: str, step: Step) -> RebalanceEntry:
+    """An entry beside those of rebalances: an operator did something, nothing was planned, nobody moved."""
+    group = step.state.logged(group_id)
+    generation, under_way = (0, 0) if group is None else (group.generation, group.under_way)
+    return RebalanceEntry(
+        # A rebalance that is under way has its number already, and is written when it ends.
+        number=max(next_number(group_id, step), under_way + 1),
+        previous_generation=generation,
+        generation=generation,
+        protocol_type="",
+        protocol_name="",
+        cause=Cause.OPERATOR,
+        culprit=operator,
+        culprit_client_id="",
+        culprit_client_host="",
+        detail=detail,
+        client_reason="",
+        outcome=outcome,
+        started_at_ms=step.now_ms,
+        ended_at_ms=step.now_ms,
+    )
 
 
 def begun(group_id: str, trigger: Trigger, previous_generation: int, step: Step) -> RebalanceInProgress:

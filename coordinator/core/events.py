@@ -168,6 +168,10 @@ class OffsetCommit:
     retention_ms: int | None = None
     missing_group_code_is_illegal_generation: bool = False
     """True for OffsetCommit before v9, which does not know GROUP_ID_NOT_FOUND."""
+    operator: str = ""
+    """Who commits without being a member, and from where; a consumer that assigns itself partitions does, too."""
+    by_tool: bool = False
+    """The committer says that it is no such consumer."""
 
 
 @value
@@ -185,9 +189,12 @@ class OffsetFetch:
 
 @value
 class OffsetDelete:
+    """`operator` is who asks, and from where."""
+
     request_id: RequestId
     group_id: str
     partitions: tuple[tuple[str, int], ...]
+    operator: str = ""
 
 
 @value
@@ -215,11 +222,15 @@ class ListGroups:
 
 @value
 class DeleteGroup:
-    """`elsewhere`: whoever asks also deletes what ZooKeeper holds of the group, if it holds anything."""
+    """`elsewhere`: whoever asks also deletes what ZooKeeper holds of the group, if it holds anything.
+
+    `operator` is who asks, and from where.
+    """
 
     request_id: RequestId
     group_id: str
     elsewhere: bool = False
+    operator: str = ""
 
 
 @value

@@ -23,7 +23,7 @@ from muster.coordinator.core.records import (
     StallNoted,
 )
 from muster.coordinator.core.state import ShardState
-from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.core.types import Outcome, StoredOffset
 
 
 def simple_group(state: ShardState, group_id: str) -> ClassicGroup:
@@ -65,6 +65,9 @@ def keep_entry(state: ShardState, record: RebalanceDecided) -> None:
     ledger = state.ledgers.setdefault(record.group_id, Ledger())
     ledger.entries[record.entry.number] = record.entry
     ledger.settlements.pop(record.entry.number, None)
+    if record.entry.outcome is Outcome.GROUP_DELETED:
+        state.farewells.pop(record.group_id, None)
+        state.farewells[record.group_id] = record.entry.number
 
 
 def keep_settlement(state: ShardState, record: RebalanceSettled) -> None:
@@ -78,6 +81,8 @@ def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
         return
     ledger.entries.pop(record.number, None)
     ledger.settlements.pop(record.number, None)
+    if state.farewells.get(record.group_id) == record.number:
+        del state.farewells[record.group_id]
     drop_if_empty(state, record.group_id, ledger)
 
 

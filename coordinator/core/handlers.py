@@ -55,7 +55,7 @@ from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.observed import watching
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.records import LossMended
-from muster.coordinator.core.requests import describe, offsets, push, settings, stall
+from muster.coordinator.core.requests import describe, noted, offsets, push, settings, stall
 from muster.coordinator.core.state import Step
 
 
@@ -98,7 +98,9 @@ def on_delete(event: DeleteGroup, step: Step) -> None:
     if sweeps.deleted_in_part(event, step):
         return
     group = step.state.groups.get(event.group_id)
+    farewell = noted.farewell(event, step)
     KINDS[type(group)].delete(group, event, step)
+    noted.deleted(event.group_id, farewell, step)
 
 
 def hear(event: Heartbeat | ConsumerHeartbeat, step: Step) -> None:

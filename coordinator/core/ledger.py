@@ -10,7 +10,17 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from muster.coordinator.core.records import DelayStored
-from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
+from muster.coordinator.core.types import (
+    BESIDE,
+    Cause,
+    MemberPlan,
+    Move,
+    Outcome,
+    Phase,
+    PositionChange,
+    RebalanceEntry,
+    Settlement,
+)
 from muster.coordinator.core.value import value
 
 MAX_WAITED_FOR = 10
@@ -18,6 +28,8 @@ MAX_ALSO = 20
 
 ENTRY_BYTES, MEMBER_BYTES, MOVE_BYTES = 2_000, 1_000, 500
 """What an entry takes besides its snapshot: measured, with the names that clients give themselves."""
+
+WITHOUT_MEMBERS = (Outcome.EMPTIED, Outcome.GROUP_DELETED)
 
 LAST_PHASES = {"assign": "reconcile", "stop": "start"}
 """What follows a plan, by a phase that led to it: KIP-848 groups hand over one by one, central groups start everybody.
@@ -73,6 +85,14 @@ class Departure:
 
     why: str
     last_owned_ms: int
+
+
+@value
+class Loss:
+    """The positions of a group that is deleted: those that are told, and how many more."""
+
+    positions: tuple[PositionChange, ...]
+    more: int
 
 
 @value
@@ -209,17 +229,21 @@ class Ledger:
 
     @property
     def newest(self) -> RebalanceEntry | None:
-        """The last rebalance; a change of settings is none."""
-        rebalances = (n for n, entry in self.entries.items() if entry.outcome is not Outcome.SETTINGS_CHANGED)
-        number = max(rebalances, default=None)
+        """The last rebalance; what operators did beside is none."""
+        number = max((n for n, entry in self.entries.items() if entry.outcome not in BESIDE), default=None)
         return None if number is None else self.entries[number]
+
+    @property
+    def last(self) -> RebalanceEntry | None:
+        """The last entry, of whatever."""
+        return self.entries[max(self.entries)] if self.entries else None
 
     def had_members(self, at_ms: int) -> bool:
         """Whether the group had any then: the last rebalance that had begun did not leave it empty."""
         begun = [entry for entry in self.entries.values() if entry.started_at_ms < at_ms]
-        rebalances = [entry for entry in begun if entry.outcome is not Outcome.SETTINGS_CHANGED]
-        last = max(rebalances, key=lambda entry: entry.number, default=None)
-        return last is None or last.outcome is not Outcome.EMPTIED or at_ms <= last.ended_at_ms
+        told = [entry for entry in begun if entry.outcome not in BESIDE or entry.outcome is Outcome.GROUP_DELETED]
+        last = max(told, key=lambda entry: entry.number, default=None)
+        return last is None or last.outcome not in WITHOUT_MEMBERS or at_ms <= last.ended_at_ms
 
     def surplus(self, limit: int, most_bytes: int) -> list[int]:
         """The oldest entries beyond `limit`, or beyond so much memory; never the newest."""
@@ -233,7 +257,8 @@ class Ledger:
 
 def weight(entry: RebalanceEntry) -> int:
     """About how many bytes of memory it takes."""
-    return ENTRY_BYTES + len(entry.snapshot_json) + MEMBER_BYTES * len(entry.members) + MOVE_BYTES * len(entry.moves)
+    told = MEMBER_BYTES * len(entry.members) + MOVE_BYTES * (len(entry.moves) + len(entry.positions))
+    return ENTRY_BYTES + len(entry.snapshot_json) + told
 
 
 def last_few(members: Iterable[str]) -> tuple[str, ...]:

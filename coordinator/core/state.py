@@ -13,7 +13,7 @@ from muster.coordinator.core.control.trial.records import CanaryStored
 from muster.coordinator.core.effects import Effects, GroupChanged, Reply
 from muster.coordinator.core.events import Listen
 from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.ledger import Ledger
+from muster.coordinator.core.ledger import Ledger, Loss
 from muster.coordinator.core.observed.group import ObservedGroup
 from muster.coordinator.core.plan import Planner, plan_at_once
 from muster.coordinator.core.records import Record, SettingsStored
@@ -61,8 +61,10 @@ class ShardState:
     """Up to this offset of the log it is known that records were given up. Hard state."""
     listeners: dict[str, dict[str, Listen]] = field(default_factory=dict)
     """group -> member -> its session stream's question"""
-    going: set[str] = field(default_factory=set)
-    """Groups whose deletion goes on in a later turn."""
+    farewells: dict[str, int] = field(default_factory=dict)
+    """group -> the entry that tells who deleted it, oldest first. Hard state, made of the ledgers."""
+    going: dict[str, Loss] = field(default_factory=dict)
+    """Groups whose deletion goes on in a later turn, and what positions they had."""
     forgetting: Mapping[str, int] = field(default_factory=dict)
     """Deleted topics whose positions are still looked for, and when they were deleted."""
     parked: dict[RequestId, str] = field(default_factory=dict)

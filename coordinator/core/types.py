@@ -61,6 +61,12 @@ class Outcome(IntEnum):
     SUPERSEDED = 3
     FAILED = 4
     SETTINGS_CHANGED = 5
+    POSITIONS_CHANGED = 9
+    GROUP_DELETED = 10
+
+
+BESIDE = frozenset({Outcome.SETTINGS_CHANGED, Outcome.POSITIONS_CHANGED, Outcome.GROUP_DELETED})
+"""Entries of what operators did: whoever looks for the last plan, or counts rebalances, passes them over."""
 
 
 class GroupState(Enum):
@@ -198,6 +204,16 @@ class Move:
 
 
 @value
+class PositionChange:
+    """A committed position that an operator set or deleted. None: there was none, or is none now."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int | None
+
+
+@value
 class RebalanceEntry:
     """All that the ledger keeps of one rebalance: enough to make the decision again."""
 
@@ -228,6 +244,10 @@ class RebalanceEntry:
     """Groups of the ZooKeeper era: how many members let go of what they had and claimed anew."""
     notifications: int = 0
     """Groups of the ZooKeeper era: how many times a member was woken by a watch, all members together."""
+    positions: tuple[PositionChange, ...] = ()
+    """What an operator did to positions, as far as it is told."""
+    more_positions: int = 0
+    """How many changes of positions are not told."""
 
 
 @value

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance, RebalanceOutcome
+from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.views.ledger import is_rebalance
 
 ASKED_LATER_MS = 60_000
 """A ledger may be read so long after the clock was."""
@@ -93,10 +94,8 @@ class Group:
 
     @property
     def rebalances(self) -> tuple[Rebalance, ...]:
-        """The ledger without changes of settings, newest first."""
-        return tuple(
-            entry for entry in self.ledger if entry.outcome != RebalanceOutcome.REBALANCE_OUTCOME_SETTINGS_CHANGED
-        )
+        """The ledger without what operators did beside, newest first."""
+        return tuple(filter(is_rebalance, self.ledger))
 
     def lately(self, now_ms: int, window_ms: int) -> tuple[Rebalance, ...]:
         """Rebalances that began so long ago or later, newest first."""

@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from typing_extensions import TypedDict
 
+from muster.coordinator.core.types import BESIDE
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.views.words import Names, duration, moment
 
@@ -54,11 +55,18 @@ def document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
         item |= {key: int(item[key]) for key in ("joined_at_ms", "synced_at_ms") if key in item}
     for item in found["moves"]:
         item["unowned_ms"] = int(item["unowned_ms"])
+    for item in found["positions"]:
+        item |= {key: int(item[key]) if key in item else None for key in ("before", "after")}
     found["cause"] = cause_word(entry).replace(" ", "_").upper()
     found["outcome"] = outcome_word(entry).upper()
     snapshot = found.pop("snapshot_json")
     found["snapshot"] = json.loads(snapshot) if snapshot else None
     return found
+
+
+def is_rebalance(entry: ledger_pb2.Rebalance) -> bool:
+    """Not something that an operator did beside."""
+    return int(entry.outcome) not in BESIDE
 
 
 def names_of(rebalances: Iterable[ledger_pb2.Rebalance], *, full: bool = False) -> Names:

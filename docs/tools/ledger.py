@@ -10,13 +10,24 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from docs.tools import contracts
 from docs.tools.tables import code, table
 from muster.coordinator.core import types as core
-from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement, Stall
+from muster.coordinator.core.types import (
+    Cause,
+    MemberPlan,
+    Move,
+    Outcome,
+    Phase,
+    PositionChange,
+    RebalanceEntry,
+    Settlement,
+    Stall,
+)
 
 SHOWN = {
     RebalanceEntry: "Rebalance",
     Phase: "RebalancePhase",
     MemberPlan: "MemberPlan",
     Move: "PartitionMove",
+    PositionChange: "PositionChange",
     Settlement: "",
     Stall: "NodeStall",
 }

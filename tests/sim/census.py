@@ -91,6 +91,8 @@ def group_of(event: Event) -> str:
 
 
 WANTED = (
+    "told of operators: group_deleted",
+    "told of operators: positions_changed",
     "rebalances superseded",
     "rebalances emptied",
     "rebalance cause SYNC_TIMEOUT",

@@ -22,6 +22,7 @@ from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
 from tests.sim.checkers.generations import GenerationsNeverGoBack
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
+from tests.sim.checkers.operators import OperatorsAreTold
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
@@ -144,6 +145,7 @@ def test_different_seeds_are_different_runs() -> None:
         ),
         pytest.param(CooperativeGivesNothingBack, Parts(member=mutants.clumsy_member), id="7-clumsy-member"),
         pytest.param(DecisionsAreExplained, Parts(shard=mutants.UnexplainedShard), id="8-unexplained-shard"),
+        pytest.param(OperatorsAreTold, Parts(shard=mutants.UnexplainedShard), id="14-unexplained-shard"),
     ],
 )
 def test_each_checker_catches_what_is_broken_on_purpose(checker: type[Checker], broken: Parts) -> None:

@@ -4,18 +4,22 @@ import click
 
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.groups.which import chosen_partitions, group_argument
+from muster.coordinator.cli.groups.which import chosen_partitions, group_argument, reason_option
 
 COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("PARTITION", "partition"), Column("STATUS", "status")]
 
 
 @click.command()
 @client_options
+@reason_option
 @click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
-def delete(bootstrap: str, overrides: dict[str, str], groups: tuple[str, ...]) -> None:
-    """Delete groups that have no members, with their positions and their ledger."""
+def delete(bootstrap: str, overrides: dict[str, str], reason: str, groups: tuple[str, ...]) -> None:
+    """Delete groups that have no members, with their positions and their ledger.
+
+    `muster groups history` goes on telling who deleted a group, when, and what positions it had.
+    """
     with admin_of(bootstrap, overrides) as admin:
-        admin.delete_groups(groups)
+        admin.delete_groups(groups, reason)
     named = ", ".join(f"'{group}'" for group in groups)
     notice(f"Deletion of requested consumer groups ({named}) was successful.")
 
@@ -24,12 +28,15 @@ def delete(bootstrap: str, overrides: dict[str, str], groups: tuple[str, ...]) -
 @client_options
 @output_option
 @click.option("--topic", "topics", multiple=True, required=True, metavar="T[:P,P]", help="May be repeated.")
+@reason_option
 @group_argument
-def delete_offsets(bootstrap: str, overrides: dict[str, str], style: str, topics: tuple[str, ...], group: str) -> None:
+def delete_offsets(
+    bootstrap: str, overrides: dict[str, str], style: str, topics: tuple[str, ...], reason: str, group: str
+) -> None:
     """Forget the positions of GROUP in topics that none of its members is subscribed to."""
     with admin_of(bootstrap, overrides) as admin:
         admin.describe_group(group)
         partitions = chosen_partitions(admin, topics)
-        admin.delete_offsets(group, partitions)
+        admin.delete_offsets(group, partitions, reason)
     rows = [{"topic": topic, "partition": number, "status": "Successful"} for topic, number in partitions]
     show(rows, COLUMNS, style)

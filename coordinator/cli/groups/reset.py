@@ -10,7 +10,7 @@ import click
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.groups.which import chosen_partitions, group_argument
+from muster.coordinator.cli.groups.which import chosen_partitions, group_argument, reason_option
 from muster.coordinator.views.positions import GRAMMAR, Position, parse_position, target_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def position_option(ctx: click.Context, param: click.Parameter, given: str | Non
     help="start, end, current, N, +N, -N, @TIME (local, unless it ends in Z or +HH:MM; also @-1h).",
 )
 @click.option("--execute/--dry-run", default=False, help="Do it; without, only show what would be done.")
+@reason_option
 @group_argument
 def reset_offsets(
     bootstrap: str,
@@ -59,6 +60,7 @@ def reset_offsets(
     all_topics: bool,
     position: Position,
     execute: bool,
+    reason: str,
     group: str,
 ) -> None:
     """Move the positions of GROUP, which must have no members."""
@@ -72,7 +74,7 @@ def reset_offsets(
         chosen = sorted(current) if all_topics else chosen_partitions(admin, topics)
         target = targets(admin, dict.fromkeys(chosen, position), current)
         if execute and target:
-            admin.alter_offsets(group, target)
+            admin.alter_offsets(group, target, reason)
     if not execute:
         notice("Nothing was changed; add --execute to do it.")
     rows = [

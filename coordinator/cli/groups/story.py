@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.coordinator.rpc.v1 import ledger_pb2
-from muster.coordinator.views.ledger import cause_word, names_of, outcome_word, took_ms
+from muster.coordinator.views.ledger import cause_word, is_rebalance, names_of, outcome_word, took_ms
 from muster.coordinator.views.words import Names, duration, moment, plural, spans
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
 
-MAX_MOVE_LINES = 12
+MAX_MOVE_LINES = MAX_POSITION_LINES = 12
 """Per rebalance, for people; json and yaml show every move."""
 
 INDENT = 11
@@ -69,10 +69,10 @@ def told(entry: ledger_pb2.Rebalance, names: Names, out: Console, width: int | N
 def heading(entry: ledger_pb2.Rebalance) -> Text:
     outcome = outcome_word(entry)
     return Text.assemble(
-        (f"Rebalance {entry.number}", "bold"),
+        (f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {entry.number}", "bold"),
         f"   generation {entry.previous_generation} -> {entry.generation}   ",
         (moment(entry.started_at_ms), "dim"),
-        f"   took {duration(took_ms(entry))}   ",
+        f"   took {duration(took_ms(entry))}   " if is_rebalance(entry) else "   ",
         (outcome, OUTCOME_STYLES.get(outcome, "")),
     )
 
@@ -90,7 +90,10 @@ def sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[str, S
         yield "herd", [Text(woken)]
     if entry.protocol_name:
         yield "assignor", list(assignor_lines(entry))
-    yield "moved", list(move_lines(entry, names))
+    if is_rebalance(entry):
+        yield "moved", list(move_lines(entry, names))
+    if entry.positions or entry.more_positions:
+        yield "offsets", list(position_lines(entry))
     if entry.also:
         yield "also", [Text(names.in_text(line)) for line in entry.also]
 
@@ -151,6 +154,18 @@ def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
             f"   {unowned(moves)}" if target else "",
             (f"   {names.in_text(why)}" if why else "", "dim"),
         )
+
+
+def position_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
+    told = entry.positions[:MAX_POSITION_LINES]
+    for change in told:
+        before = f"{change.before}" if change.HasField("before") else "none"
+        after = f"{change.after}" if change.HasField("after") else "none"
+        yield Text.assemble((f"{change.topic}[{change.partition}]", "cyan"), f"   {before} -> {after}")
+    if len(told) < len(entry.positions):
+        yield Text(f"... and {len(entry.positions) - len(told)} lines more; -o json shows them all", style="dim")
+    if entry.more_positions:
+        yield Text(f"and {entry.more_positions} more, which the ledger has no room for", style="dim")
 
 
 def unowned(moves: Sequence[ledger_pb2.PartitionMove]) -> str:

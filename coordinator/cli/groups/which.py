@@ -22,6 +22,11 @@ def group_argument(function: Function) -> Function:
     return option(argument(function))
 
 
+reason_option = click.option(
+    "--reason", default="", metavar="TEXT", help="Why: for the group's ledger and the node's log."
+)
+
+
 def one_group(ctx: click.Context, param: click.Parameter, argument: str | None) -> str:
     """The one group that was named, either way."""
     option = ctx.params.pop("group_option", None)

@@ -206,12 +206,12 @@ class Admin:
         """Those that are there, in the order given, a hundred by a call; of the node that is asked."""
         return await describe_groups(self._transport, list(groups))
 
-    async def delete_groups(self, groups: Iterable[str]) -> None:
-        """GroupNotEmpty, GroupNotFound: the first refusal is raised after all were tried."""
+    async def delete_groups(self, groups: Iterable[str], reason: str = "") -> None:
+        """GroupNotEmpty, GroupNotFound: the first refusal is raised after all were tried. The ledger keeps `reason`."""
         names = list(groups)
         for name in names:
             check_group_id(name)
-        request = group_pb.DeleteGroupsRequest(groups_names=names)
+        request = group_pb.DeleteGroupsRequest(groups_names=names, reason=reason)
         answer = await self._transport.call(methods.DELETE_GROUPS, request, doing="deleting groups")
         for result in answer.results:
             check(result.error_code, result.error_message, result.group_id)
@@ -282,14 +282,14 @@ class Admin:
         found = await GroupCalls(self._transport, group).committed(None, include_zookeeper=include_zookeeper)
         return {tp: offset for tp, offset in sorted(found.items()) if offset is not None}
 
-    async def alter_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Set positions of a group without members; with members, it is refused."""
+    async def alter_offsets(self, group: str, offsets: Mapping[tuple[str, int], int], reason: str = "") -> None:
+        """Set positions of a group without members; with members, it is refused. The ledger keeps the reason."""
         given = {TopicPartition(*tp): OffsetAndMetadata(offset) for tp, offset in offsets.items()}
-        await GroupCalls(self._transport, group).commit(given, None, include_zookeeper=True)
+        await GroupCalls(self._transport, group).commit(given, None, include_zookeeper=True, reason=reason)
 
-    async def delete_offsets(self, group: str, partitions: Iterable[tuple[str, int]]) -> None:
-        """Forget positions of topics that no member of the group is subscribed to."""
-        request = group_pb.OffsetDeleteRequest(group_id=group)
+    async def delete_offsets(self, group: str, partitions: Iterable[tuple[str, int]], reason: str = "") -> None:
+        """Forget positions of topics that no member of the group is subscribed to. The ledger keeps the reason."""
+        request = group_pb.OffsetDeleteRequest(group_id=group, reason=reason)
         for topic, numbers in by_topic(list(partitions)).items():
             request.topics.add(name=topic, partition_indexes=numbers)
         address = await GroupCalls(self._transport, group).coordinator()

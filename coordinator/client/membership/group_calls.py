@@ -118,13 +118,15 @@ class GroupCalls:
         timeout_ms: int | None = None,
         *,
         include_zookeeper: bool = False,
+        reason: str = "",
     ) -> None:
         """Commit as a member, or with None as a simple consumer. The first refused partition raises.
 
-        `include_zookeeper` is for tools: a group that keeps positions in ZooKeeper gets these there.
+        `include_zookeeper` is for tools: a group that keeps positions in ZooKeeper gets these there, and the ledger
+        tells of the change and its `reason`.
         """
         request = commit_request(self.group_id, offsets, identity)
-        request.include_zookeeper = include_zookeeper
+        request.include_zookeeper, request.reason = include_zookeeper, reason
 
         async def attempt(address: str) -> None:
             doing = f"committing offsets of group {self.group_id!r}"

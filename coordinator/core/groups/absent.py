@@ -44,18 +44,18 @@ class Absent(Unconcerned[None]):
         raise unknown(group_id)
 
     def delete(self, group: None, event: DeleteGroup, step: Step, /) -> None:
-        if event.group_id not in step.state.ledgers:
+        if event.group_id not in step.state.ledgers or event.group_id in step.state.farewells:
             raise unknown(event.group_id)
         # It has gone from ZooKeeper by itself; what is told of it is left.
         forget_ledger(event.group_id, step)
         step.reply(event.request_id, DeleteReply())
 
     def view(self, group: None, group_id: str, step: Step, /) -> DescribeReply:
-        raise unknown(group_id)
+        raise unknown(group_id, "; it was deleted, and its history tells by whom" * (group_id in step.state.farewells))
 
     def listed(self, group: None, /) -> tuple[ListedGroup, ...]:
         return ()
 
 
-def unknown(group_id: str) -> CoordinatorError:
-    return CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+def unknown(group_id: str, more: str = "") -> CoordinatorError:
+    return CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}{more}")

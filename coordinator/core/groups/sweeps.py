@@ -23,7 +23,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import OffsetDeleted
-from muster.coordinator.core.requests import offsets
+from muster.coordinator.core.requests import noted, offsets
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -142,11 +142,11 @@ def deleted_in_part(event: DeleteGroup, step: Step) -> bool:
     stored, most = state.offsets.get(group_id, {}), step.limits.slice_positions
     group = state.groups.get(group_id)
     if len(stored) <= most or group is None or group.logged is not group or group.members:
-        state.going.discard(group_id)
         return False
+    if group_id not in state.going:
+        state.going[group_id] = noted.loss(stored)
     for topic, partition in list(islice(stored, most)):
         step.keep(OffsetDeleted(group_id, topic, partition))
-    state.going.add(group_id)
     step.out.chores.append(event)
     return True
 

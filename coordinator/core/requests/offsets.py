@@ -10,8 +10,9 @@ from muster.coordinator.core.groups.forgetting import forget_ledger
 from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import OffsetDeleted, OffsetsStored
+from muster.coordinator.core.requests import noted
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
+from muster.coordinator.core.types import NO_TOPIC_ID, PositionChange, StoredOffset
 from muster.coordinator.errors import ErrorCode
 
 Place: TypeAlias = tuple[str, int]
@@ -48,6 +49,8 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
             rest = (now_ms, expire_ms, topic_ids.get(of_topic, NO_TOPIC_ID))
         kept[place] = made(StoredOffset, position + rest)
     if kept:
+        if request.operator:
+            noted.committed(request, kept, step)
         step.keep(OffsetsStored(request.group_id, kept))
     step.reply(request.request_id, OffsetCommitReply(partitions=refused))
 
@@ -79,22 +82,25 @@ def delete_offsets(request: OffsetDelete, step: Step) -> None:
     subscribed = KINDS[type(group)].subscribed(group, request.group_id)
     stored = step.state.offsets.get(request.group_id, {})
     results: dict[tuple[str, int], ErrorCode] = {}
+    gone: list[PositionChange] = []
     for topic, partition in request.partitions:
         if subscribed is None or topic in subscribed:
             results[topic, partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             continue
         if (topic, partition) in stored:
+            gone.append(PositionChange(topic, partition, stored[topic, partition].offset, None))
             step.keep(OffsetDeleted(request.group_id, topic, partition))
         results[topic, partition] = ErrorCode.NONE
+    noted.positions_changed(request.group_id, gone, request.operator, step)
     step.reply(request.request_id, OffsetDeleteReply(partitions=results))
 
 
 def expire_ledgers(step: Step) -> None:
-    """What is told of groups that have gone from ZooKeeper is kept as long as their positions would be."""
+    """What is told of groups that have gone, deleted or from ZooKeeper, is kept as long as positions would be."""
     state = step.state
     for group_id in state.ledgers.keys() - state.groups.keys():
-        newest = state.ledgers[group_id].newest
-        if newest is None or step.now_ms - newest.ended_at_ms >= step.limits.offsets_retention_ms:
+        last = state.ledgers[group_id].last
+        if last is None or step.now_ms - step.past(last.ended_at_ms) >= step.limits.offsets_retention_ms:
             forget_ledger(group_id, step)
 
 

@@ -11,6 +11,7 @@ from muster.coordinator.core.types import CommittedOffset
 from muster.coordinator.edge.catalog import exists
 from muster.coordinator.edge.elsewhere import with_elsewhere
 from muster.coordinator.edge.positions import Places, delete_known, fetch_in_slices, here_or_off_the_loop
+from muster.coordinator.edge.words import operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import Aside, KafkaCall, Written
@@ -117,15 +118,17 @@ class OffsetHandlers:
     async def offset_delete(self, request: Any, call: KafkaCall) -> Any:
         """Partitions that do not exist are refused for themselves; for such alone no group is asked, as in Kafka."""
         asked = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
-        reply = await delete_known(self._partitions(), asked, partial(self._deleted, request.group_id))
+        reply = await delete_known(
+            self._partitions(), asked, partial(self._deleted, request.group_id, operator(call.peer_host))
+        )
         if reply.code is not ErrorCode.NONE:
             return struct("OffsetDeleteResponse")(error_code=reply.code)
         return await here_or_off_the_loop(lambda: deleted(request, call.api_version, reply.partitions), len(asked))
 
-    async def _deleted(self, group_id: str, places: Places) -> effects.OffsetDeleteReply:
+    async def _deleted(self, group_id: str, by: str, places: Places) -> effects.OffsetDeleteReply:
         return await self._groups.ask(
             group_id,
-            lambda: events.OffsetDelete(self._groups.next_id(), short("group_id", group_id), places),
+            lambda: events.OffsetDelete(self._groups.next_id(), short("group_id", group_id), places, by),
             effects.OffsetDeleteReply,
         )
 
@@ -196,6 +199,7 @@ def commit_event(
     request: Any, call: KafkaCall, request_id: int, positions: Mapping[tuple[str, int], CommittedOffset]
 ) -> events.OffsetCommit:
     retention_ms = request.retention_time_ms
+    member = request.generation_id_or_member_epoch >= 0 or request.member_id
     return events.OffsetCommit(
         request_id=request_id,
         group_id=short("group_id", request.group_id),
@@ -205,6 +209,7 @@ def commit_event(
         offsets=positions,
         retention_ms=None if retention_ms == NO_RETENTION else min(retention_ms, LONGEST_RETENTION_MS),
         missing_group_code_is_illegal_generation=call.api_version < KNOWS_GROUP_ID_NOT_FOUND,
+        operator="" if member else operator(call.peer_host),
     )
 
 

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.edge.listing import listed
+from muster.coordinator.edge.words import operator
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
 from muster.coordinator.kafka.codec.codec import struct
@@ -55,8 +56,9 @@ class GroupToolHandlers:
 
     async def delete_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups_names))
+        by = operator(call.peer_host)
         questions = [
-            (self._groups.shard_of(group_id), events.DeleteGroup(self._groups.next_id(), group_id))
+            (self._groups.shard_of(group_id), events.DeleteGroup(self._groups.next_id(), group_id, operator=by))
             for group_id in names
         ]
         replies = await self._groups.ask_each(questions, effects.DeleteReply)

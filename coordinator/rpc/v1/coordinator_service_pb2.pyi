@@ -439,20 +439,22 @@ class OffsetCommitTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OffsetCommitPartition, _Mapping]]] = ...) -> None: ...
 
 class OffsetCommitRequest(_message.Message):
-    __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "topics", "include_zookeeper")
+    __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "topics", "include_zookeeper", "reason")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_ID_OR_MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_ZOOKEEPER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     generation_id_or_member_epoch: int
     member_id: str
     group_instance_id: str
     topics: _containers.RepeatedCompositeFieldContainer[OffsetCommitTopic]
     include_zookeeper: bool
-    def __init__(self, group_id: _Optional[str] = ..., generation_id_or_member_epoch: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetCommitTopic, _Mapping]]] = ..., include_zookeeper: bool = ...) -> None: ...
+    reason: str
+    def __init__(self, group_id: _Optional[str] = ..., generation_id_or_member_epoch: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetCommitTopic, _Mapping]]] = ..., include_zookeeper: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class OffsetPartitionResult(_message.Message):
     __slots__ = ("partition_index", "error_code", "error_message")
@@ -555,12 +557,14 @@ class OffsetFetchResponse(_message.Message):
     def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopicResult, _Mapping]]] = ...) -> None: ...
 
 class OffsetDeleteRequest(_message.Message):
-    __slots__ = ("group_id", "topics")
+    __slots__ = ("group_id", "topics", "reason")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     topics: _containers.RepeatedCompositeFieldContainer[OffsetFetchTopic]
-    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopic, _Mapping]]] = ...) -> None: ...
+    reason: str
+    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopic, _Mapping]]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class OffsetDeleteResponse(_message.Message):
     __slots__ = ("error_code", "error_message", "throttle_time_ms", "topics")
@@ -703,10 +707,12 @@ class DescribeGroupsResponse(_message.Message):
     def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., throttle_time_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[DescribedGroup, _Mapping]]] = ...) -> None: ...
 
 class DeleteGroupsRequest(_message.Message):
-    __slots__ = ("groups_names",)
+    __slots__ = ("groups_names", "reason")
     GROUPS_NAMES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     groups_names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, groups_names: _Optional[_Iterable[str]] = ...) -> None: ...
+    reason: str
+    def __init__(self, groups_names: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class DeletedGroup(_message.Message):
     __slots__ = ("group_id", "error_code", "error_message")

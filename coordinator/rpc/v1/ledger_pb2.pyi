@@ -45,6 +45,8 @@ class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REBALANCE_OUTCOME_SUPERSEDED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_FAILED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_SETTINGS_CHANGED: _ClassVar[RebalanceOutcome]
+    REBALANCE_OUTCOME_POSITIONS_CHANGED: _ClassVar[RebalanceOutcome]
+    REBALANCE_OUTCOME_GROUP_DELETED: _ClassVar[RebalanceOutcome]
 REBALANCE_CAUSE_UNSPECIFIED: RebalanceCause
 REBALANCE_CAUSE_MEMBER_JOINED: RebalanceCause
 REBALANCE_CAUSE_MEMBER_METADATA_CHANGED: RebalanceCause
@@ -78,6 +80,8 @@ REBALANCE_OUTCOME_EMPTIED: RebalanceOutcome
 REBALANCE_OUTCOME_SUPERSEDED: RebalanceOutcome
 REBALANCE_OUTCOME_FAILED: RebalanceOutcome
 REBALANCE_OUTCOME_SETTINGS_CHANGED: RebalanceOutcome
+REBALANCE_OUTCOME_POSITIONS_CHANGED: RebalanceOutcome
+REBALANCE_OUTCOME_GROUP_DELETED: RebalanceOutcome
 
 class TopicPartitions(_message.Message):
     __slots__ = ("topic", "partitions")
@@ -131,8 +135,20 @@ class PartitionMove(_message.Message):
     why: str
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., source: _Optional[str] = ..., target: _Optional[str] = ..., unowned_ms: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
+class PositionChange(_message.Message):
+    __slots__ = ("topic", "partition", "before", "after")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    before: int
+    after: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., before: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
+
 class Rebalance(_message.Message):
-    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds", "herd", "notifications")
+    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds", "herd", "notifications", "positions", "more_positions")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +173,8 @@ class Rebalance(_message.Message):
     UNOWNED_PARTITION_SECONDS_FIELD_NUMBER: _ClassVar[int]
     HERD_FIELD_NUMBER: _ClassVar[int]
     NOTIFICATIONS_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    MORE_POSITIONS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     number: int
     previous_generation: int
@@ -181,7 +199,9 @@ class Rebalance(_message.Message):
     unowned_partition_seconds: float
     herd: int
     notifications: int
-    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ..., herd: _Optional[int] = ..., notifications: _Optional[int] = ...) -> None: ...
+    positions: _containers.RepeatedCompositeFieldContainer[PositionChange]
+    more_positions: int
+    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ..., herd: _Optional[int] = ..., notifications: _Optional[int] = ..., positions: _Optional[_Iterable[_Union[PositionChange, _Mapping]]] = ..., more_positions: _Optional[int] = ...) -> None: ...
 
 class NodeStall(_message.Message):
     __slots__ = ("ended_at_ms", "stalled_ms")

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar, cast
 
 from muster.coordinator.core import effects
-from muster.coordinator.core.types import MemberPlan, Move, Phase, RebalanceEntry, StoredOffset
+from muster.coordinator.core.types import MemberPlan, Move, Phase, PositionChange, RebalanceEntry, StoredOffset
 from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -360,6 +360,14 @@ def rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool) -> l
         unowned_partition_seconds=max(entry.unowned_partition_ms, 0) / 1000,
         herd=entry.herd,
         notifications=entry.notifications,
+        positions=[position_change(change) for change in entry.positions],
+        more_positions=entry.more_positions,
+    )
+
+
+def position_change(change: PositionChange) -> ledger_pb2.PositionChange:
+    return ledger_pb2.PositionChange(
+        topic=change.topic, partition=change.partition, before=change.before, after=change.after
     )
 
 

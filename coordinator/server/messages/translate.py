@@ -114,7 +114,8 @@ def alter_settings(
     )
 
 
-def offset_commit(request: pb.OffsetCommitRequest, request_id: RequestId) -> events.OffsetCommit:
+def offset_commit(request: pb.OffsetCommitRequest, request_id: RequestId, *, client_host: str) -> events.OffsetCommit:
+    reason = shape.reason("reason", request.reason)
     offsets = tuple(committed_offsets(request.topics))
     shape.at_most("topics", len(offsets), shape.MAX_PARTITIONS)
     shape.distinct("topics", (place for place, _ in offsets))
@@ -126,6 +127,8 @@ def offset_commit(request: pb.OffsetCommitRequest, request_id: RequestId) -> eve
         group_instance_id=instance_id(request),
         generation=request.generation_id_or_member_epoch if has_generation else NO_GENERATION,
         offsets=dict(offsets),
+        operator="" if request.member_id else operator(client_host, reason),
+        by_tool=request.include_zookeeper,
     )
 
 
@@ -140,8 +143,14 @@ def offset_fetch(request: pb.OffsetFetchRequest, request_id: RequestId) -> event
     )
 
 
-def offset_delete(request: pb.OffsetDeleteRequest, request_id: RequestId) -> events.OffsetDelete:
-    return events.OffsetDelete(request_id, shape.name("group_id", request.group_id), named_partitions(request.topics))
+def offset_delete(request: pb.OffsetDeleteRequest, request_id: RequestId, *, client_host: str) -> events.OffsetDelete:
+    reason = shape.reason("reason", request.reason)
+    return events.OffsetDelete(
+        request_id,
+        shape.name("group_id", request.group_id),
+        named_partitions(request.topics),
+        operator=operator(client_host, reason),
+    )
 
 
 def list_groups(request: pb.ListGroupsRequest, request_id: RequestId) -> events.ListGroups:

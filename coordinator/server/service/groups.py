@@ -21,7 +21,7 @@ from muster.coordinator.edge.positions import (
     fetch_in_slices,
     here_or_off_the_loop,
 )
-from muster.coordinator.edge.words import sentence
+from muster.coordinator.edge.words import operator, sentence
 from muster.coordinator.errors import CoordinatorError, ErrorCode, Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.conditions import Conditions
@@ -194,7 +194,8 @@ class GroupCoordinator:
         again when the commit before is answered.
         """
         rows = translate.rows_of(request.topics)
-        event = await here_or_off_the_loop(partial(translate.offset_commit, request, self._driver.next_id()), rows)
+        read = partial(translate.offset_commit, request, self._driver.next_id(), client_host=call.peer_host)
+        event = await here_or_off_the_loop(read, rows)
         catalog = self._partitions()
         unknown = committed.unknown(event, catalog)
         reply = effects.OffsetCommitReply()
@@ -267,7 +268,7 @@ class GroupCoordinator:
 
     async def offset_delete(self, request: pb.OffsetDeleteRequest, call: Call) -> pb.OffsetDeleteResponse:
         """Partitions that do not exist are refused for themselves; a group in ZooKeeper may know others."""
-        event = translate.offset_delete(request, self._driver.next_id())
+        event = translate.offset_delete(request, self._driver.next_id(), client_host=call.peer_host)
         if self._observed is not None and self._observed.knows(event.group_id):
             reply = await delete_in_slices(event.partitions, partial(self._deleted, event))
             if reply.code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
@@ -307,8 +308,10 @@ class GroupCoordinator:
 
     async def delete_groups(self, request: pb.DeleteGroupsRequest, call: Call) -> pb.DeleteGroupsResponse:
         names = translate.group_names("groups_names", request.groups_names)
+        by = operator(call.peer_host, shape.reason("reason", request.reason))
+        there_too = self._observed is not None
         questions = [
-            (self._shard_of(group_id), events.DeleteGroup(self._driver.next_id(), group_id, self._observed is not None))
+            (self._shard_of(group_id), events.DeleteGroup(self._driver.next_id(), group_id, there_too, by))
             for group_id in names
         ]
         replies = await self._driver.ask_all(questions, effects.DeleteReply)

@@ -98,7 +98,7 @@ async def reset_offsets(asking: Asking, given: Given) -> Response:
     chosen = sorted(current) if body.all_topics else await chosen_partitions(asking, body.topics)
     rows, warnings = await targets(asking, group, chosen, position, current)
     if rows and not body.dry_run:
-        await commit(asking, group, rows)
+        await commit(asking, group, rows, body.reason)
     return told(given, offsets_sentence(rows, dry_run=body.dry_run), rows, warnings)
 
 
@@ -133,7 +133,7 @@ async def delete_group(asking: Asking, given: Given) -> Response:
     current = await asking.offsets(group)
     settings = await asking.settings(group)
     if not body.dry_run:
-        answer = await asking.call("DeleteGroups", pb.DeleteGroupsRequest(groups_names=[group]))
+        answer = await asking.call("DeleteGroups", pb.DeleteGroupsRequest(groups_names=[group], reason=body.reason))
         for result in answer.results:
             check(result.error_code, result.error_message, f"group {group!r}")
     did = "would go" if body.dry_run else "are gone"
@@ -206,8 +206,8 @@ async def targets(
     return rows, tuple(warnings)
 
 
-async def commit(asking: Asking, group: str, rows: list[ResetRow]) -> None:
-    request = pb.OffsetCommitRequest(group_id=group, include_zookeeper=True)
+async def commit(asking: Asking, group: str, rows: list[ResetRow], reason: str) -> None:
+    request = pb.OffsetCommitRequest(group_id=group, include_zookeeper=True, reason=reason)
     offsets = {(row["topic"], row["partition"]): row["new_offset"] for row in rows}
     for topic, numbers in by_topic(offsets).items():
         line = request.topics.add(name=topic)

@@ -5,10 +5,11 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from muster.assignors import registry
+from muster.coordinator.views.ledger import is_rebalance
 from muster.coordinator.views.words import Names
 from muster.coordinator.web.addresses import name_of, segment_of
 from muster.coordinator.web.asks import Asks, Refused
@@ -64,7 +65,12 @@ class GroupPages:
         by = "rate" if request.query_params.get("by") == "rate" else "lag"
         all_members = request.query_params.get("members") == "all"
         mark = self._asks.changes.mark()
-        facts = await self._asking.group(group)
+        try:
+            facts = await self._asking.group(group)
+        except Refused as refusal:
+            if refusal.code == "GROUP_ID_NOT_FOUND" and (await self._asking.history(group, 1)).rebalances:
+                return RedirectResponse("/ledger?" + urlencode({"group": group}), 303)  # who deleted it
+            raise
         figures = self._figures.of(group, with_rates=by == "rate")
 
         def make() -> Mapping[str, Any]:
@@ -93,7 +99,7 @@ class GroupPages:
 
         def make() -> Mapping[str, Any]:
             return {
-                "title": f"Rebalance {number} of {group}",
+                "title": f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {number} of {group}",
                 "view": rebalance_view(entry, names_of([entry]), 0, MOST_LINES),
                 "before": address(group, number - 1),
                 "after": address(group, number + 1) if number < newest else "",

@@ -116,6 +116,8 @@ class ListingPages:
         groups = [
             each.group_id for each in await self._asking.groups() if wanted["group"].lower() in each.group_id.lower()
         ]
+        if wanted["group"] and wanted["group"] not in groups:
+            groups.append(wanted["group"])  # it may be gone; the ledger tells who deleted it
         around = self._around(request)
         narrow = any(wanted.values())
         entries: list[Rebalance] = []

@@ -7,7 +7,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, PartitionMove, Rebalance
+from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, PartitionMove, PositionChange, Rebalance
+from muster.coordinator.views.ledger import is_rebalance
 from muster.coordinator.views.words import Names, duration, spans
 from muster.coordinator.web.addresses import segment_of
 from muster.coordinator.web.pages import sentences
@@ -51,6 +52,15 @@ class MoveLine:
 
 
 @dataclass(frozen=True, slots=True)
+class PositionLine:
+    """What an operator did to one position."""
+
+    place: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceView:
     group: str
     number: int
@@ -80,6 +90,10 @@ class RebalanceView:
     unowned: str
     moves: tuple[MoveLine, ...]
     more_moves: int
+    word: str
+    """Rebalance, or entry: of what an operator did beside."""
+    positions: tuple[PositionLine, ...]
+    more_positions: int
 
 
 def address(group: str, number: int) -> str:
@@ -133,7 +147,16 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         unowned=partition_seconds(entry.unowned_partition_seconds),
         moves=lines,
         more_moves=more,
+        word="rebalance" if is_rebalance(entry) else "entry",
+        positions=tuple(map(position_line, entry.positions[:most_lines])),
+        more_positions=max(0, len(entry.positions) - most_lines) + entry.more_positions,
     )
+
+
+def position_line(change: PositionChange) -> PositionLine:
+    before = f"{change.before:,}" if change.HasField("before") else "nothing"
+    after = f"{change.after:,}" if change.HasField("after") else "nothing"
+    return PositionLine(f"{change.topic}-{change.partition}", before, after)
 
 
 def partition_seconds(seconds: float) -> str:
@@ -210,7 +233,7 @@ def line_of_time(
             max(entry.ended_at_ms, entry.started_at_ms + took_ms(entry)),
             sentences.cause_kind(sentences.cause_name(entry)),
             len(entry.moves) / most if most else 0.0,
-            f"Rebalance {entry.number}: {sentence_of(entry, names, known)}",
+            f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {entry.number}: {sentence_of(entry, names, known)}",
             address(entry.group_id, entry.number),
         )
         for entry in entries

@@ -50,6 +50,14 @@ ENDS: Final = {
 }
 
 
+BESIDE: Final = {
+    "SETTINGS_CHANGED": "An operator changed the group's settings; nobody moved.",
+    "POSITIONS_CHANGED": "An operator changed {positions}; nobody moved.",
+    "GROUP_DELETED": "An operator deleted the group, and {positions} with it.",
+}
+"""What is no rebalance."""
+
+
 def cause_name(entry: Rebalance) -> str:
     return RebalanceCause.Name(entry.cause).removeprefix("REBALANCE_CAUSE_")
 
@@ -84,8 +92,10 @@ def sentence(entry: Rebalance, names: Names) -> str:
     """What happened, ending in a full stop."""
     happened, ended = what_happened(entry, names), ENDS.get(outcome_name(entry))
     moved = what_moved(entry.moves, entry.culprit, names)
-    if outcome_name(entry) == "SETTINGS_CHANGED":
-        return "An operator changed the group's settings; nobody moved."
+    if outcome_name(entry) in BESIDE:
+        return BESIDE[outcome_name(entry)].format(
+            positions=plural(len(entry.positions) + entry.more_positions, "position")
+        )
     parts = [happened, *([moved] if entry.moves or not ended else []), *([ended] if ended else [])]
     return begun("; ".join(parts) + ".", names[entry.culprit])
 

@@ -9,6 +9,7 @@ from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
 from tests.sim.checkers.generations import GenerationsNeverGoBack
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
+from tests.sim.checkers.operators import OperatorsAreTold
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.refusals import RefusalsChangeNothing
 from tests.sim.checkers.replay import ReplayEqualsLive
@@ -28,4 +29,5 @@ ALL = (
     WhoSentInTimeIsNotExpired,
     WhoseRecordsAreWholeIsServed,
     AFullDiskStopsOnlyWrites,
+    OperatorsAreTold,
 )

@@ -12,6 +12,7 @@ from muster.coordinator.core.events import (
     ExplainGroup,
     LeaveGroup,
     OffsetCommit,
+    OffsetDelete,
     OffsetFetch,
 )
 from muster.coordinator.core.types import CommittedOffset, MemberIdentity
@@ -53,6 +54,9 @@ RESTART_MS = 15_000
 
 GENERATIONS = ("classic", "classic", "classic", "delayed", "consumer", "consumer", "consumer", "moving", "moving")
 """Of a group's members: `moving` ones are on their way from the classic protocol to KIP-848, or back."""
+
+ALONE = "alone"
+"""A group without members, whose positions an operator sets and deletes."""
 
 ALL_TOPICS = "t.*"
 SERVER_ASSIGNORS = ("", "", "uniform", "range")
@@ -374,10 +378,25 @@ class Workload:
                 DescribeConsumerGroup(0, group_id),
                 ExplainGroup(0, group_id),
                 OffsetFetch(0, group_id, None),
-                OffsetCommit(0, group_id, "", None, -1, offsets),
+                OffsetCommit(0, group_id, "", None, -1, offsets, operator="ops", by_tool=True),
                 LeaveGroup(0, group_id, (MemberIdentity(member_id, place.instance_id),), operator="ops"),
                 LeaveGroup(0, group_id, (), operator="ops", everyone=True),
-                DeleteGroup(0, group_id),
+                DeleteGroup(0, group_id, operator="ops"),
+            )
+        )
+        self.network.call("operator", request, 5_000, lambda _: None)
+        self._operate_alone()
+
+    def _operate_alone(self) -> None:
+        """Members are in the way of most that is done to positions: the same to a group that never has any."""
+        place = self.world.rng.choice(sorted(self.node.topics)), 0
+        position = CommittedOffset(self.world.between(0, 9))
+        request = self.world.rng.choice(
+            (
+                OffsetCommit(0, ALONE, "", None, -1, {place: position}, operator="ops", by_tool=True),
+                OffsetCommit(0, ALONE, "", None, -1, {place: position}, operator="consumer"),
+                OffsetDelete(0, ALONE, (place,), operator="ops"),
+                DeleteGroup(0, ALONE, operator="ops"),
             )
         )
         self.network.call("operator", request, 5_000, lambda _: None)

@@ -17,7 +17,10 @@ class OffsetStage:
     client: Any
 
     def do_commit(self, words: list[str], _lines: list[str]) -> Iterator[str]:
-        """commit GROUP NAME topic-partition=offset[:metadata] ...; NAME `-` is a simple consumer."""
+        """commit GROUP NAME topic-partition=offset[:metadata] ...; NAME `-` is a simple consumer.
+
+        `by=WHO` is who asks as no member, `tool=yes`: he says that he is an operator's tool.
+        """
         group, name, *rest = words
         simple = name == "-"
         client = self.client(group, name)
@@ -37,6 +40,8 @@ class OffsetStage:
             offsets,
             retention_ms=milliseconds(options["retention"]) if "retention" in options else None,
             missing_group_code_is_illegal_generation=int(options.get("v", 9)) < 9,
+            operator=options.get("by", ""),
+            by_tool="tool" in options,
         )
         yield from self.asked(event)
 
@@ -46,8 +51,9 @@ class OffsetStage:
         yield from self.asked(events.OffsetFetch(self.request("fetch", self.client(group, "*")), group, wanted))
 
     def do_delete_offsets(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """delete-offsets GROUP [by=WHO] topic-partition ..."""
         group, *rest = words
-        wanted = tuple(topic_partition(word) for word in rest)
-        yield from self.asked(
-            events.OffsetDelete(self.request("delete-offsets", self.client(group, "*")), group, wanted)
-        )
+        options = pairs([word for word in rest if "=" in word])
+        wanted = tuple(topic_partition(word) for word in rest if "=" not in word)
+        request = self.request("delete-offsets", self.client(group, "*"))
+        yield from self.asked(events.OffsetDelete(request, group, wanted, options.get("by", "")))

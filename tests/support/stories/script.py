@@ -179,7 +179,8 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
     def do_delete(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """delete GROUP [elsewhere]: with the word, the edge deletes what ZooKeeper holds."""
         request = self.request("delete", self.client(words[0], "*"))
-        yield from self.asked(events.DeleteGroup(request, words[0], "elsewhere" in words))
+        by = next((word.removeprefix("by=") for word in words if word.startswith("by=")), "")
+        yield from self.asked(events.DeleteGroup(request, words[0], "elsewhere" in words, by))
 
     def do_explain(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         options = pairs(words[1:])
@@ -297,7 +298,8 @@ def hard_state(shard: Shard) -> tuple[object, ...]:
         name: (dict(ledger.entries), dict(ledger.settlements), ledger.delay) for name, ledger in shard.ledgers.items()
     }
     members = dict(shard.consumer_groups), dict(shard.central_groups)
-    return groups, ledgers, offsets, *members, dict(shard.state.stalls), dict(shard.state.settings)
+    beside = dict(shard.state.stalls), dict(shard.state.settings), list(shard.state.farewells.items())
+    return groups, ledgers, offsets, *members, *beside
 
 
 def setting(text: str) -> int | str | tuple[str, ...]:

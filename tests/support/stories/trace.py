@@ -121,9 +121,19 @@ def cells(shares: consumer.Shares | consumer.Epochs) -> str:
 
 
 def describe_entry(entry: RebalanceEntry) -> str:
-    return headline(entry) + "".join(
-        f" {move.topic}-{move.partition}:{move.source or 'nobody'}>{move.target or 'nobody'}" for move in entry.moves
+    return (
+        headline(entry)
+        + "".join(
+            f" {move.topic}-{move.partition}:{move.source or 'nobody'}>{move.target or 'nobody'}"
+            for move in entry.moves
+        )
+        + positions(entry)
     )
+
+
+def positions(entry: RebalanceEntry) -> str:
+    told = "".join(f" {c.topic}-{c.partition}={c.before}>{c.after}" for c in entry.positions)
+    return told + (f" and {entry.more_positions} more" if entry.more_positions else "")
 
 
 def headline(entry: RebalanceEntry) -> str:

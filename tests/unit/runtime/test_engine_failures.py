@@ -91,7 +91,7 @@ def test_a_bug_is_reported_with_the_event_that_did_it() -> None:
     bench = Bench()
     bench.turn(5, break_it(2, "orders"))
     assert bench.bugs == [
-        "shard 0 at 5ms: DeleteGroup(request_id=2, group_id='orders', elsewhere=False) -> "
+        "shard 0 at 5ms: DeleteGroup(request_id=2, group_id='orders', elsewhere=False, operator='') -> "
         "RuntimeError('the tiny shard breaks here')"
     ]
 

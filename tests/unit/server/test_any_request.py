@@ -1,6 +1,7 @@
 """Whatever a client sends is answered, parked or refused as malformed: no message breaks a shard."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -76,9 +77,9 @@ REQUESTS: dict[type[Message], Translate] = {
     pb.HeartbeatRequest: translate.heartbeat,
     pb.LeaveGroupRequest: translate.leave_group,
     pb.RemoveMembersRequest: remove,
-    pb.OffsetCommitRequest: translate.offset_commit,
+    pb.OffsetCommitRequest: partial(translate.offset_commit, client_host="h"),
     pb.OffsetFetchRequest: translate.offset_fetch,
-    pb.OffsetDeleteRequest: translate.offset_delete,
+    pb.OffsetDeleteRequest: partial(translate.offset_delete, client_host="h"),
     pb.ListGroupsRequest: translate.list_groups,
     pb.ExplainGroupRequest: translate.explain_group,
     pb.ConsumerGroupHeartbeatRequest: consumer,

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,6 +18,7 @@ from muster.storage.broker.in_turns import AT_ONCE
 from tests.support.kafka.door import OneShard
 
 MANY = 4 * AT_ONCE
+CALL = cast(Any, SimpleNamespace(peer_host="h"))
 
 
 class Decided(OneShard):
@@ -60,9 +62,9 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     done: list[tuple[str, bool]] = []
 
     def watched(what: str, do: Callable[..., Any]) -> Callable[..., Any]:
-        def watching(*args: Any) -> Any:
+        def watching(*args: Any, **named: Any) -> Any:
             done.append((what, threading.current_thread() is not threading.main_thread()))
-            return do(*args)
+            return do(*args, **named)
 
         return watching
 
@@ -75,7 +77,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 def test_very_many_are_read_and_answered_beside_the_loop(beside: list[tuple[str, bool]], missing: int) -> None:
     driver = Decided()
     there = MANY - missing
-    answer = asyncio.run(coordinator(driver, there).offset_commit(commit_of(MANY), cast(Any, None)))
+    answer = asyncio.run(coordinator(driver, there).offset_commit(commit_of(MANY), CALL))
     assert beside == [("read", True), ("answered", True)]
     codes = [row.error_code for topic in answer.topics for row in topic.partitions]
     assert codes == [ErrorCode.NONE] * there + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * missing
@@ -84,7 +86,7 @@ def test_very_many_are_read_and_answered_beside_the_loop(beside: list[tuple[str,
 
 
 def test_few_are_not(beside: list[tuple[str, bool]]) -> None:
-    answer = asyncio.run(coordinator(Decided(), 3).offset_commit(commit_of(3), cast(Any, None)))
+    answer = asyncio.run(coordinator(Decided(), 3).offset_commit(commit_of(3), CALL))
     assert beside == [("read", False), ("answered", False)]
     assert [row.error_code for topic in answer.topics for row in topic.partitions] == [ErrorCode.NONE] * 3
 
@@ -92,7 +94,7 @@ def test_few_are_not(beside: list[tuple[str, bool]]) -> None:
 def test_what_is_too_long_of_a_position_is_said_in_words() -> None:
     request = commit_of(MANY)
     request.topics[0].partitions[3].committed_metadata = "x" * (Limits().max_offset_metadata + 1)
-    answer = asyncio.run(coordinator(Decided(), MANY).offset_commit(request, cast(Any, None)))
+    answer = asyncio.run(coordinator(Decided(), MANY).offset_commit(request, CALL))
     refused = [row for topic in answer.topics for row in topic.partitions if row.error_code]
     assert [row.partition_index for row in refused] == [3]
     assert "shorten it" in refused[0].error_message

@@ -46,6 +46,18 @@ def test_an_absent_instance_id_means_a_dynamic_member() -> None:
     assert join(group_id="g").group_instance_id is None
 
 
+def committed(request: pb.OffsetCommitRequest) -> events.OffsetCommit:
+    return translate.offset_commit(request, 1, client_host="h")
+
+
+def test_who_commits_without_being_a_member_is_named() -> None:
+    assert committed(pb.OffsetCommitRequest(group_id="g", member_id="m")).operator == ""
+    simple = committed(pb.OffsetCommitRequest(group_id="g"))
+    assert (simple.operator, simple.by_tool) == ("operator at h", False)
+    tool = committed(pb.OffsetCommitRequest(group_id="g", include_zookeeper=True, reason="a slip"))
+    assert (tool.operator, tool.by_tool) == ("operator at h: a slip", True)
+
+
 def test_a_commit_without_generation_is_a_simple_one() -> None:
     request = pb.OffsetCommitRequest(
         group_id="g",
@@ -59,13 +71,13 @@ def test_a_commit_without_generation_is_a_simple_one() -> None:
             )
         ],
     )
-    event = translate.offset_commit(request, 1)
+    event = committed(request)
     assert event.generation == -1
     assert event.offsets == {("t", 3): CommittedOffset(5, -1, ""), ("t", 1): CommittedOffset(6, 0, "")}
 
 
 def test_generation_zero_is_not_the_same_as_none() -> None:
-    event = translate.offset_commit(pb.OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=0), 1)
+    event = committed(pb.OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=0))
     assert event.generation == 0
 
 
@@ -136,13 +148,13 @@ MALFORMED: list[tuple[Callable[[], object], str]] = [
     (lambda: joined(protocols("range", "range")), "protocols names 'range' twice"),
     (lambda: joined(protocols("")), "protocols.name is empty"),
     (lambda: joined(protocols(*map(str, range(101)))), "protocols has 101 entries; at most 100"),
-    (lambda: translate.offset_commit(positions((-1, 0)), 1), "partition_index is -1; expected 0 or more"),
-    (lambda: translate.offset_commit(positions((0, -5)), 1), "committed_offset is -5; expected 0 or more"),
+    (lambda: committed(positions((-1, 0))), "partition_index is -1; expected 0 or more"),
+    (lambda: committed(positions((0, -5))), "committed_offset is -5; expected 0 or more"),
     (
-        lambda: translate.offset_commit(positions((0, 5), committed_leader_epoch=-2), 1),
+        lambda: committed(positions((0, 5), committed_leader_epoch=-2)),
         "committed_leader_epoch is -2; expected -1 or more",
     ),
-    (lambda: translate.offset_commit(positions((4, 1), (4, 2)), 1), "topics names t-4 twice"),
+    (lambda: committed(positions((4, 1), (4, 2))), "topics names t-4 twice"),
     (lambda: asked(topic("t", 1, 1)), "topics names t-1 twice"),
     (lambda: asked(topic("t", -1)), "partition_indexes is -1"),
     (lambda: asked(topic("", 1)), "topics.name is empty"),

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, TypeVar
@@ -37,6 +37,8 @@ class IsolationLimits:
     max_memory_bytes: int = MAX_MEMORY_BYTES
     show_output: bool = False
     """Whether what plugins print goes to this process's standard error; else it goes nowhere."""
+    nice: int = 0
+    """How far the processes stand back for others that want the processor, as in nice(1)."""
 
 
 class Isolation:
@@ -54,6 +56,16 @@ class Isolation:
         self._processes: set[PluginProcess] = set()
         self._starting = 0
         self._closed = False
+        self._apart: list[Isolation] = []
+
+    def apart(self, nice: int) -> Isolation:
+        """One with processes of its own, which stand back for all others: nobody waits for a place for them.
+
+        It ends with this one.
+        """
+        made = Isolation(replace(self._limits, nice=nice))
+        self._apart.append(made)
+        return made
 
     @property
     def by_process(self) -> bool:
@@ -100,6 +112,8 @@ class Isolation:
 
     def close(self) -> None:
         """Kill every process, those at work too: whoever waits for one gets an error."""
+        for other in self._apart:
+            other.close()
         with self._changed:
             self._closed = True
             idle = [process for _, process in self._idle]
@@ -146,7 +160,9 @@ class Isolation:
     def _started(self, assignor: Assignor) -> PluginProcess:
         process = None
         try:
-            process = PluginProcess(assignor, self._limits.max_memory_bytes, self._limits.show_output)
+            process = PluginProcess(
+                assignor, self._limits.max_memory_bytes, self._limits.show_output, self._limits.nice
+            )
             return process
         except OSError as error:
             raise AssignorError(assignor.name, f"no process could be started for it ({error})") from error

@@ -41,7 +41,7 @@ class PluginProcess:
     Nothing is forked from a caller with threads: it is a fresh Python, found by its path, in a session of its own.
     """
 
-    def __init__(self, assignor: Assignor, max_memory_bytes: int, show_output: bool) -> None:
+    def __init__(self, assignor: Assignor, max_memory_bytes: int, show_output: bool, nice: int = 0) -> None:
         """Raises AssignorError when the plugin cannot be sent, or cannot be loaded there."""
         self.name = assignor.name
         self._max_memory_bytes = max_memory_bytes
@@ -59,6 +59,9 @@ class PluginProcess:
                 start_new_session=True,
             )
         os.close(lifeline)
+        if nice:
+            with suppress(OSError):  # it is gone already: the first question says so
+                os.setpriority(os.PRIO_PROCESS, self._child.pid, os.getpriority(os.PRIO_PROCESS, 0) + nice)
         self._channel = Channel(ours)
         self._ending = threading.Lock()
         hello = {"path": sys.path, "max_memory_bytes": max_memory_bytes}

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.central.orders import Order
 from muster.coordinator.core.consumer.records import Epochs, Shares, TopicId
+from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.records import Record
@@ -352,7 +353,7 @@ class Effects:
     replies: list[tuple[RequestId, Reply]] = field(default_factory=list)
     timers: dict[TimerKey, int | None] = field(default_factory=dict)
     notices: list[GroupChanged] = field(default_factory=list)
-    plans: list[PlanRequest] = field(default_factory=list)
+    plans: list[PlanRequest | ShadowRequest] = field(default_factory=list)
     regexes: list[ResolveRegex] = field(default_factory=list)
     chores: list[Event] = field(default_factory=list)
 

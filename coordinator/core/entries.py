@@ -1,9 +1,10 @@
 """Keeps a group's entries in the ledger, whatever its kind: a rebalance begins, is decided, and settles."""
 
 from muster.coordinator.core.bounds import cut_entry, cut_settlement
+from muster.coordinator.core.control.trial import shadow
 from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.ledger import RebalanceInProgress, Trigger, settled
-from muster.coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled
+from muster.coordinator.core.ledger import RebalanceInProgress, Trigger, told
+from muster.coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled, ShadowsForgotten
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, Outcome, RebalanceEntry, Settlement
 
@@ -44,7 +45,15 @@ def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     """Keep the entry, and let the oldest go when the ledger is full."""
     step.keep(RebalanceDecided(group_id, cut_entry(entry, step.limits.max_group_bytes)))
     for number in step.state.ledgers[group_id].surplus(step.limits.ledger_max_entries, step.limits.ledger_max_bytes):
-        step.keep(RebalanceForgotten(group_id, number))
+        forget_entry(group_id, number, step)
+    shadow.ask(group_id, entry, step)
+
+
+def forget_entry(group_id: str, number: int, step: Step) -> None:
+    """Tombstones for an entry and for what is told beside it."""
+    if number in step.state.ledgers[group_id].shadows:
+        step.keep(ShadowsForgotten(group_id, number))
+    step.keep(RebalanceForgotten(group_id, number))
 
 
 def settle(group: Group, settlement: Settlement, step: Step) -> None:
@@ -53,7 +62,7 @@ def settle(group: Group, settlement: Settlement, step: Step) -> None:
     entry = ledger.entries.get(settlement.number) if ledger else None
     if entry is not None:
         step.keep(RebalanceSettled(group.id, cut_settlement(settlement, step.limits.max_group_bytes)))
-        step.announce(group, entry=settled(entry, settlement))
+        step.announce(group, entry=told(step.state.ledgers[group.id], entry.number))
 
 
 def within_limit(snapshot_json: str, source: str, step: Step) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from muster.coordinator.core.central.events import CentralRequest, StreamClosed
 from muster.coordinator.core.consumer.records import ConsumerRecord, Shares
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
+from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, Score, TimerKey
 from muster.coordinator.core.value import value
 
 
@@ -349,6 +349,15 @@ class Planned:
 
 
 @value
+class Shadowed:
+    """What came of a `ShadowRequest`, under its ticket."""
+
+    group_id: str
+    ticket: int
+    scores: tuple[Score, ...]
+
+
+@value
 class RegexResolved:
     """What came of a `ResolveRegex`, under its version: the topics that match as a whole, or why nobody knows."""
 
@@ -408,6 +417,7 @@ Event: TypeAlias = (
     | ExpireOffsets
     | ForgetOffsets
     | Planned
+    | Shadowed
     | RegexResolved
     | GroupObserved
     | GroupUnseen

@@ -17,8 +17,10 @@ from muster.coordinator.core.records import (
     RebalanceDecided,
     RebalanceForgotten,
     RebalanceSettled,
+    RebalanceShadowed,
     SettingsStored,
     SettingsUnset,
+    ShadowsForgotten,
     StallForgotten,
     StallNoted,
 )
@@ -68,11 +70,22 @@ def keep_entry(state: ShardState, record: RebalanceDecided) -> None:
     if record.entry.outcome is Outcome.GROUP_DELETED:
         state.farewells.pop(record.group_id, None)
         state.farewells[record.group_id] = record.entry.number
+    ledger.shadows.pop(record.entry.number, None)
 
 
 def keep_settlement(state: ShardState, record: RebalanceSettled) -> None:
     ledger = state.ledgers.setdefault(record.group_id, Ledger())
     ledger.settlements[record.settlement.number] = record.settlement
+
+
+def keep_shadows(state: ShardState, record: RebalanceShadowed) -> None:
+    state.ledgers.setdefault(record.group_id, Ledger()).shadows[record.number] = record.scores
+
+
+def forget_shadows(state: ShardState, record: ShadowsForgotten) -> None:
+    if ledger := state.ledgers.get(record.group_id):
+        ledger.shadows.pop(record.number, None)
+        drop_if_empty(state, record.group_id, ledger)
 
 
 def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
@@ -83,6 +96,7 @@ def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
     ledger.settlements.pop(record.number, None)
     if state.farewells.get(record.group_id) == record.number:
         del state.farewells[record.group_id]
+    ledger.shadows.pop(record.number, None)
     drop_if_empty(state, record.group_id, ledger)
 
 
@@ -97,7 +111,7 @@ def forget_delay(state: ShardState, record: DelayForgotten) -> None:
 
 
 def drop_if_empty(state: ShardState, group_id: str, ledger: Ledger) -> None:
-    if not ledger.entries and not ledger.settlements and ledger.delay is None:
+    if not (ledger.entries or ledger.settlements or ledger.shadows or ledger.delay):
         del state.ledgers[group_id]
 
 
@@ -131,6 +145,8 @@ FACTS: Mapping[type[Any], Keeper] = {
     OffsetDeleted: forget_offset,
     RebalanceDecided: keep_entry,
     RebalanceSettled: keep_settlement,
+    RebalanceShadowed: keep_shadows,
+    ShadowsForgotten: forget_shadows,
     RebalanceForgotten: forget_entry,
     DelayStored: keep_delay,
     DelayForgotten: forget_delay,

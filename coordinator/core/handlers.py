@@ -17,6 +17,7 @@ from muster.coordinator.core.central.events import (
 from muster.coordinator.core.classic import join
 from muster.coordinator.core.consumer.records import OF_ONE_MEMBER
 from muster.coordinator.core.control.assigning import cooperative_enough
+from muster.coordinator.core.control.trial import shadow
 from muster.coordinator.core.events import (
     AlterSettings,
     ConsumerHeartbeat,
@@ -41,6 +42,7 @@ from muster.coordinator.core.events import (
     Planned,
     RegexResolved,
     SessionHeartbeat,
+    Shadowed,
     StoodStill,
     StreamLost,
     SyncGroup,
@@ -219,6 +221,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     GroupObserved: watching.observe,
     GroupUnseen: watching.unseen,
     Planned: on_planned,
+    Shadowed: shadow.answered,
     RegexResolved: on_regex,
     Forget: on_forget,
     TimerFired: on_timer,

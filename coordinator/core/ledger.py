@@ -19,6 +19,7 @@ from muster.coordinator.core.types import (
     Phase,
     PositionChange,
     RebalanceEntry,
+    Score,
     Settlement,
 )
 from muster.coordinator.core.value import value
@@ -221,6 +222,7 @@ class Ledger:
 
     entries: dict[int, RebalanceEntry] = field(default_factory=dict)
     settlements: dict[int, Settlement] = field(default_factory=dict)
+    shadows: dict[int, tuple[Score, ...]] = field(default_factory=dict)
     delay: DelayStored | None = None
 
     @property
@@ -264,6 +266,13 @@ def weight(entry: RebalanceEntry) -> int:
 def last_few(members: Iterable[str]) -> tuple[str, ...]:
     """The last arrivals of a phase: those it ended up waiting for."""
     return tuple(members)[-MAX_WAITED_FOR:]
+
+
+def told(ledger: Ledger, number: int) -> RebalanceEntry:
+    """The entry of this number, with all that became known after the plan."""
+    entry = settled(ledger.entries[number], ledger.settlements.get(number))
+    shadows = ledger.shadows.get(number)
+    return replace(entry, shadows=shadows) if shadows else entry
 
 
 def settled(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEntry:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.central.records import CentralRecord
 from muster.coordinator.core.consumer.records import ConsumerRecord
-from muster.coordinator.core.types import RebalanceEntry, Settlement, Stall, StoredOffset
+from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, StoredOffset
 from muster.coordinator.core.value import value
 
 
@@ -88,6 +88,23 @@ class RebalanceSettled:
 
     group_id: str
     settlement: Settlement
+
+
+@value
+class RebalanceShadowed:
+    """How a ledger entry's plan compares with those of the group's shadow assignors, written when these are made."""
+
+    group_id: str
+    number: int
+    scores: tuple[Score, ...]
+
+
+@value
+class ShadowsForgotten:
+    """The tombstone of these."""
+
+    group_id: str
+    number: int
 
 
 @value
@@ -174,7 +191,14 @@ GroupRecord: TypeAlias = (
     GroupStored | GroupDeleted | OffsetStored | OffsetsStored | OffsetDeleted | ConsumerRecord | OwnRecord | LossMended
 )
 LedgerRecord: TypeAlias = (
-    RebalanceDecided | RebalanceSettled | RebalanceForgotten | StallNoted | StallForgotten | NumbersPassed
+    RebalanceDecided
+    | RebalanceSettled
+    | RebalanceShadowed
+    | ShadowsForgotten
+    | RebalanceForgotten
+    | StallNoted
+    | StallForgotten
+    | NumbersPassed
 )
 """Explanations: nothing is decided by them, and a node without them serves as well."""
 Record: TypeAlias = GroupRecord | LedgerRecord

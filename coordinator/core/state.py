@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from muster.coordinator.core.consumer.records import TopicId
 from muster.coordinator.core.control.trial.records import CanaryStored
+from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import Effects, GroupChanged, Reply
 from muster.coordinator.core.events import Listen
 from muster.coordinator.core.groups.group import Group
@@ -20,6 +21,16 @@ from muster.coordinator.core.records import Record, SettingsStored
 from muster.coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
 
 G = TypeVar("G", bound=Group)
+
+
+@dataclass(slots=True)
+class Shadowing:
+    """A group's shadow assignors are at work on this entry, for the answer with this ticket."""
+
+    ticket: int
+    entry: RebalanceEntry
+    waiting: tuple[ShadowRequest, RebalanceEntry] | None = None
+    """The newest decision since, and its entry as it is kept."""
 
 
 @dataclass(slots=True)
@@ -41,6 +52,7 @@ class ShardState:
     """By group id: an operator's word, whether or not there is such a group."""
     canaries: dict[str, CanaryStored] = field(default_factory=dict)
     """By group id: the assignor that is, or was last, on trial."""
+    shadowing: dict[str, Shadowing] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)

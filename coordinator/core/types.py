@@ -51,6 +51,7 @@ class Cause(IntEnum):
     ASSIGNOR_FAILED = 41
     DELAY_OVER = 42
     BROKERS_CHANGED = 43
+    CANARY = 44
 
 
 class Outcome(IntEnum):
@@ -61,11 +62,12 @@ class Outcome(IntEnum):
     SUPERSEDED = 3
     FAILED = 4
     SETTINGS_CHANGED = 5
+    TRIAL = 6
     POSITIONS_CHANGED = 9
     GROUP_DELETED = 10
 
 
-BESIDE = frozenset({Outcome.SETTINGS_CHANGED, Outcome.POSITIONS_CHANGED, Outcome.GROUP_DELETED})
+BESIDE = frozenset({Outcome.SETTINGS_CHANGED, Outcome.TRIAL, Outcome.POSITIONS_CHANGED, Outcome.GROUP_DELETED})
 """Entries of what operators did: whoever looks for the last plan, or counts rebalances, passes them over."""
 
 
@@ -214,6 +216,29 @@ class PositionChange:
 
 
 @value
+class Score:
+    """How one assignor would have decided, or did: figures of its plan, or why it has none."""
+
+    assignor: str
+    """Its word, with options as it was given them."""
+    failure: str = ""
+    took_ms: int | None = None
+    """Not measured for the plan that counts."""
+    balance_count: float | None = None
+    """The member with most partitions over the mean of all members; 1.0 is even."""
+    balance_lag: float | None = None
+    """The same of records that wait; None: nobody knew."""
+    balance_rate: float | None = None
+    """The same of records written a second."""
+    members: int = 0
+    moves: int = 0
+    """Partitions that a member owned and would not own any more."""
+    differs: int = 0
+    """Partitions whose owner is not that of the plan that counts."""
+    unassigned: int = 0
+
+
+@value
 class RebalanceEntry:
     """All that the ledger keeps of one rebalance: enough to make the decision again."""
 
@@ -248,6 +273,8 @@ class RebalanceEntry:
     """What an operator did to positions, as far as it is told."""
     more_positions: int = 0
     """How many changes of positions are not told."""
+    shadows: tuple[Score, ...] = ()
+    """The plan's own score, and those of the group's shadow assignors: added when they are told, stored beside it."""
 
 
 @value

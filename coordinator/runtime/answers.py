@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import GroupChanged, OffsetCommitReply, Reply, ResolveRegex
 from muster.coordinator.core.events import Event, OffsetCommit
 from muster.coordinator.core.plan import PlanRequest
@@ -19,7 +20,7 @@ class Work:
 
     shard: int
     life: int
-    request: PlanRequest | ResolveRegex
+    request: PlanRequest | ResolveRegex | ShadowRequest
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Answers:
         released, self._released = self._released, Released()
         return released
 
-    def ask(self, slot: Slot, request: PlanRequest | ResolveRegex) -> None:
+    def ask(self, slot: Slot, request: PlanRequest | ResolveRegex | ShadowRequest) -> None:
         """Have something computed for a shard. It is no fact yet, so it waits for nothing."""
         self._released.work.append(Work(slot.index, slot.life, request))
 

@@ -21,6 +21,7 @@ from muster.coordinator.core.events import (
     Forget,
     Planned,
     RegexResolved,
+    Shadowed,
     StoodStill,
     TopicsChanged,
     Unload,
@@ -232,7 +233,7 @@ class Engine:
         self.metrics.requests[WELL] += 1
         return True
 
-    def answer_work(self, work: Work, event: Planned | RegexResolved) -> None:
+    def answer_work(self, work: Work, event: Planned | RegexResolved | Shadowed) -> None:
         """Queue what came of `work`. A shard that was dropped since has forgotten its question, so it is void then."""
         self._inbox.append((self._slots[work.shard], work.life, event))
 

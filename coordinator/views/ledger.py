@@ -53,6 +53,8 @@ def document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
         item["duration_ms"] = int(item["duration_ms"])
     for item in found["members"]:
         item |= {key: int(item[key]) for key in ("joined_at_ms", "synced_at_ms") if key in item}
+    for item in found["shadows"]:
+        item |= {"took_ms": int(item["took_ms"])} if "took_ms" in item else {}
     for item in found["moves"]:
         item["unowned_ms"] = int(item["unowned_ms"])
     for item in found["positions"]:

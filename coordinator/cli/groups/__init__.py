@@ -12,6 +12,7 @@ COMMANDS = {
     "members": Lazy("muster.coordinator.cli.groups.members:members", "Show members and what they own."),
     "explain": Lazy("muster.coordinator.cli.groups.explain:explain", "Tell why the group rebalanced, each time."),
     "history": Lazy("muster.coordinator.cli.groups.explain:history", "One line per rebalance."),
+    "shadow": Lazy("muster.coordinator.cli.groups.shadow:shadow", "Show what other assignors would have decided."),
     "settings": Lazy("muster.coordinator.cli.groups.settings:settings", "Show what is set for the group."),
     "set": Lazy(
         "muster.coordinator.cli.groups.settings:set_", "Set something for the group, such as assignor.options."

@@ -1,7 +1,8 @@
 """Lets go of what belongs to a group id, whatever its kind: positions, and all that the ledger tells of it."""
 
+from muster.coordinator.core.entries import forget_entry
 from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.records import DelayForgotten, OffsetDeleted, RebalanceForgotten
+from muster.coordinator.core.records import DelayForgotten, OffsetDeleted
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -30,8 +31,8 @@ def forget_ledger(group_id: str, step: Step) -> None:
         return
     if ledger.delay is not None:
         step.keep(DelayForgotten(group_id))
-    for number in sorted(ledger.entries.keys() | ledger.settlements.keys()):
-        step.keep(RebalanceForgotten(group_id, number))
+    for number in sorted(ledger.entries.keys() | ledger.settlements.keys() | ledger.shadows.keys()):
+        forget_entry(group_id, number, step)
 
 
 def forget_unread(group_id: str, read: frozenset[str], step: Step) -> None:

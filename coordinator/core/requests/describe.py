@@ -3,7 +3,7 @@
 from muster.coordinator.core.effects import ExplainReply, ListReply
 from muster.coordinator.core.events import DescribeConsumerGroup, DescribeGroup, ExplainGroup, ListGroups
 from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.ledger import Ledger, settled
+from muster.coordinator.core.ledger import Ledger, told
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Stall
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -43,7 +43,7 @@ def explain_group(request: ExplainGroup, step: Step) -> None:
         step.reply(request.request_id, ExplainReply())
         return
     entries = [
-        settled(entry, ledger.settlements.get(number))
+        told(ledger, number)
         for number, entry in sorted(ledger.entries.items(), reverse=True)
         if request.generation in (0, entry.generation)
     ]

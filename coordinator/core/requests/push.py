@@ -21,7 +21,9 @@ from muster.coordinator.core.records import (
     RebalanceDecided,
     RebalanceForgotten,
     RebalanceSettled,
+    RebalanceShadowed,
     Record,
+    ShadowsForgotten,
     StallForgotten,
     StallNoted,
 )
@@ -34,7 +36,8 @@ Hear: TypeAlias = Callable[[Heartbeat | ConsumerHeartbeat, Step], None]
 
 SILENT = (
     *(OffsetsStored, OffsetStored, OffsetDeleted),
-    *(RebalanceDecided, RebalanceSettled, RebalanceForgotten, StallNoted, StallForgotten, NumbersPassed, LossMended),
+    *(RebalanceDecided, RebalanceSettled, RebalanceShadowed, ShadowsForgotten, RebalanceForgotten),
+    *(StallNoted, StallForgotten, NumbersPassed, LossMended),
 )
 """Facts that no heartbeat speaks of."""
 

@@ -36,6 +36,7 @@ class RebalanceCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REBALANCE_CAUSE_ASSIGNOR_FAILED: _ClassVar[RebalanceCause]
     REBALANCE_CAUSE_DELAY_OVER: _ClassVar[RebalanceCause]
     REBALANCE_CAUSE_BROKERS_CHANGED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_CANARY: _ClassVar[RebalanceCause]
 
 class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -45,6 +46,7 @@ class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REBALANCE_OUTCOME_SUPERSEDED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_FAILED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_SETTINGS_CHANGED: _ClassVar[RebalanceOutcome]
+    REBALANCE_OUTCOME_TRIAL: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_POSITIONS_CHANGED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_GROUP_DELETED: _ClassVar[RebalanceOutcome]
 REBALANCE_CAUSE_UNSPECIFIED: RebalanceCause
@@ -74,12 +76,14 @@ REBALANCE_CAUSE_WEIGHT_CHANGED: RebalanceCause
 REBALANCE_CAUSE_ASSIGNOR_FAILED: RebalanceCause
 REBALANCE_CAUSE_DELAY_OVER: RebalanceCause
 REBALANCE_CAUSE_BROKERS_CHANGED: RebalanceCause
+REBALANCE_CAUSE_CANARY: RebalanceCause
 REBALANCE_OUTCOME_UNSPECIFIED: RebalanceOutcome
 REBALANCE_OUTCOME_COMPLETED: RebalanceOutcome
 REBALANCE_OUTCOME_EMPTIED: RebalanceOutcome
 REBALANCE_OUTCOME_SUPERSEDED: RebalanceOutcome
 REBALANCE_OUTCOME_FAILED: RebalanceOutcome
 REBALANCE_OUTCOME_SETTINGS_CHANGED: RebalanceOutcome
+REBALANCE_OUTCOME_TRIAL: RebalanceOutcome
 REBALANCE_OUTCOME_POSITIONS_CHANGED: RebalanceOutcome
 REBALANCE_OUTCOME_GROUP_DELETED: RebalanceOutcome
 
@@ -147,8 +151,32 @@ class PositionChange(_message.Message):
     after: int
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., before: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
 
+class PlanScore(_message.Message):
+    __slots__ = ("assignor", "failure", "took_ms", "balance_count", "balance_lag", "balance_rate", "members", "moves", "differs", "unassigned")
+    ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    TOOK_MS_FIELD_NUMBER: _ClassVar[int]
+    BALANCE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BALANCE_LAG_FIELD_NUMBER: _ClassVar[int]
+    BALANCE_RATE_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    DIFFERS_FIELD_NUMBER: _ClassVar[int]
+    UNASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    assignor: str
+    failure: str
+    took_ms: int
+    balance_count: float
+    balance_lag: float
+    balance_rate: float
+    members: int
+    moves: int
+    differs: int
+    unassigned: int
+    def __init__(self, assignor: _Optional[str] = ..., failure: _Optional[str] = ..., took_ms: _Optional[int] = ..., balance_count: _Optional[float] = ..., balance_lag: _Optional[float] = ..., balance_rate: _Optional[float] = ..., members: _Optional[int] = ..., moves: _Optional[int] = ..., differs: _Optional[int] = ..., unassigned: _Optional[int] = ...) -> None: ...
+
 class Rebalance(_message.Message):
-    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds", "herd", "notifications", "positions", "more_positions")
+    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds", "herd", "notifications", "shadows", "positions", "more_positions")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -173,6 +201,7 @@ class Rebalance(_message.Message):
     UNOWNED_PARTITION_SECONDS_FIELD_NUMBER: _ClassVar[int]
     HERD_FIELD_NUMBER: _ClassVar[int]
     NOTIFICATIONS_FIELD_NUMBER: _ClassVar[int]
+    SHADOWS_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     MORE_POSITIONS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
@@ -199,9 +228,10 @@ class Rebalance(_message.Message):
     unowned_partition_seconds: float
     herd: int
     notifications: int
+    shadows: _containers.RepeatedCompositeFieldContainer[PlanScore]
     positions: _containers.RepeatedCompositeFieldContainer[PositionChange]
     more_positions: int
-    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ..., herd: _Optional[int] = ..., notifications: _Optional[int] = ..., positions: _Optional[_Iterable[_Union[PositionChange, _Mapping]]] = ..., more_positions: _Optional[int] = ...) -> None: ...
+    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ..., herd: _Optional[int] = ..., notifications: _Optional[int] = ..., shadows: _Optional[_Iterable[_Union[PlanScore, _Mapping]]] = ..., positions: _Optional[_Iterable[_Union[PositionChange, _Mapping]]] = ..., more_positions: _Optional[int] = ...) -> None: ...
 
 class NodeStall(_message.Message):
     __slots__ = ("ended_at_ms", "stalled_ms")

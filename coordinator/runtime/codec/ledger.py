@@ -1,13 +1,14 @@
 """Ledger records <-> JSON, as kept in `__rebalances`.
 
-Key: {"group": ..., "kind": ..., "number": ...}, kind "decided", "settled", "delay" or "central" (the last two with
-number 0: there is one of each). Of no group ("") are kind "stall", when the node stood still, and kind "passed"
-(number 0): up to which number rebalances may be told of where nobody can read it any more.
-Value: {"version": 1, "entry": {...}}, {"version": 1, "settlement": {...}}, {"version": 1, "leader_state": "...",
-"until_ms": ...}, {"version": 1, "central": {...}}, {"version": 1, "stall": {...}} or {"version": 1, "passed": 7}, with
-the field names of `RebalanceEntry`, `Settlement`, `DelayStored`, `CentralStored` and `Stall`. Kinds "delay" and
-"central" are read where an older version wrote them; they lie in `__consumer_offsets` (`own`). The fields of keys
-are sorted and nothing is spaced out, so equal keys have equal bytes: compaction compares them by these.
+Key: {"group": ..., "kind": ..., "number": ...}, kind "decided", "settled", "shadowed", "delay" or "central" (the last
+two with number 0: there is one of each). Of no group ("") are kind "stall", when the node stood still, and kind
+"passed" (number 0): up to which number rebalances may be told of where nobody can read it any more.
+Value: {"version": 1, "entry": {...}}, {"version": 1, "settlement": {...}}, {"version": 1, "scores": [...]},
+{"version": 1, "leader_state": "...", "until_ms": ...}, {"version": 1, "central": {...}}, {"version": 1, "stall": {...}}
+or {"version": 1, "passed": 7}, with the field names of `RebalanceEntry`, `Settlement`, `Score`, `DelayStored`,
+`CentralStored` and `Stall`. Kinds "delay" and "central" are read where an older version wrote them; they lie in
+`__consumer_offsets` (`own`). The fields of keys are sorted and nothing is spaced out, so equal keys have equal bytes:
+compaction compares them by these.
 """
 
 import json
@@ -25,16 +26,19 @@ from muster.coordinator.core.records import (
     RebalanceDecided,
     RebalanceForgotten,
     RebalanceSettled,
+    RebalanceShadowed,
+    ShadowsForgotten,
     StallForgotten,
     StallNoted,
 )
-from muster.coordinator.core.types import RebalanceEntry, Settlement, Stall
+from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall
 from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
 from muster.coordinator.runtime.ports import KeyValue
 
 VERSION = 1
 
 ENTRY = TypeAdapter(RebalanceEntry)
+SCORES = TypeAdapter(tuple[Score, ...])
 SETTLEMENT = TypeAdapter(Settlement)
 CENTRAL = TypeAdapter(CentralStored)
 STALL = TypeAdapter(Stall)
@@ -45,7 +49,7 @@ class LedgerKey(BaseModel):
 
     group: str
     number: int
-    kind: Literal["decided", "settled", "delay", "central", "stall", "passed"]
+    kind: Literal["decided", "settled", "shadowed", "delay", "central", "stall", "passed"]
 
 
 class DecidedValue(BaseModel):
@@ -56,6 +60,11 @@ class DecidedValue(BaseModel):
 class SettledValue(BaseModel):
     version: Literal[1]
     settlement: Settlement
+
+
+class ShadowedValue(BaseModel):
+    version: Literal[1]
+    scores: tuple[Score, ...]
 
 
 class DelayValue(BaseModel):
@@ -98,6 +107,11 @@ def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
         case RebalanceSettled(group_id, settlement):
             value = b'{"version":%d,"settlement":%b}' % (VERSION, SETTLEMENT.dump_json(settlement))
             return [KeyValue(ledger_key(group_id, settlement.number, "settled"), value)]
+        case RebalanceShadowed(group_id, number, scores):
+            value = b'{"version":%d,"scores":%b}' % (VERSION, SCORES.dump_json(scores))
+            return [KeyValue(ledger_key(group_id, number, "shadowed"), value)]
+        case ShadowsForgotten(group_id, number):
+            return [KeyValue(ledger_key(group_id, number, "shadowed"), None)]
         case RebalanceForgotten(group_id, number):
             # The settlement goes first: it means nothing without its entry.
             return [KeyValue(ledger_key(group_id, number, kind), None) for kind in ("settled", "decided")]
@@ -132,6 +146,10 @@ def decode_ledger(stored: KeyValue) -> LedgerRecord | OwnRecord | Skipped:
             if stored.value is None:
                 return CentralDeleted(key.group)
             return CentralValue.model_validate_json(stored.value).central
+        if key.kind == "shadowed":
+            if stored.value is None:
+                return ShadowsForgotten(key.group, key.number)
+            return RebalanceShadowed(key.group, key.number, ShadowedValue.model_validate_json(stored.value).scores)
         if key.kind == "decided":
             if stored.value is None:
                 return RebalanceForgotten(key.group, key.number)

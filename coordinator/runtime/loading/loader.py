@@ -21,6 +21,7 @@ from muster.coordinator.core.records import (
     Record,
     SettingsStored,
     SettingsUnset,
+    ShadowsForgotten,
     StallForgotten,
 )
 from muster.coordinator.core.types import StoredOffset
@@ -134,7 +135,7 @@ def replay(
                 report.moved.append(record)
         core.apply(record)
         report.ledger += 1
-        report.tombstones += isinstance(record, RebalanceForgotten | StallForgotten)
+        report.tombstones += isinstance(record, RebalanceForgotten | ShadowsForgotten | StallForgotten)
         if isinstance(record, NumbersPassed):
             passed = record.number
     if report.unread_until > passed:

@@ -32,7 +32,7 @@ from muster.coordinator.server.driver.alarm import Alarm
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.flusher import JobThread
 from muster.coordinator.server.driver.pulse import Pulse, StallReport
-from muster.coordinator.server.driver.workers import Workers, failure
+from muster.coordinator.server.driver.workers import Answer, Workers, failure
 
 if TYPE_CHECKING:
     from muster.coordinator.metrics.instruments import Instruments
@@ -329,7 +329,7 @@ class Driver:
         self._working.add(task)
         task.add_done_callback(self._working.discard)
 
-    def _failed(self, work: Work, error: Exception) -> events.Planned | events.RegexResolved:
+    def _failed(self, work: Work, error: Exception) -> Answer:
         """What could not be computed is a failure of the group that asked, which may ask again."""
         if not isinstance(error, LogFailed):
             self._on_bug(f"work for group {work.request.group_id!r}", error)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar, cast
 
 from muster.coordinator.core import effects
-from muster.coordinator.core.types import MemberPlan, Move, Phase, PositionChange, RebalanceEntry, StoredOffset
+from muster.coordinator.core.types import MemberPlan, Move, Phase, PositionChange, RebalanceEntry, Score, StoredOffset
 from muster.coordinator.edge.words import sentence
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -362,12 +362,28 @@ def rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool) -> l
         notifications=entry.notifications,
         positions=[position_change(change) for change in entry.positions],
         more_positions=entry.more_positions,
+        shadows=[plan_score(score) for score in entry.shadows],
     )
 
 
 def position_change(change: PositionChange) -> ledger_pb2.PositionChange:
     return ledger_pb2.PositionChange(
         topic=change.topic, partition=change.partition, before=change.before, after=change.after
+    )
+
+
+def plan_score(score: Score) -> ledger_pb2.PlanScore:
+    return ledger_pb2.PlanScore(
+        assignor=score.assignor,
+        failure=score.failure,
+        took_ms=score.took_ms,
+        balance_count=score.balance_count,
+        balance_lag=score.balance_lag,
+        balance_rate=score.balance_rate,
+        members=score.members,
+        moves=score.moves,
+        differs=score.differs,
+        unassigned=score.unassigned,
     )
 
 

@@ -38,8 +38,8 @@ from muster.coordinator.server.journal.reports import (
     report_status,
 )
 from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.node.beside import completed
 from muster.coordinator.server.node.catalogs import partition_counts, topic_ids
-from muster.coordinator.server.node.lags import with_lags
 from muster.coordinator.server.node.limits import (
     answer_room,
     burden_limits,
@@ -344,7 +344,7 @@ class Node:
             on_bug=report_contained,
             on_stall=partial(report_stall, self.telling.conditions),
             instruments=self._instruments,
-            complete=lambda work: with_lags(work, self.engine, self._log_span),
+            complete=lambda work: completed(work, self.engine, self._log_span, self._observing),
         )
         self._sessions = Sessions(
             self.driver,

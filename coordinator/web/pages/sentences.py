@@ -53,6 +53,7 @@ ENDS: Final = {
 BESIDE: Final = {
     "SETTINGS_CHANGED": "An operator changed the group's settings; nobody moved.",
     "POSITIONS_CHANGED": "An operator changed {positions}; nobody moved.",
+    "TRIAL": "{detail}.",
     "GROUP_DELETED": "An operator deleted the group, and {positions} with it.",
 }
 """What is no rebalance."""
@@ -94,7 +95,7 @@ def sentence(entry: Rebalance, names: Names) -> str:
     moved = what_moved(entry.moves, entry.culprit, names)
     if outcome_name(entry) in BESIDE:
         return BESIDE[outcome_name(entry)].format(
-            positions=plural(len(entry.positions) + entry.more_positions, "position")
+            positions=plural(len(entry.positions) + entry.more_positions, "position"), detail=begun(entry.detail, "")
         )
     parts = [happened, *([moved] if entry.moves or not ended else []), *([ended] if ended else [])]
     return begun("; ".join(parts) + ".", names[entry.culprit])

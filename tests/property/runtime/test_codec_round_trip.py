@@ -20,11 +20,13 @@ from muster.coordinator.core.records import (
     RebalanceDecided,
     RebalanceForgotten,
     RebalanceSettled,
+    RebalanceShadowed,
     Record,
+    ShadowsForgotten,
     StallForgotten,
     StallNoted,
 )
-from muster.coordinator.core.types import Protocol, RebalanceEntry, Settlement, StoredOffset
+from muster.coordinator.core.types import Protocol, RebalanceEntry, Score, Settlement, StoredOffset
 from muster.coordinator.runtime.codec import decode_group, encode
 from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
 from muster.coordinator.runtime.codec.ledger import decode_ledger
@@ -97,9 +99,15 @@ GROUP_RECORDS = st.one_of(
     st.from_type(CentralStored),
     st.builds(CentralDeleted, TEXT),
 )
+FIGURE = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+st.register_type_strategy(
+    Score, st.builds(Score, TEXT, TEXT, st.none() | INT64, FIGURE, FIGURE, FIGURE, INT32, INT32, INT32, INT32)
+)
 LEDGER_RECORDS = st.one_of(
     st.builds(RebalanceDecided, TEXT, st.from_type(RebalanceEntry)),
     st.builds(RebalanceSettled, TEXT, st.from_type(Settlement)),
+    st.from_type(RebalanceShadowed),
+    st.builds(ShadowsForgotten, TEXT, st.integers(0, 2**31)),
     st.from_type(StallNoted),
     st.builds(StallForgotten, st.integers(0, 2**31)),
 )
@@ -163,7 +171,13 @@ def test_one_damaged_byte_is_a_record_or_one_error(record: Record, at: int, byte
 def test_any_bytes_of_the_ledger_are_a_record_or_one_error(key: bytes, value: bytes | None) -> None:
     assert isinstance(
         outcome(lambda: decode_ledger(KeyValue(key, value))),
-        MalformedRecord | Skipped | RebalanceForgotten | DelayForgotten | CentralDeleted | StallForgotten,
+        MalformedRecord
+        | Skipped
+        | RebalanceForgotten
+        | DelayForgotten
+        | CentralDeleted
+        | StallForgotten
+        | ShadowsForgotten,
     )
 
 

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, assert_never
 
 from muster.assignors.api import AssignorError
 from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed, scored
 from muster.coordinator.core.effects import ResolveRegex
-from muster.coordinator.core.events import Planned, RegexResolved
+from muster.coordinator.core.events import Planned, RegexResolved, Shadowed
 from muster.coordinator.core.plan import Plan, PlanRequest, plan_at_once, planned
 from muster.coordinator.runtime.answers import Work
 
@@ -56,7 +57,9 @@ class Workbench:
             self.node.engine.answer_work(work, self._answer(work.request, error))
             self.node.wake()
 
-    def _answer(self, request: PlanRequest | ResolveRegex, error: str) -> Planned | RegexResolved:
+    def _answer(
+        self, request: PlanRequest | ResolveRegex | ShadowRequest, error: str
+    ) -> Planned | RegexResolved | Shadowed:
         match request:
             case PlanRequest():
                 plan = None if error else planned(request)
@@ -66,5 +69,9 @@ class Workbench:
             case ResolveRegex():
                 topics = () if error else matching(request)
                 return RegexResolved(request.group_id, request.regex, topics, request.version, error)
+            case ShadowRequest():
+                scores = all_failed(request, error) if error else scored(request, lambda: self.world.now_ms)
+                self.world.census["shadows that failed" if error else "shadows planned"] += 1
+                return Shadowed(request.group_id, request.ticket, scores)
             case _:
                 assert_never(request)

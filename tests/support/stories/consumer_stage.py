@@ -25,6 +25,7 @@ from muster.coordinator.core.consumer.records import (
     TargetStored,
 )
 from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, ResolveRegex
 from muster.coordinator.core.plan import Plan, PlanRequest, plan_at_once
 from muster.coordinator.core.records import Record
@@ -202,6 +203,10 @@ class ConsumerStage:
 
     def put_off(self, effects: Effects) -> Iterator[str]:
         for request in effects.plans:
+            if isinstance(request, ShadowRequest):
+                words = " ".join(candidate.word for candidate in request.candidates)
+                yield f"put off: shadow {request.group_id} #{request.entry.number} {words}"
+                continue
             yield f"put off: plan {request.group_id} epoch={request.epoch} {request.assignor}"
         for regex in effects.regexes:
             self.asked_regexes.setdefault(regex.regex, []).append(regex)

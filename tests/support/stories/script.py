@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from muster.coordinator.core import events
+from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import CentralReply, ConsumerHeartbeatReply, Effects, PushReply
 from muster.coordinator.core.plan import Plan, PlanRequest, planned
 from muster.coordinator.core.records import Record
@@ -27,12 +28,13 @@ from tests.support.stories.observed_stage import ObservedStage
 from tests.support.stories.offset_stage import OffsetStage
 from tests.support.stories.story import milliseconds, pairs
 from tests.support.stories.trace import describe_records, describe_reply
+from tests.support.stories.trial_stage import TrialStage
 
 NO_REPLY = "parked"
 
 
 @dataclass
-class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStage):
+class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStage, TrialStage):
     """The shard under test, its clock and its clients."""
 
     limits: Limits = field(default_factory=Limits)
@@ -56,6 +58,7 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
     def __post_init__(self) -> None:
         ConsumerStage.__init__(self)
         CentralStage.__init__(self)
+        TrialStage.__init__(self)
         self.shard = Shard(self.limits, 0)
         self.shard.state.planner = self.plan
         self.step(events.Loaded())
@@ -121,6 +124,7 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
         self.shard = self.replayed()
         self.timers.clear()
         self.chores.clear()
+        self.asked_shadows.clear()
         self.requests.clear()
         self.streams.clear()
         if words:
@@ -251,7 +255,10 @@ class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStag
             else:
                 self.timers[key] = at_ms
         for asked in effects.plans:
-            self.asked_plans.setdefault(asked.group_id, []).append(asked)
+            if isinstance(asked, ShadowRequest):
+                self.asked_shadows.setdefault(asked.group_id, []).append(asked)
+            else:
+                self.asked_plans.setdefault(asked.group_id, []).append(asked)
         return [*describe_records(effects.records), *self.put_off(effects), *self.replies(effects)]
 
     def replies(self, effects: Effects) -> Iterator[str]:
@@ -295,11 +302,13 @@ def hard_state(shard: Shard) -> tuple[object, ...]:
     groups = {group.id: (group.stored, dict(group.offsets)) for group in shard.groups.values()}
     offsets = {group_id: dict(kept) for group_id, kept in shard.state.offsets.items() if kept}
     ledgers = {
-        name: (dict(ledger.entries), dict(ledger.settlements), ledger.delay) for name, ledger in shard.ledgers.items()
+        name: (dict(ledger.entries), dict(ledger.settlements), dict(ledger.shadows), ledger.delay)
+        for name, ledger in shard.ledgers.items()
     }
     members = dict(shard.consumer_groups), dict(shard.central_groups)
     beside = dict(shard.state.stalls), dict(shard.state.settings), list(shard.state.farewells.items())
-    return groups, ledgers, offsets, *members, *beside
+    trials = dict(shard.state.canaries)
+    return groups, ledgers, offsets, *members, *beside, trials
 
 
 def setting(text: str) -> int | str | tuple[str, ...]:

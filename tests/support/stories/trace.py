@@ -8,7 +8,7 @@ from muster.coordinator.core.central import records as central
 from muster.coordinator.core.consumer import records as consumer
 from muster.coordinator.core.consumer.group import MemberState
 from muster.coordinator.core.plan import assignment_of
-from muster.coordinator.core.types import Cause, Limits, RebalanceEntry, Stall, StoredOffset
+from muster.coordinator.core.types import Cause, Limits, RebalanceEntry, Score, Stall, StoredOffset
 from muster.coordinator.errors import ErrorCode
 
 
@@ -16,6 +16,8 @@ def describe_records(decided: Iterable[records.Record]) -> Iterator[str]:
     for record in decided:
         if isinstance(record, records.OffsetsStored):
             yield from (describe_offset(*tp, value) for tp, value in record.offsets.items())
+        elif isinstance(record, records.RebalanceShadowed):
+            yield from (f"ledger #{record.number} shadow {describe_score(score)}" for score in record.scores)
         else:
             yield describe_record(record)
 
@@ -39,11 +41,10 @@ def describe_record(record: records.Record) -> str:
             return f"ledger #{settled.number} settled: {settled.unowned_partition_ms} partition-ms unowned"
         case records.RebalanceForgotten():
             return f"ledger #{record.number} forgotten"
-        case records.DelayStored():
-            until = "no delay" if record.until_ms is None else f"delay until {record.until_ms}ms"
-            return f"ledger leader knows {record.leader_state}, {until}"
-        case records.DelayForgotten():
-            return "ledger what the leader knew is forgotten"
+        case records.ShadowsForgotten():
+            return f"ledger #{record.number} shadows forgotten"
+        case records.DelayStored() | records.DelayForgotten():
+            return describe_delay(record)
         case records.StallNoted():
             return f"ledger stall #{record.stall.number}: {describe_stall(record.stall)}"
         case records.StallForgotten():
@@ -57,6 +58,24 @@ def describe_record(record: records.Record) -> str:
             return f"ledger owners of {record.group_id} forgotten"
         case _:
             return f"append {type(record).__name__} {describe_consumer_record(record)}"
+
+
+def describe_delay(record: records.DelayStored | records.DelayForgotten) -> str:
+    if isinstance(record, records.DelayForgotten):
+        return "ledger what the leader knew is forgotten"
+    until = "no delay" if record.until_ms is None else f"delay until {record.until_ms}ms"
+    return f"ledger leader knows {record.leader_state}, {until}"
+
+
+def describe_score(score: Score) -> str:
+    if score.failure:
+        return f"{score.assignor} failed: {score.failure}"
+    loads = (("count", score.balance_count), ("lag", score.balance_lag), ("rate", score.balance_rate))
+    balance = " ".join(f"{name}={figure:g}" for name, figure in loads if figure is not None)
+    return (
+        f"{score.assignor} {balance} moves={score.moves} differs={score.differs} unassigned={score.unassigned}"
+        f" of {score.members} members"
+    )
 
 
 def describe_settings(record: records.SettingsStored | records.SettingsUnset) -> str:
@@ -258,6 +277,7 @@ def explained(entry: RebalanceEntry) -> str:
     ]
     if entry.snapshot_source:
         lines.append(f"    snapshot {entry.snapshot_source}")
+    lines += [f"    beside: {describe_score(score)}" for score in entry.shadows]
     return "\n".join([*lines, f"    {entry.unowned_partition_ms} partition-ms unowned"])
 
 

@@ -9,9 +9,12 @@ import pytest
 
 from muster.assignors.api import Member, RebalanceProtocol, Snapshot
 from muster.assignors.isolation.pool import Isolation, IsolationLimits
+from muster.coordinator.core.control.trial.candidates import candidate_of
+from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import ResolveRegex
-from muster.coordinator.core.events import Planned, RegexResolved
+from muster.coordinator.core.events import Planned, RegexResolved, Shadowed
 from muster.coordinator.core.plan import PlanRequest
+from muster.coordinator.core.types import Cause, Limits, MemberPlan, Outcome, RebalanceEntry
 from muster.coordinator.server.driver.workers import Workers
 from tests.support.pace import Patience, pace
 
@@ -30,8 +33,52 @@ class Hanging:
         return {"a": {"t": [0, 1]}}
 
 
+class Noting:
+    """Says whether HANGING had been let go when it was asked."""
+
+    name = "noting"
+    protocol = RebalanceProtocol.EAGER
+
+    def assign(self, snapshot: Snapshot) -> dict[str, dict[str, list[int]]]:
+        NOTED.append(HANGING.is_set())
+        BEGUN.set()
+        return {"a": {"t": [0, 1]}}
+
+
+NOTED: list[bool] = []
+BEGUN = threading.Event()
+
+
 def plan(assignor: str) -> PlanRequest:
     return PlanRequest("g", 7, assignor, SNAPSHOT)
+
+
+class Endless:
+    """One that no process of its own survives."""
+
+    name = "endless"
+    protocol = RebalanceProtocol.EAGER
+
+    def assign(self, snapshot: Snapshot) -> dict[str, dict[str, list[int]]]:
+        while True:
+            pass
+
+
+ENDLESS = f"{Endless.__module__}:Endless"
+
+
+def shadows(*words: str, snapshot: str = SNAPSHOT.to_json()) -> ShadowRequest:
+    member = MemberPlan("a", "a", "host", None, (("t", (0, 1)),))
+    entry = RebalanceEntry(
+        *(7, 1, 2, "consumer", "uniform", Cause.MEMBER_JOINED, "", "", "", "", "", Outcome.COMPLETED, 0, 0),
+        members=(member,),
+        snapshot_json=snapshot,
+        snapshot_source="target",
+    )
+    return ShadowRequest("g", 3, tuple(candidate_of(word, LIMITS) for word in words), entry)
+
+
+LIMITS = Limits()
 
 
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -138,5 +185,68 @@ def test_patterns_match_whole_names() -> None:
         broken = await workers.answer(ResolveRegex("g", "(", (), 5))
         assert isinstance(broken, RegexResolved)
         assert broken.error
+
+    run(story)
+
+
+def test_shadows_are_scored_under_their_ticket_each_by_itself() -> None:
+    isolation = Isolation()
+
+    async def story() -> None:
+        answer = await Workers(60_000, isolation=isolation).answer(shadows("range", "no.such:Thing", "roundrobin"))
+        assert isinstance(answer, Shadowed)
+        assert (answer.group_id, answer.ticket) == ("g", 3)
+        real, first, missing, last = answer.scores
+        assert (real.assignor, real.took_ms, real.moves, real.unassigned) == ("uniform", None, 0, 0)
+        assert (first.assignor, first.failure, first.differs) == ("range", "", 0)
+        assert first.took_ms is not None
+        assert "cannot be imported" in missing.failure
+        assert last.failure == ""
+
+    try:
+        run(story)
+    finally:
+        isolation.close()
+
+
+def test_a_shadow_that_never_ends_is_ended_and_the_next_one_has_its_turn() -> None:
+    isolation = Isolation()
+
+    async def story() -> None:
+        answer = await Workers(1_000, isolation=isolation).answer(shadows(ENDLESS, "range"))
+        assert isinstance(answer, Shadowed)
+        _, endless, ranged = answer.scores
+        assert "was not done after 1000 ms" in endless.failure
+        assert ranged.failure == ""
+
+    try:
+        run(story)
+    finally:
+        isolation.close()
+
+
+def test_no_shadow_begins_while_somebody_waits_for_a_plan() -> None:
+    HANGING.clear()
+
+    async def story() -> None:
+        workers = Workers(60_000, isolation=Isolation(IsolationLimits(mode="thread")))
+        real = asyncio.create_task(workers.answer(plan(f"{Hanging.__module__}:Hanging")))
+        beside = asyncio.create_task(workers.answer(shadows(f"{Noting.__module__}:Noting")))
+        await asyncio.to_thread(BEGUN.wait, 0.2)  # as long as a shadow that does not wait may take to be found out
+        HANGING.set()
+        await real
+        answer = await beside
+        assert isinstance(answer, Shadowed)
+        assert (answer.scores[1].failure, NOTED) == ("", [True])
+
+    run(story)
+
+
+def test_a_snapshot_that_cannot_be_read_fails_the_shadows_only() -> None:
+    async def story() -> None:
+        answer = await Workers(60_000).answer(shadows("range", snapshot="{"))
+        assert isinstance(answer, Shadowed)
+        assert [score.assignor for score in answer.scores] == ["range"]
+        assert "the snapshot cannot be read" in answer.scores[0].failure
 
     run(story)

@@ -125,7 +125,7 @@ def test_a_field_of_a_later_release_is_passed_over() -> None:
     ("key", "value", "complaint"),
     [
         (b"\xff", None, "JSON"),
-        (b'{"group":"g","kind":"invented","number":7}', None, "kind: Input should be 'decided', 'settled', 'delay'"),
+        (b'{"group":"g","kind":"invented","number":7}', None, "kind: Input should be 'decided', 'settled', 'shadowed'"),
         (b'{"group":"g","kind":"decided","number":"7"}', None, "number: Input should be a valid integer"),
         (KEY, b"", "JSON"),
         (KEY, b'{"version":2,"entry":{}}', "version: Input should be 1"),

@@ -6,6 +6,7 @@ from typing import Any, Final
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR, ASSIGNOR_OPTIONS, COOPERATIVE_ONLY, PROTOCOLS
 from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.core.control.settings.setting import Setting
+from muster.coordinator.core.control.trial.setting import SHADOW_ASSIGNORS
 
 SETTINGS: Final[Mapping[str, Setting[Any]]] = {
     setting.name: setting
@@ -17,5 +18,6 @@ SETTINGS: Final[Mapping[str, Setting[Any]]] = {
         SESSION_TIMEOUT,
         HEARTBEAT_INTERVAL,
         ASSIGNMENT_INTERVAL,
+        SHADOW_ASSIGNORS,
     )
 }

@@ -1,0 +1,62 @@
+"""What a shadow is shown beside the recorded snapshot: lags where it asks for them, and rates to measure by."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isnan
+from typing import TYPE_CHECKING
+
+from muster.assignors.api import Snapshot
+from muster.coordinator.core.control.trial.scoring import ShadowRequest
+from muster.coordinator.core.plan import loadable, wants_lags
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.server.node.lags import Span, lags_of, with_lags
+
+if TYPE_CHECKING:
+    from muster.coordinator.observe.history import History, Rates
+    from muster.coordinator.server.sight.observing import Observing
+
+
+def completed(work: Work, engine: Engine, span: Span, observing: "Observing | None") -> Work:
+    """What a shard wants computed, with what only the node knows. Raises LogFailed when a log is away."""
+    if isinstance(work.request, ShadowRequest):
+        return with_loads(work, engine, span, observing.history if observing is not None else None)
+    return with_lags(work, engine, span)
+
+
+def with_loads(work: Work, engine: Engine, span: Span, history: "History | None") -> Work:
+    """The work with lags and rates, as far as they are known.
+
+    A shadow that plans by lags gets those of this moment, as the group's own assignor would; else the sampler's last
+    look is enough, which costs nothing here. Raises LogFailed when a log is away that a lag is asked of.
+    """
+    request, shard = work.request, engine.core(work.shard)
+    if not (isinstance(request, ShadowRequest) and isinstance(shard, Shard)):
+        return work
+    known = history.rates(request.group_id) if history is not None else None
+    counts = {topic: shard.state.partitions[topic] for topic in request.topics & shard.state.partitions.keys()}
+    if any(wants_lags(loadable(candidate.name, shard.state.limits)) for candidate in request.candidates):
+        stored = shard.state.offsets.get(request.group_id, {})
+
+        def committed(topic: str, partition: int) -> int | None:
+            found = stored.get((topic, partition))
+            return None if found is None else found.offset
+
+        lags: Mapping[str, Sequence[int]] | None = lags_of(Snapshot(counts, []), committed, span)
+    else:
+        lags = None
+        if known is not None:
+            seen = columns(known, known.lag_now.tolist(), counts)
+            lags = {topic: [int(lag) for lag in row] for topic, row in seen.items()}
+    rates = None if known is None else columns(known, known.produced.tolist(), counts)
+    return replace(work, request=replace(request, lags=lags, rates=rates))
+
+
+def columns(known: "Rates", figures: Sequence[float], counts: Mapping[str, int]) -> dict[str, list[float]]:
+    """A row for each topic; what has not been seen counts nothing."""
+    rows = {topic: [0.0] * count for topic, count in counts.items()}
+    for (topic, partition), figure in zip(known.places, figures, strict=True):
+        if topic in rows and partition < counts[topic]:
+            rows[topic][partition] = 0.0 if isnan(figure) else figure
+    return rows

@@ -79,13 +79,15 @@ class Answers:
         slot.held.clear()
 
     def release(self, slot: Slot, replies: Replies, notices: Notices) -> None:
+        anybody_refused = self._metrics.refused_commits
         for request_id, reply in replies:
             request = slot.unanswered.pop(request_id, None)
             if request is not None:  # None: its client is gone
                 self.answer(type(request), request_id, reply)
                 if reply.code:
                     self._metrics.fence(getattr(request, "group_id", ""), reply.code)
-                if isinstance(request, OffsetCommit) and isinstance(reply, OffsetCommitReply):
+                if isinstance(reply, OffsetCommitReply) and (reply.code or reply.partitions or anybody_refused):
+                    assert isinstance(request, OffsetCommit), "this is what is answered to commits"
                     self._metrics.commit_answered(request, reply)
         self._released.notices += notices
 

@@ -37,17 +37,18 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
     # Kafka's record has a place for one of the two.
     topic_ids = step.state.topic_ids if expire_ms is None else {}
     kept: dict[tuple[str, int], StoredOffset] = {}
-    of_topic, rest = "", (now_ms, expire_ms, topic_ids.get("", NO_TOPIC_ID))
+    of_topic, topic_id = "", topic_ids.get("", NO_TOPIC_ID)
     for place, position in request.offsets.items():
         if refused and place in refused:
             continue
-        if position.metadata and utf16_length(position.metadata) > step.limits.max_offset_metadata:
+        offset, leader_epoch, metadata = position
+        if metadata and utf16_length(metadata) > step.limits.max_offset_metadata:
             refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         if place[0] is not of_topic:  # one string for all partitions of a topic
             of_topic = place[0]
-            rest = (now_ms, expire_ms, topic_ids.get(of_topic, NO_TOPIC_ID))
-        kept[place] = made(StoredOffset, position + rest)
+            topic_id = topic_ids.get(of_topic, NO_TOPIC_ID)
+        kept[place] = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, expire_ms, topic_id))
     if kept:
         if request.operator:
             noted.committed(request, kept, step)

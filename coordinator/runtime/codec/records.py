@@ -202,7 +202,7 @@ def group_key(group_id: str) -> bytes:
 
 
 def offset_value(value: StoredOffset) -> bytes:
-    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id = value
+    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, _topic_id = value
     if not metadata and expire_timestamp_ms is None:
         return BEGINNING.pack(NEWEST_VALUE, offset, leader_epoch, 1) + plain_tail(value)
     if expire_timestamp_ms is not None:

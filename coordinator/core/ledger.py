@@ -248,12 +248,16 @@ class Ledger:
         return last is None or last.outcome not in WITHOUT_MEMBERS or at_ms <= last.ended_at_ms
 
     def surplus(self, limit: int, most_bytes: int) -> list[int]:
-        """The oldest entries beyond `limit`, or beyond so much memory; never the newest."""
+        """The oldest entries beyond `limit`, or beyond so much memory; never the last, nor that of the last rebalance.
+
+        A reload looks for it: what operators do beside must not push it out.
+        """
         kept = 0
         for place, (number, entry) in enumerate(sorted(self.entries.items(), reverse=True)):
             kept += weight(entry)
             if place and (place >= limit or kept > most_bytes):
-                return sorted(each for each in self.entries if each <= number)
+                newest = self.newest
+                return sorted(n for n, old in self.entries.items() if n <= number and old is not newest)
         return []
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from muster.coordinator.core.consumer.records import TopicId
+from muster.coordinator.core.control.holds.values import HoldsStored
 from muster.coordinator.core.control.trial.records import CanaryStored
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import Effects, GroupChanged, Reply
@@ -53,6 +54,8 @@ class ShardState:
     canaries: dict[str, CanaryStored] = field(default_factory=dict)
     """By group id: the assignor that is, or was last, on trial."""
     shadowing: dict[str, Shadowing] = field(default_factory=dict)
+    holds: dict[str, HoldsStored] = field(default_factory=dict)
+    """By group id: what an operator holds of it."""
     partitions: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)

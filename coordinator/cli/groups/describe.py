@@ -6,6 +6,7 @@ import click
 
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.control.lines import hold_lines
 from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_else
 from muster.coordinator.cli.groups.which import group_argument
 from muster.coordinator.views.groups import offset_row, progress_words, state_row
@@ -61,6 +62,8 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
     with admin_of(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
         say_who_else(admin, found)
+        for line in hold_lines(admin.group_holds(group)):
+            notice(line)
         if state_only:
             if admin.zookeeper_away():
                 say_what_is_old(found)

@@ -15,14 +15,13 @@ from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.rpc.v1 import coordinator_service_pb2
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.dispatch import Method
 from muster.coordinator.server.doors.kafka import KafkaDoor
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
@@ -49,11 +48,13 @@ from muster.coordinator.server.node.limits import (
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
+from muster.coordinator.server.node.services import GROUP_SERVICE, NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
 from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
 from muster.coordinator.server.service.central_election import CentralElection
 from muster.coordinator.server.service.central_session import NO_ELECTION
+from muster.coordinator.server.service.control import GroupControl
 from muster.coordinator.server.service.groups import Endpoint, GroupCoordinator
 from muster.coordinator.server.service.session import Sessions
 from muster.coordinator.server.service.watch import Watchers
@@ -61,7 +62,6 @@ from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.disk.files import RealFiles
 from muster.storage.errors import StorageError
-from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 from muster.storage.service.broker import BrokerService
 from muster.storage.service.shape import MalformedRequest as MalformedStorageRequest
 from muster.storage.service.staging import StagingService
@@ -73,9 +73,6 @@ if TYPE_CHECKING:
     from muster.coordinator.observe.changes import Changes
     from muster.coordinator.observe.history import History
 
-GROUP_SERVICE = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
-BROKER_SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["Broker"]
-STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]
 EVERYTHING = ""
 """The name under which the health service reports the whole node."""
 
@@ -163,7 +160,7 @@ class Node:
         back. A data directory is locked before anything is written to ZooKeeper for it; one that is new is made after
         ZooKeeper has agreed.
         """
-        names = (EVERYTHING, GROUP_SERVICE.full_name, BROKER_SERVICE.full_name, STAGING_SERVICE.full_name)
+        names = (EVERYTHING, *NAMES)
         self._listener = Listener(
             transport_limits(self._settings), names + (self._observing.services if self._observing else ())
         )
@@ -420,11 +417,7 @@ class Node:
             room=answer_room,
         )
         self._staging = StagingService(Staging(self.broker), self.log_requests.commit)
-        return (
-            methods_of(GROUP_SERVICE, groups)
-            | methods_of(BROKER_SERVICE, records)
-            | methods_of(STAGING_SERVICE, self._staging)
-        )
+        return table_of(groups, GroupControl(self.driver, self.engine.shards), records, self._staging)
 
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)

@@ -118,6 +118,12 @@ class GroupDescription:
     waiting_until_ms: int = 0
     progress: GroupProgress | None = None
     """None from a node that does not sample its groups, or has not seen this one yet."""
+    planned_there: str = ""
+    """The assignor that the coordinator runs; empty: a member leads, or there is nobody."""
+    assignor_is_set: bool = False
+    """An operator wants it so; else the members ask for it."""
+    kept_out: str = ""
+    """Why an assignor that is set does not count, and because of whom."""
 
 
 @dataclass(frozen=True, slots=True)

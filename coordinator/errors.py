@@ -30,6 +30,7 @@ class ErrorCode(IntEnum):
     INVALID_CONFIG = 40
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
+    INVALID_PRODUCER_EPOCH = 47
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     MEMBER_ID_REQUIRED = 79
@@ -44,8 +45,6 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
     INVALID_REGULAR_EXPRESSION = 128
-    GROUP_PLANS_ITSELF = 32_000
-    """Ours, far from Kafka's numbers: its clients never get it."""
 
     @property
     def retriable(self) -> bool:
@@ -86,13 +85,13 @@ MEANINGS = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "the session timeout is outside group.min/max.session.timeout.ms",
     ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing; join again",
     ErrorCode.INVALID_REQUEST: "the request contradicts itself",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "another owner may write by now; this one has to stop",
     ErrorCode.NON_EMPTY_GROUP: "the group still has members; stop them first",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.MEMBER_ID_REQUIRED: "join again with the member id of this reply",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group already has group.max.size members",
     ErrorCode.FENCED_INSTANCE_ID: "another member has taken over this group instance id",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of the group is subscribed to the topic; unsubscribe first",
-    ErrorCode.GROUP_PLANS_ITSELF: "the group's own members make its plans; let the coordinator plan, or use KIP-848",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction has offsets pending for this partition; try again",
 }
 

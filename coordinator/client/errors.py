@@ -108,6 +108,10 @@ class RebalanceInProgress(CommitFailed):
     """The commit came while the group rebalances; poll, and commit again what is still owned."""
 
 
+class ProducerFenced(Refused):
+    """Another owner of the partition may write by now; this one has to stop writing on its behalf."""
+
+
 class FencedInstance(Refused):
     """Another process runs with the same group.instance.id."""
 
@@ -175,9 +179,11 @@ BY_CODE: Mapping[int, type[Refused]] = {
     27: RebalanceInProgress,
     36: TopicExists,
     37: InvalidTopic,
+    47: ProducerFenced,
     68: GroupNotEmpty,
     69: GroupNotFound,
     82: FencedInstance,
+    113: CommitFailed,
 }
 
 

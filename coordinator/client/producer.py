@@ -2,7 +2,7 @@
 
 import concurrent.futures
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from muster.coordinator.client.config import ProducerConfig, load
 from muster.coordinator.client.errors import ClientError
 from muster.coordinator.client.producing.accumulator import Headers
 from muster.coordinator.client.producing.shared import ANY, Producing, as_bytes
-from muster.coordinator.client.types import RecordMetadata
+from muster.coordinator.client.types import FencingToken, RecordMetadata
 
 LAST_CHANCE_S = 1.0
 """What a producer still tries to deliver when it is left by an error."""
@@ -25,10 +25,16 @@ class Producer:
     own producer; without a key, a batch at a time goes to one partition after the other. Within a partition records
     keep their order. A lost answer is retried until delivery.timeout.ms, so a record may arrive twice, never out of
     order. Call `flush` (or `close`) to learn whether everything arrived.
+
+    With `fence`, the `fencing_token` that a `Consumer` or `Worker` has for a partition it owns, records are written on
+    behalf of that partition: once a later owner writes, or claims, the log refuses this one's records (ProducerFenced),
+    and a record that is sent again is written once.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
-        self._core = Producing(load(ProducerConfig, config, properties))
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, *, fence: FencingToken | None = None, **properties: Any
+    ) -> None:
+        self._core = Producing(load(ProducerConfig, config, properties), fence)
         self._loop = shared_loop()
         self._core.bind(self._loop.loop)
 
@@ -112,6 +118,14 @@ class Producer:
                 raise ClientError(f"{left} batch(es) were not delivered within {timeout} s of close()")
         finally:
             self._loop.run(self._core.close())
+
+    def claim(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
+        """Become the fence's only writer now, before the first record; needs `fence`.
+
+        From then on every record of an earlier owner is refused (ProducerFenced), by these logs and all that it has
+        written to. Without this the first record does the same. Raises ProducerFenced when another owner may write.
+        """
+        self._loop.run(self._core.claim(partitions))
 
     def list_topics(self, topic: str | None = None) -> dict[str, int]:
         """Partition counts by name, of all topics or of this one; nothing for a topic that does not exist."""

@@ -84,17 +84,20 @@ class RebalanceEvent:
 
 
 class FencingToken(NamedTuple):
-    """Proof of ownership for whatever an owner writes to: refuse tokens of a generation lower than one seen before.
+    """Proof of ownership for whatever an owner writes to.
 
-    `generation` is the one in which the owner gained the partition; the next owner's is higher. Two things it cannot
-    tell apart: a static member that came back without a rebalance and its own former process, and a group from one of
-    the same name that was deleted before.
+    `Producer(..., fence=token)` writes with it, and the log refuses it once a later owner has claimed the partition.
+    Anything else can refuse tokens of a generation lower than one seen before: `generation` is the one in which the
+    owner gained the partition, and the next owner's is higher. Two things a generation cannot tell apart: a static
+    member that came back without a rebalance and its own former process, and a group from one of the same name that
+    was deleted before.
     """
 
     group: str
     topic: str
     partition: int
     generation: int
+    member_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class Working:
         if generation is None:
             owned = ", ".join(f"{topic}-{number}" for topic, number in sorted(self.owned)) or "nothing"
             raise IllegalState(f"{tp.topic}-{tp.partition} is not owned by this worker; owned: {owned}")
-        return FencingToken(self.group_id, *tp, generation)
+        return FencingToken(self.group_id, *tp, generation, self.identity().member_id)
 
     def identity(self) -> GroupMetadata:
         if self.driver is None:

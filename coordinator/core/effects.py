@@ -7,7 +7,6 @@ from typing import TypeAlias
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.central.orders import Order
 from muster.coordinator.core.consumer.records import Epochs, Shares, TopicId
-from muster.coordinator.core.control.holds.values import HoldsStored
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.plan import PlanRequest
@@ -267,16 +266,14 @@ class SettingsReply:
 
 
 @value
-class HoldsReply:
-    """What is held of the group, as it is now or would be (None: nothing), and in one sentence what was, or would be,
-    done. `draining`: how many partitions each drain still has to move, in its order.
-    """
+class ClaimFenceReply:
+    """An ownership: who it is for logs to tell apart. `former` are producer ids whose epochs were used up before."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
-    holds: HoldsStored | None = None
-    sentence: str = ""
-    draining: tuple[int, ...] = ()
+    producer_id: int = -1
+    epoch: int = -1
+    former: tuple[int, ...] = ()
 
 
 @value
@@ -323,7 +320,7 @@ Reply: TypeAlias = (
     | ExplainReply
     | SettingsReply
     | ListSettingsReply
-    | HoldsReply
+    | ClaimFenceReply
     | ConsumerHeartbeatReply
     | DescribeConsumerReply
     | CentralReply

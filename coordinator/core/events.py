@@ -7,7 +7,7 @@ from typing import TypeAlias
 from muster.assignors.api import JsonValue, Snapshot
 from muster.coordinator.core.central.events import CentralRequest, StreamClosed
 from muster.coordinator.core.consumer.records import ConsumerRecord, Shares
-from muster.coordinator.core.control.events import ControlRequest
+from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
 from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, Score, TimerKey
@@ -405,7 +405,7 @@ Request: TypeAlias = (
     | DescribeSettings
     | ListSettings
     | AlterSettings
-    | ControlRequest
+    | ClaimFence
     | CentralRequest
 )
 Event: TypeAlias = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from muster.coordinator.core.consumer.records import TopicId
-from muster.coordinator.core.control.holds.values import HoldsStored
+from muster.coordinator.core.control.fences.records import FenceStored
 from muster.coordinator.core.control.trial.records import CanaryStored
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import Effects, GroupChanged, Reply
@@ -54,8 +54,10 @@ class ShardState:
     canaries: dict[str, CanaryStored] = field(default_factory=dict)
     """By group id: the assignor that is, or was last, on trial."""
     shadowing: dict[str, Shadowing] = field(default_factory=dict)
-    holds: dict[str, HoldsStored] = field(default_factory=dict)
-    """By group id: what an operator holds of it."""
+    fences: dict[str, dict[tuple[str, int], FenceStored]] = field(default_factory=dict)
+    """group -> partition -> who may write on its behalf. Hard state."""
+    fence_ids: set[int] = field(default_factory=set)
+    """The producer ids of all these fences."""
     partitions: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from muster.storage.errors import InvalidConfig, OffsetOutOfRange, PolicyViolati
 from muster.storage.logs.log import Log
 from muster.storage.logs.short_way import framings
 from muster.storage.logs.upkeep import cut_point, truncate_to
+from muster.storage.producers.state import OnRecord
 from muster.storage.records.look import takes_time
 from muster.storage.topics.catalog import CatalogEntry
 from muster.storage.topics.plans import Change, called
@@ -157,6 +158,19 @@ class Broker(Topics):
             raise StorageError(
                 f"Could not reserve producer ids in {self.data_dir}: {error.strerror or error}. Try again."
             ) from error
+
+    def next_fence_id(self) -> int:
+        """A producer id that was never given before, for a fence."""
+        try:
+            return self._producer_ids.next_fence()
+        except OSError as error:
+            raise StorageError(
+                f"Could not reserve producer ids in {self.data_dir}: {error.strerror or error}. Try again."
+            ) from error
+
+    def keep_fences(self, on_record: OnRecord) -> None:
+        """Fences are forgotten, once they are idle for long enough, only where this says that nobody needs them."""
+        self._upkeep.on_record = on_record
 
     # -- settings of topics -------------------------------------------------------------------------------
 

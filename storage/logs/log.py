@@ -19,7 +19,7 @@ from muster.storage.logs.nearness import Nearness
 from muster.storage.logs.short_way import ShortWay
 from muster.storage.logs.stamp import Stamped, stamp
 from muster.storage.logs.state import LogState
-from muster.storage.producers.state import KnownBatch, Marker
+from muster.storage.producers.state import KnownBatch, Marker, OnRecord
 from muster.storage.records.look import check_records, looks
 from muster.storage.records.scan import Head
 from muster.storage.records.validation import check_timestamps, split
@@ -348,11 +348,11 @@ class Log:
                 for number, producer in self.producers.producers.items()
             }
 
-    def forget_producers(self, now_ms: int, idle_ms: int) -> None:
-        """Forget producers that were idle for longer than `idle_ms`."""
+    def forget_producers(self, now_ms: int, idle_ms: int, on_record: OnRecord) -> None:
+        """Forget producers that were idle for longer than `idle_ms`, but for fences that are on record."""
         if self.producers.producers:
             with self._lock:
-                self.producers.expire(now_ms, idle_ms)
+                self.producers.expire(now_ms, idle_ms, on_record)
 
     def retire(self) -> None:
         """The partition is being removed: refuse everything from now on."""

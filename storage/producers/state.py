@@ -5,8 +5,8 @@ its old offset; an older epoch is fenced; within an epoch sequences have no hole
 """
 
 import struct
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -18,8 +18,12 @@ from muster.storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
+from muster.storage.producers.ids import is_fence
 from muster.storage.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT
 from muster.storage.records.scan import Head
+
+OnRecord: TypeAlias = Callable[[int], bool]
+"""Whether the group of a fence, by its producer id, may still exist. From any thread."""
 
 KEPT_BATCHES = 5
 _NONE = -1
@@ -220,12 +224,17 @@ class ProducerState:
     def _open(self) -> list[int]:
         return [p.txn_first_offset for p in list(self.producers.values()) if p.txn_first_offset >= 0]
 
-    def expire(self, now_ms: int, idle_ms: int) -> None:
-        """Forget producers without an open transaction that were idle for longer than `idle_ms`."""
+    def expire(self, now_ms: int, idle_ms: int, on_record: OnRecord) -> None:
+        """Forget producers without an open transaction that were idle for longer than `idle_ms`.
+
+        A fence that is on record stays: a former owner may wake up after any time.
+        """
         gone = [
             number
             for number, producer in self.producers.items()
-            if producer.txn_first_offset < 0 and now_ms - producer.last_timestamp > idle_ms
+            if producer.txn_first_offset < 0
+            and now_ms - producer.last_timestamp > idle_ms
+            and not (is_fence(number) and on_record(number))
         ]
         for number in gone:
             del self.producers[number]

@@ -13,6 +13,7 @@ from muster.storage.errors import CorruptMessage, DataDirectoryError, StorageErr
 from muster.storage.logs.log import Log
 from muster.storage.logs.retention import RetentionPolicy, policies
 from muster.storage.logs.upkeep import remove_doomed, retain
+from muster.storage.producers.state import OnRecord
 from muster.storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from muster.storage.types import TopicPartition
 
@@ -40,6 +41,8 @@ class Upkeep:
         self._settings = settings
         self._last_done: dict[str, int] = {}
         self._complaints: list[str] = []
+        # Until somebody says otherwise any fence may be needed.
+        self.on_record: OnRecord = lambda fence: True
         # Held while a log is compacted, and while the cleaner's checkpoint is written.
         self._compacting = threading.Lock()
         self._at_work: Log | None = None
@@ -72,7 +75,7 @@ class Upkeep:
             self._try(lambda: asked.extend(policies()))
             for log in sound if asked else ():
                 self._try(partial(retain, log, asked, now_ms, aged), log)
-                self._try(partial(log.forget_producers, now_ms, settings.producer_id_expiration_ms))
+                self._try(partial(log.forget_producers, now_ms, settings.producer_id_expiration_ms, self.on_record))
         for log in sound:
             if log.doomed:
                 self._try(partial(remove_doomed, log, now_ms), log)

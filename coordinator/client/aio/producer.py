@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ from muster.coordinator.client.config import ProducerConfig, load
 from muster.coordinator.client.errors import BufferFull, ClientError
 from muster.coordinator.client.producing.accumulator import Headers
 from muster.coordinator.client.producing.shared import ANY, Producing, as_bytes, size_of
-from muster.coordinator.client.types import RecordMetadata
+from muster.coordinator.client.types import FencingToken, RecordMetadata
 
 LAST_CHANCE_S = 1.0
 """What a producer still tries to deliver when it is left by an error."""
@@ -20,8 +20,10 @@ LAST_CHANCE_S = 1.0
 class Producer:
     """As `muster.coordinator.client.Producer`; waits by suspending the task instead of the thread."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
-        self._core = Producing(load(ProducerConfig, config, properties))
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, *, fence: FencingToken | None = None, **properties: Any
+    ) -> None:
+        self._core = Producing(load(ProducerConfig, config, properties), fence)
         self._room = asyncio.Event()
         self._core.accumulator.on_room = self._room.set
 
@@ -104,6 +106,14 @@ class Producer:
                 raise ClientError(f"{left} batch(es) were not delivered within {timeout} s of close()")
         finally:
             await self._core.close()
+
+    async def claim(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
+        """Become the fence's only writer now, before the first record; needs `fence`.
+
+        From then on every record of an earlier owner is refused (ProducerFenced), by these logs and all that it has
+        written to. Without this the first record does the same. Raises ProducerFenced when another owner may write.
+        """
+        await self._core.claim(partitions)
 
     async def list_topics(self, topic: str | None = None) -> dict[str, int]:
         """Partition counts by name, of all topics or of this one; nothing for a topic that does not exist."""

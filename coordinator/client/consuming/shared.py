@@ -307,7 +307,7 @@ class Consuming:
         key = TopicPartition(*tp)
         if self.config.group_id is None or key not in self.gained:
             raise IllegalState(f"{tp[0]}-{tp[1]} is not owned through a group; only its owner has a fencing token")
-        return FencingToken(self.config.group_id, *key, self.gained[key])
+        return FencingToken(self.config.group_id, *key, self.gained[key], self.group_metadata().member_id)
 
     async def _watch_topics(self) -> None:
         """Once per metadata.max.age.ms: new topics for patterns, new partitions for the leader."""

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from muster.coordinator.client.callbacks import OnDelivery
 from muster.coordinator.client.config import ProducerConfig
 from muster.coordinator.client.errors import BufferFull
+from muster.coordinator.client.producing.fenced import Ownership
 from muster.coordinator.client.types import TopicPartition
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -34,6 +35,8 @@ class PendingBatch:
     closed: bool = False
     encoded: bytes | None = None
     """As it goes over the wire, once it has been sent."""
+    ownership: Ownership | None = None
+    """Under which it was encoded, if a fence stands before it."""
 
     def halves(self) -> "tuple[PendingBatch, PendingBatch]":
         """The same records in two batches, in order. There must be two records at least."""

@@ -19,6 +19,7 @@ from muster.coordinator.client.errors import (
     refusal,
 )
 from muster.coordinator.client.producing.accumulator import Accumulator, PendingBatch, steady_ms
+from muster.coordinator.client.producing.fenced import FENCED, LOST_COUNT, Fence
 from muster.coordinator.client.types import RecordMetadata, TopicPartition
 from muster.storage.records.batch import encode_batch
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
@@ -34,12 +35,15 @@ ACKS = {"all": -1, "1": 1, "0": 0}
 class Sender:
     """Up to max.in.flight requests at a time; a partition is in one of them at most, so its order is kept."""
 
-    def __init__(self, transport: Transport, config: ProducerConfig, accumulator: Accumulator) -> None:
+    def __init__(
+        self, transport: Transport, config: ProducerConfig, accumulator: Accumulator, fence: Fence | None = None
+    ) -> None:
         self.failed = 0
         self.first_failure: Exception | None = None
         self._transport = transport
         self._config = config
         self._accumulator = accumulator
+        self._fence = fence
         self._busy: set[TopicPartition] = set()
         self._requests: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -121,9 +125,20 @@ class Sender:
             line.extendleft(reversed(self._accumulator.split(batch)))
         elif batch in outcome.again:
             if steady_ms() - batch.created_ms >= self._config.delivery_timeout_ms:
+                if self._fence is not None:
+                    self._fence.doubt()
                 self._settle(batch, self._overdue(batch, outcome.reason))
             else:
                 line.appendleft(batch)
+
+    def _counts_anew(self, batch: PendingBatch, code: int) -> bool:
+        """Whether the batch is refused for its number only, and may come again under an ownership taken since."""
+        fence = self._fence
+        if fence is None:
+            return False
+        if code in LOST_COUNT and batch.ownership == fence.ownership:
+            fence.doubt()
+        return code in LOST_COUNT or (code == FENCED and batch.ownership != fence.ownership)
 
     def _overdue(self, batch: PendingBatch, reason: Exception | None) -> Exception:
         """Why a batch is given up: what the last attempt met, and for how long."""
@@ -132,6 +147,8 @@ class Sender:
         return reason or ClientError("delivery.timeout.ms passed")
 
     async def _attempt(self, batches: list[PendingBatch]) -> "Outcome":
+        if self._fence is not None and (kept_out := await self._claimed(batches, self._fence)) is not None:
+            return kept_out
         request = pb.ProduceRequest(acks=ACKS[self._config.acks], timeout_ms=self._config.request_timeout_ms)
         lines: dict[str, pb.ProduceTopic] = {}
         for batch in batches:
@@ -139,7 +156,7 @@ class Sender:
             if topic not in lines:
                 lines[topic] = request.topic_data.add(name=topic)
             if batch.encoded is None:
-                batch.encoded = encode_batch(batch.records, codec=self._config.compression_type)
+                batch.encoded = self._encoded(batch)
             lines[topic].partition_data.add(index=partition, records=batch.encoded)
         try:
             answer = await self._transport.call(PRODUCE, request, doing="producing records")
@@ -151,6 +168,35 @@ class Sender:
                 self._settle(batch, error)
             return Outcome()
         return self._settled_by(batches, answer)
+
+    def _encoded(self, batch: PendingBatch) -> bytes:
+        codec = self._config.compression_type
+        if self._fence is None:
+            return encode_batch(batch.records, codec=codec)
+        assert self._fence.ownership is not None, "a batch follows its claim"
+        batch.ownership = producer_id, epoch = self._fence.ownership
+        sequence = self._fence.next_sequence(batch.tp)
+        return encode_batch(
+            batch.records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        )
+
+    async def _claimed(self, batches: list[PendingBatch], fence: Fence) -> "Outcome | None":
+        """Claim the logs that these go to; what came of the batches where that was not to be had."""
+        try:
+            await fence.claim([batch.tp for batch in batches])
+        except Unreachable as error:
+            self._transport.announce(error)
+            return Outcome(again=batches, reason=error)
+        except (Refused, TransportRefused) as error:
+            if isinstance(error, Refused) and error.retriable:
+                return Outcome(again=batches, reason=error)
+            for batch in batches:
+                self._settle(batch, error)
+            return Outcome()
+        for batch in batches:
+            if batch.ownership != fence.ownership:
+                batch.encoded = None
+        return None
 
     def _settled_by(self, batches: list[PendingBatch], answer: pb.ProduceResponse) -> "Outcome":
         outcome = Outcome()
@@ -164,8 +210,10 @@ class Sender:
             if result is None:
                 self._settle(batch, ClientError(f"the node did not answer for {batch.tp.topic}-{batch.tp.partition}"))
             elif not result.error_code:
+                if self._fence is not None and batch.ownership == self._fence.ownership:
+                    self._fence.wrote(batch.tp, len(batch.records))
                 self._settle(batch, None, result.base_offset, result.log_append_time_ms)
-            elif (error := refused(batch, result)).retriable:
+            elif (error := refused(batch, result)).retriable or self._counts_anew(batch, result.error_code):
                 outcome.again.append(batch)
                 outcome.reason = error
             elif result.error_code in TOO_LARGE and len(batch.records) > 1:

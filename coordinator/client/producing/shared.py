@@ -2,16 +2,18 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
 
 from muster.coordinator.client.callbacks import OnDelivery
 from muster.coordinator.client.calls.catalog import Catalog
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ProducerConfig
-from muster.coordinator.client.errors import DeliveryFailed, IllegalState, UnknownTopic
+from muster.coordinator.client.errors import ConfigError, DeliveryFailed, IllegalState, UnknownTopic
 from muster.coordinator.client.producing.accumulator import RECORD_OVERHEAD, Accumulator, Headers
+from muster.coordinator.client.producing.fenced import Fence
 from muster.coordinator.client.producing.partitioner import partition_for
 from muster.coordinator.client.producing.sender import Sender, too_large
-from muster.coordinator.client.types import TopicPartition
+from muster.coordinator.client.types import FencingToken, TopicPartition
 
 MAX_HEADERS = 1_000
 ANY = -1
@@ -20,12 +22,15 @@ ANY = -1
 class Producing:
     """One producer, without the face that applications see. `bind` it to the loop that sends."""
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: ProducerConfig, fence: FencingToken | None = None) -> None:
+        if fence is not None and config.acks == "0":
+            raise ConfigError("acks=0 hears of no refusal, and a fence is there to refuse; use acks=all")
         self.config = config
         self.transport = Transport(config)
         self.catalog = Catalog(self.transport, config)
         self.accumulator = Accumulator(config, self._wake)
-        self.sender = Sender(self.transport, config, self.accumulator)
+        self.fence = None if fence is None else Fence(fence, self.transport)
+        self.sender = Sender(self.transport, config, self.accumulator, self.fence)
         self.closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -38,6 +43,16 @@ class Producing:
     def _wake(self) -> None:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.sender.wake)
+
+    async def claim(self, places: Iterable[tuple[str, int]]) -> None:
+        """Become the only writer now. Raises ProducerFenced when another owner may write by now."""
+        if self.closed:
+            raise IllegalState("this producer is closed")
+        if self.fence is None:
+            raise IllegalState(
+                "claim() needs a fence: Producer(..., fence=token), with the token of a partition's owner"
+            )
+        await self.fence.claim_patiently([TopicPartition(*place) for place in places])
 
     async def count(self, topic: str) -> int:
         """Partitions of a topic, looked up within max.block.ms."""

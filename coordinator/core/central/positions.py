@@ -1,11 +1,16 @@
 """Offsets of central groups: the coordinator commits what members report, and takes explicit commits beside it."""
 
+from collections.abc import Sequence
+
 from muster.coordinator.core.central.events import Offsets
 from muster.coordinator.core.central.group import CentralGroup, CentralMember
 from muster.coordinator.core.central.records import CentralDeleted
+from muster.coordinator.core.control.fences.events import ClaimFence
+from muster.coordinator.core.control.fences.facts import fences_hold
 from muster.coordinator.core.events import OffsetCommit
 from muster.coordinator.core.groups.forgetting import forget_belongings, forget_unread
 from muster.coordinator.core.groups.kind import Refused
+from muster.coordinator.core.groups.owners import by_partition
 from muster.coordinator.core.records import OffsetStored
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
@@ -38,13 +43,27 @@ def may_commit(group: CentralGroup, request: OffsetCommit, step: Step) -> Refuse
             ErrorCode.ILLEGAL_GENERATION,
             f"generation {request.generation} is not generation {group.generation} of group {group.id!r}",
         )
-    return {}
+    own = group.owned.get(request.member_id, {})
+    strange = [place for place in request.offsets if place[1] not in own.get(place[0], ())]
+    return dict.fromkeys(owned_by_others(group, strange), ErrorCode.STALE_MEMBER_EPOCH) if strange else {}
+
+
+def owned_by_others(group: CentralGroup, places: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Those that somebody has; what nobody has may be committed by any member."""
+    owners = by_partition(group.owned)
+    return [(topic, partition) for topic, partition in places if partition in owners.get(topic, {})]
+
+
+def owns(group: CentralGroup, request: ClaimFence, step: Step) -> bool:
+    return request.member_id in group.members and request.partition in group.owned.get(request.member_id, {}).get(
+        request.topic, ()
+    )
 
 
 def expire(group: CentralGroup, step: Step) -> None:
     """Drop what nobody reads and nobody has committed for the retention time, then the group if it has nothing left."""
     forget_unread(group.id, group.subscribed_topics() if group.members else frozenset(), step)
-    if not group.members and not step.state.offsets.get(group.id):
+    if not group.members and not step.state.offsets.get(group.id) and not fences_hold(group.id, step):
         delete_records(group, step)
 
 

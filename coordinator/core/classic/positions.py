@@ -2,8 +2,11 @@
 
 from typing import assert_never
 
+from muster.assignors.data.user_data import parse_assignment
 from muster.coordinator.core.classic.checks import known_member, not_dead, same_generation
 from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.control.fences.events import ClaimFence
+from muster.coordinator.core.control.fences.facts import fences_hold
 from muster.coordinator.core.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.groups.forgetting import expired, forget_belongings
 from muster.coordinator.core.groups.kind import Positions, Refused
@@ -46,6 +49,19 @@ def may_commit(group: ClassicGroup, request: OffsetCommit, step: Step) -> Refuse
     return {}
 
 
+def owns(group: ClassicGroup, request: ClaimFence, step: Step) -> bool | None:
+    """As the last plan says; None where it is not in words that this side reads."""
+    not_dead(group)
+    member = group.members.get(request.member_id)
+    if member is None:
+        return False
+    try:
+        share = parse_assignment(member.assignment).partitions if member.assignment else {}
+    except ValueError:
+        return None
+    return request.partition in share.get(request.topic, ())
+
+
 def fetched(group: ClassicGroup, request: OffsetFetch, step: Step) -> Positions:
     """Everybody may read."""
     return {} if group.state is GroupState.DEAD else step.state.offsets.get(group.id, {})
@@ -64,7 +80,8 @@ def expire(group: ClassicGroup, step: Step) -> None:
     """Drop offsets past their retention, and the group if it is empty and has none left."""
     for topic, partition in [tp for tp, value in step.positions(group.id) if is_over(group, tp[0], value, step)]:
         step.keep(OffsetDeleted(group.id, topic, partition))
-    if not group.offsets and group.state is GroupState.EMPTY and not group.pending_joins:
+    empty = group.state is GroupState.EMPTY and not group.pending_joins
+    if empty and not group.offsets and not fences_hold(group.id, step):
         delete_records(group, step)
 
 

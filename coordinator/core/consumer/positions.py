@@ -1,13 +1,19 @@
 """Committed offsets of KIP-848 groups: who may commit and fetch, and what expires."""
 
+from collections.abc import Mapping
+
 from muster.coordinator.core.consumer.cleanup import delete_records
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from muster.coordinator.core.consumer.records import TopicId
+from muster.coordinator.core.control.fences.events import ClaimFence
+from muster.coordinator.core.control.fences.facts import fences_hold
 from muster.coordinator.core.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.groups.forgetting import forget_unread
 from muster.coordinator.core.groups.kind import Positions, Refused
 from muster.coordinator.core.state import Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+NO_OWNERS: Mapping[int, str] = {}
 
 
 def may_commit(group: ConsumerGroup, request: OffsetCommit, step: Step) -> Refused:
@@ -24,7 +30,7 @@ def may_commit(group: ConsumerGroup, request: OffsetCommit, step: Step) -> Refus
     if epoch > member.epoch:
         raise stale(member, epoch)
     if epoch == member.epoch:
-        return {}
+        return given_on(group, member, request, step)
     # KIP-1251: the epoch went on while the commit was under way; that alone is no reason to refuse it.
     ids = step.state.topic_ids
     asked = request.offsets
@@ -32,6 +38,32 @@ def may_commit(group: ConsumerGroup, request: OffsetCommit, step: Step) -> Refus
     if len(refused) == len(asked):
         raise stale(member, epoch)
     return dict.fromkeys(refused, stale(member, epoch).code)
+
+
+def given_on(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit, step: Step) -> Refused:
+    """Partitions that are another member's by now, though the epoch is right: what was done since belongs to it.
+
+    Of classic members the generation says enough: they are given a new one before anything of theirs is given on.
+    """
+    owners, ids, own = group.owners, step.state.topic_ids, member.id
+    refused: Refused = {}
+    of_topic, row = "", NO_OWNERS
+    for place in request.offsets:
+        if place[0] is not of_topic:
+            of_topic = place[0]
+            row = owners.get(ids.get(of_topic, b""), NO_OWNERS)
+        if row.get(place[1], own) != own:
+            refused[place] = ErrorCode.STALE_MEMBER_EPOCH
+    if not refused or member.classic is not None:
+        return {}
+    if len(refused) == len(request.offsets):
+        topic, partition = next(iter(refused))
+        raise CoordinatorError(
+            ErrorCode.STALE_MEMBER_EPOCH,
+            f"{topic}-{partition} was given on by member {member.id!r}, and belongs to member "
+            f"{group.owner(ids[topic], partition)!r}; commit only what is owned",
+        )
+    return refused
 
 
 def committer(group: ConsumerGroup, member_id: str) -> ConsumerMember:
@@ -51,6 +83,18 @@ def had_since(member: ConsumerMember, topic: TopicId | None, partition: int, epo
         if assigned_at is not None:
             return assigned_at <= epoch
     return False
+
+
+def owns(group: ConsumerGroup, request: ClaimFence, step: Step) -> bool:
+    """Pending revocation included: until it has let go, nobody else has it. The epochs of a classic member's partitions
+    may be those of its group's conversion.
+    """
+    member = group.members.get(request.member_id)
+    topic = step.state.topic_ids.get(request.topic)
+    if member is None or topic is None:
+        return False
+    generation = member.epoch if member.classic is not None else request.generation
+    return had_since(member, topic, request.partition, generation)
 
 
 def stale(member: ConsumerMember, epoch: int) -> CoordinatorError:
@@ -76,5 +120,5 @@ def fetched(group: ConsumerGroup, request: OffsetFetch, step: Step) -> Positions
 def expire(group: ConsumerGroup, step: Step) -> None:
     """Drop what nobody reads and nobody has committed for the retention time, then the group if it has nothing left."""
     forget_unread(group.id, group.subscribed_topics(), step)
-    if not group.members and not step.state.offsets.get(group.id):
+    if not group.members and not step.state.offsets.get(group.id) and not fences_hold(group.id, step):
         delete_records(group, step)

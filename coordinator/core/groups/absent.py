@@ -4,6 +4,7 @@ from muster.coordinator.core.central import registration
 from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.classic import join
 from muster.coordinator.core.consumer import heartbeat
+from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.effects import DeleteReply, DescribeReply, LeaveReply, ListedGroup, MemberReply
 from muster.coordinator.core.events import ConsumerHeartbeat, DeleteGroup, JoinGroup, LeaveGroup, OffsetCommit
 from muster.coordinator.core.groups.forgetting import forget_ledger
@@ -39,6 +40,9 @@ class Absent(Unconcerned[None]):
         if event.missing_group_code_is_illegal_generation:
             raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {event.group_id!r}; join first")
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {event.group_id!r}; join first")
+
+    def owns(self, group: None, event: ClaimFence, step: Step, /) -> bool:
+        return False
 
     def subscribed(self, group: None, group_id: str, /) -> frozenset[str] | None:
         raise unknown(group_id)

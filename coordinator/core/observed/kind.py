@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from muster.coordinator.core.central.events import RegisterConsumer
-from muster.coordinator.core.control.holds.correction import Situation
+from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
@@ -107,6 +107,11 @@ class Observed:
     def may_commit(self, group: ObservedGroup, event: OffsetCommit, step: Step, /) -> Refused:
         return self._kind_of(group.logged).may_commit(group.logged, event, step)
 
+    def owns(self, group: ObservedGroup, event: ClaimFence, step: Step, /) -> bool | None:
+        if group.prevails:
+            return group.seen.owners.get((event.topic, event.partition)) == event.member_id
+        return self._kind_of(group.logged).owns(group.logged, event, step)
+
     def positions(self, group: ObservedGroup, event: OffsetFetch, step: Step, /) -> Positions:
         return self._kind_of(group.logged).positions(group.logged, event, step)
 
@@ -121,15 +126,6 @@ class Observed:
 
     def plans_itself(self, group: ObservedGroup, /) -> bool:
         return self._kind_of(group.logged).plans_itself(group.logged)
-
-    def situation(self, group: ObservedGroup, step: Step, /) -> Situation:
-        return self._kind_of(group.logged).situation(group.logged, step)
-
-    def at_rest(self, group: ObservedGroup, /) -> bool:
-        return self._kind_of(group.logged).at_rest(group.logged)
-
-    def replan(self, group: ObservedGroup, trigger: Trigger, step: Step, /) -> None:
-        self._kind_of(group.logged).replan(group.logged, trigger, step)
 
     def settings_changed(self, group: ObservedGroup, trigger: Trigger, step: Step, /) -> None:
         self._kind_of(group.logged).settings_changed(group.logged, trigger, step)

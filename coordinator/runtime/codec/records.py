@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
-from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
+from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -32,6 +32,7 @@ from muster.coordinator.core.records import (
 )
 from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
 from muster.coordinator.runtime.codec.consumer import CONSUMER_KINDS, decode_consumer, encode_consumer
+from muster.coordinator.runtime.codec.fences import FENCE_KEY, decode_fence, encode_fence
 from muster.coordinator.runtime.codec.fields import (
     INT16,
     INT32,
@@ -98,12 +99,14 @@ def encode(records: Iterable[Record]) -> Encoded:
                 out.groups.append(KeyValue(group_key(record.group_id), group_value(record)))
             case GroupDeleted():
                 out.groups.append(KeyValue(group_key(record.group_id), None))
-            case SettingsStored() | SettingsUnset() | HoldsStored() | HoldsEnded() | LossMended():
+            case SettingsStored() | SettingsUnset() | LossMended():
                 out.groups.append(encode_own(record))
             case CentralStored() | CentralDeleted() | DelayStored() | DelayForgotten():
                 out.groups.append(encode_own(record))
                 if isinstance(record, CentralDeleted | DelayForgotten):
                     out.ledger.extend(moved_tombstones(record))
+            case FenceStored() | FenceForgotten():
+                out.groups.append(encode_fence(record))
             case _ if isinstance(record, LedgerRecord):
                 out.ledger.extend(encode_ledger(record))
             case _:
@@ -129,6 +132,8 @@ def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
         return decode_consumer(kind, key, stored.value)
     if kind in OWN_KINDS:
         return decode_own(kind, key, stored.value)
+    if kind == FENCE_KEY:
+        return decode_fence(key, stored.value)
     if kind == PROBE_KEY:
         return Skipped("room probe")
     return Skipped(f"key type {kind}")

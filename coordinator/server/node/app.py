@@ -21,7 +21,7 @@ from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.dispatch import Method
+from muster.coordinator.server.dispatch import Method, methods_of
 from muster.coordinator.server.doors.kafka import KafkaDoor
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
@@ -39,6 +39,7 @@ from muster.coordinator.server.journal.reports import (
 from muster.coordinator.server.messages.shape import MalformedRequest
 from muster.coordinator.server.node.beside import completed
 from muster.coordinator.server.node.catalogs import partition_counts, topic_ids
+from muster.coordinator.server.node.fences import fencing
 from muster.coordinator.server.node.limits import (
     answer_room,
     burden_limits,
@@ -48,13 +49,12 @@ from muster.coordinator.server.node.limits import (
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
-from muster.coordinator.server.node.services import GROUP_SERVICE, NAMES, table_of
+from muster.coordinator.server.node.services import BROKER_SERVICE, GROUP_SERVICE, NAMES, STAGING_SERVICE
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
 from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
 from muster.coordinator.server.service.central_election import CentralElection
 from muster.coordinator.server.service.central_session import NO_ELECTION
-from muster.coordinator.server.service.control import GroupControl
 from muster.coordinator.server.service.groups import Endpoint, GroupCoordinator
 from muster.coordinator.server.service.session import Sessions
 from muster.coordinator.server.service.watch import Watchers
@@ -72,9 +72,6 @@ from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 if TYPE_CHECKING:
     from muster.coordinator.observe.changes import Changes
     from muster.coordinator.observe.history import History
-
-EVERYTHING = ""
-"""The name under which the health service reports the whole node."""
 
 LAST_WORDS_S = 0.5
 """How long the closing port waits for answers that are being sent."""
@@ -160,9 +157,8 @@ class Node:
         back. A data directory is locked before anything is written to ZooKeeper for it; one that is new is made after
         ZooKeeper has agreed.
         """
-        names = (EVERYTHING, *NAMES)
         self._listener = Listener(
-            transport_limits(self._settings), names + (self._observing.services if self._observing else ())
+            transport_limits(self._settings), NAMES + (self._observing.services if self._observing else ())
         )
         self._bound = self._bound._replace(port=self._listener.bind(self._bound.host, self._bound.port))
         try:
@@ -417,7 +413,12 @@ class Node:
             room=answer_room,
         )
         self._staging = StagingService(Staging(self.broker), self.log_requests.commit)
-        return table_of(groups, GroupControl(self.driver, self.engine.shards), records, self._staging)
+        return (
+            methods_of(GROUP_SERVICE, groups)
+            | methods_of(BROKER_SERVICE, records)
+            | methods_of(STAGING_SERVICE, self._staging)
+            | fencing(self.driver, self.engine, self.broker, self.log_requests)
+        )
 
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)

@@ -16,8 +16,7 @@ from muster.coordinator.core.central import events as central
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.control import events as control
-from muster.coordinator.core.control.holds.values import By, Orphans
+from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.groups.conversions import CONVERSIONS
@@ -119,6 +118,16 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
     events.DeleteGroup: st.builds(events.DeleteGroup, requests, groups, st.booleans()),
     events.DescribeSettings: st.builds(events.DescribeSettings, requests, groups),
     events.ListSettings: st.builds(events.ListSettings, requests),
+    ClaimFence: st.builds(
+        ClaimFence,
+        *who,
+        st.sampled_from(["t", "t", "x", ""]),
+        st.sampled_from([0, 0, 1, -1]),
+        numbers,
+        st.sampled_from([-1, -1, 100]),
+        st.integers(-1, 2),
+        st.integers(100, 101),
+    ),
     events.AlterSettings: st.builds(
         events.AlterSettings,
         requests,
@@ -129,34 +138,6 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
         st.booleans(),
         st.just("op"),
     ),
-    control.HoldGroup: st.builds(
-        control.HoldGroup,
-        requests,
-        groups,
-        st.sampled_from(
-            [
-                control.AskFreeze(),
-                control.AskFreeze(Orphans.GIVE),
-                control.AskDeploy(2),
-                control.AskDrain(By.CLIENT_ID, "a"),
-                control.AskPin("t", 0, "a"),
-            ]
-        ),
-        st.sampled_from([None, 60_000, -1]),
-        st.none(),
-        st.booleans(),
-        st.just("op"),
-    ),
-    control.ResumeGroup: st.builds(
-        control.ResumeGroup,
-        requests,
-        groups,
-        st.sampled_from([None, control.EndFreeze(), control.EndDeploy(), control.Undrain(By.CLIENT_ID, "a")]),
-        st.sampled_from([None, 3]),
-        st.booleans(),
-        st.just("op"),
-    ),
-    control.DescribeHolds: st.builds(control.DescribeHolds, requests, groups),
 }
 """What anybody may say to a group, by its type."""
 

@@ -86,16 +86,9 @@ def by_kafka_python(told: dict[str, Any]) -> None:
     from kafka import KafkaConsumer
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from kafka.errors import KafkaConnectionError, KafkaError
 
-    known = {
-        "range": RangePartitionAssignor,
-        "roundrobin": RoundRobinPartitionAssignor,
-        "sticky": StickyPartitionAssignor,
-        "cooperative-sticky": CooperativeStickyAssignor,
-    }
+    known = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
     consumer, teller = (
         KafkaConsumer(
             told["topic"],
@@ -162,11 +155,8 @@ async def consume_by_aiokafka(told: dict[str, Any]) -> None:
 
 def aiokafka_assignors(name: str) -> list[Any]:
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-    known = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
-    return [{assignor.name: assignor for assignor in known}[name]]
+    return [{"range": RangePartitionAssignor}[name]]
 
 
 def by_grpc(told: dict[str, Any]) -> None:

@@ -113,7 +113,7 @@ def test_idle_producers_are_forgotten_unless_in_a_transaction() -> None:
     send(broker, 0, number=1)
     send(broker, 0, number=2, transactional=True)
     log = broker.log("t", 0)
-    log.forget_producers(T0 + 86_400_001, 86_400_000)
+    log.forget_producers(T0 + 86_400_001, 86_400_000, lambda fence: True)
     assert list(log.producers.producers) == [2]
 
 

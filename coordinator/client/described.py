@@ -136,7 +136,11 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What an operator has set for a group. `version` counts the changes; 0: nothing is set."""
+    """What an operator has set for a group. `version` counts the changes; 0: nothing is set.
+
+    `defaults` has every setting that the node knows, and what holds while it is not set.
+    """
 
     version: int
     values: Mapping[str, JsonValue]
+    defaults: Mapping[str, JsonValue] = field(default_factory=dict)

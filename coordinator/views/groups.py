@@ -1,8 +1,7 @@
 """Groups, their members, their positions and their settings, a row each."""
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from typing_extensions import TypedDict
 
@@ -138,13 +137,6 @@ class OffsetRow(TypedDict):
     client_id: str | None
 
 
-class SettingRow(TypedDict):
-    group: str
-    version: int
-    setting: str
-    value: str
-
-
 def group_row(group: Listing) -> GroupRow:
     """What the node's samples say of it is None where there are none."""
     told = group.progress
@@ -223,13 +215,6 @@ def offset_row(group_id: str, lag: Lag, owner: Member | None, *, known: bool = T
         "host": owner.client_host if owner else None,
         "client_id": owner.client_id if owner else None,
     }
-
-
-def setting_rows(group_id: str, version: int, values: Mapping[str, Any]) -> list[SettingRow]:
-    return [
-        {"group": group_id, "version": version, "setting": name, "value": json.dumps(value, sort_keys=True)}
-        for name, value in values.items()
-    ]
 
 
 def assignment_text(partitions: Sequence[Place]) -> str | None:

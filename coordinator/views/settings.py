@@ -1,8 +1,13 @@
-"""The settings of a node, a row each."""
+"""The settings of a node, and of a group, a row each."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
 
 from typing_extensions import TypedDict
 
 from muster.coordinator.config import expected, known_settings
+from muster.coordinator.core.control.settings.table import SETTINGS
 from muster.storage.wording import as_text
 
 
@@ -25,3 +30,33 @@ def node_setting_row(name: str, value: str) -> NodeSettingRow:
         "allowed": expected(field) if field else None,
         "meaning": str(field.description) if field else "not known to this version",
     }
+
+
+class GroupSettingRow(TypedDict):
+    """`value` and `default` are JSON; None: not set, or not known to the node."""
+
+    group: str
+    version: int
+    setting: str
+    value: str | None
+    default: str | None
+    allowed: str | None
+    meaning: str
+
+
+def group_setting_rows(
+    group_id: str, version: int, values: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> list[GroupSettingRow]:
+    """What is set comes first; then what holds because nothing else is said."""
+    return [
+        {
+            "group": group_id,
+            "version": version,
+            "setting": name,
+            "value": json.dumps(values[name], sort_keys=True) if name in values else None,
+            "default": json.dumps(defaults[name], sort_keys=True) if name in defaults else None,
+            "allowed": SETTINGS[name].shape.allowed if name in SETTINGS else None,
+            "meaning": SETTINGS[name].meaning if name in SETTINGS else "not known to this version",
+        }
+        for name in (*sorted(values), *sorted(defaults.keys() - values.keys()))
+    ]

@@ -8,7 +8,6 @@ import click
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
 from muster.coordinator.cli.groups.which import group_argument
-from muster.coordinator.views.groups import setting_rows
 
 if TYPE_CHECKING:
     from muster.coordinator.client.described import GroupSettings
@@ -18,6 +17,9 @@ COLUMNS = [
     Column("VERSION", "version"),
     Column("SETTING", "setting", style="cyan"),
     Column("VALUE", "value"),
+    Column("DEFAULT", "default"),
+    Column("ALLOWED", "allowed", wide=True),
+    Column("MEANING", "meaning", wide=True),
 ]
 
 version_option = click.option(
@@ -35,9 +37,14 @@ reason_option = click.option("--reason", default="", help="What the ledger says 
 @output_option
 @group_argument
 def settings(bootstrap: str, overrides: dict[str, str], style: str, group: str) -> None:
-    """Show what is set for GROUP, and at which version."""
+    """Show what is set for GROUP, at which version, and what holds of all else; wide says what each is."""
+    from muster.coordinator.views.settings import group_setting_rows
+
     with admin_of(bootstrap, overrides) as admin:
-        tell(group, admin.group_settings(group), style)
+        found = admin.group_settings(group)
+    show(group_setting_rows(group, found.version, found.values, found.defaults), COLUMNS, style)
+    if not found.values:
+        notice(f"nothing is set for group {group!r}")
 
 
 @click.command("set")
@@ -84,19 +91,30 @@ def unset(
 
 
 def alter(bootstrap: str, overrides: dict[str, str], style: str, group: str, **asked: Any) -> None:
+    """Prints what is set then, and says on stderr what has changed, or would."""
+    from muster.coordinator.views.settings import group_setting_rows
+
     version, dry_run = asked.pop("version"), asked.pop("dry_run")
     with admin_of(bootstrap, overrides) as admin:
+        before = admin.group_settings(group)
         found = admin.alter_group_settings(group, expected_version=version, validate_only=dry_run, **asked)
-    tell(group, found, style)
+    show(group_setting_rows(group, found.version, found.values, {}), COLUMNS[:4], style)
+    for name in sorted(before.values.keys() | found.values.keys()):
+        if (old := shown(before, name)) != (new := shown(found, name)):
+            notice(f"{name} {'would change' if dry_run else 'changed'}: {old} -> {new}")
+    if before.values == found.values:
+        notice("nothing changes" if dry_run else "nothing has changed")
+    if not found.values:
+        notice(f"nothing {'would be' if dry_run else 'is'} set for group {group!r}")
     if dry_run:
         notice("Nothing was changed; leave out --dry-run to do it.")
 
 
-def tell(group: str, found: "GroupSettings", style: str) -> None:
-    rows = setting_rows(group, found.version, found.values)
-    show(rows, COLUMNS, style)
-    if not rows:
-        notice(f"nothing is set for group {group!r}")
+def shown(settings: "GroupSettings", name: str) -> str:
+    """A value, or what holds without one."""
+    if name in settings.values:
+        return json.dumps(settings.values[name], sort_keys=True)
+    return f"unset (default {json.dumps(settings.defaults[name])})" if name in settings.defaults else "unset"
 
 
 def value_of(name: str, text: str) -> Any:

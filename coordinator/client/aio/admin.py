@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2
 from muster.assignors.api import JsonValue, Snapshot
 from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.catalog import Catalog
-from muster.coordinator.client.calls.describing import describe_groups, described, listing, status_of
+from muster.coordinator.client.calls.describing import describe_groups, described, listing, settings_of, status_of
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ClientConfig, load
 from muster.coordinator.client.consuming.log_calls import list_offsets
@@ -242,7 +242,7 @@ class Admin:
             methods.DESCRIBE_GROUP_SETTINGS, request, doing=f"looking at the settings of {group!r}", address=address
         )
         check(answer.error_code, answer.error_message, group)
-        return GroupSettings(answer.version, {name: json.loads(text) for name, text in sorted(answer.settings.items())})
+        return settings_of(answer)
 
     async def alter_group_settings(
         self,
@@ -271,7 +271,7 @@ class Admin:
             methods.ALTER_GROUP_SETTINGS, request, doing=f"changing the settings of {group!r}", address=address
         )
         check(answer.error_code, answer.error_message, group)
-        return GroupSettings(answer.version, {name: json.loads(text) for name, text in sorted(answer.settings.items())})
+        return settings_of(answer)
 
     # Offsets
 

@@ -1,5 +1,6 @@
 """What a node answers about itself and its groups, as values of the admin client."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import astuple
 
@@ -11,6 +12,7 @@ from muster.coordinator.client.described import (
     GroupDescription,
     GroupListing,
     GroupProgress,
+    GroupSettings,
     MemberDescription,
     NodeCondition,
     NodeStatus,
@@ -110,3 +112,12 @@ def status_of(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
 def share_of(blob: bytes) -> tuple[TopicPartition, ...]:
     """A share in another protocol's format is shown as none."""
     return tuple(TopicPartition(*place) for place in seen.share_of(blob))
+
+
+def settings_of(
+    answer: group_pb.DescribeGroupSettingsResponse | group_pb.AlterGroupSettingsResponse,
+) -> GroupSettings:
+    values, defaults = (
+        {name: json.loads(text) for name, text in sorted(told.items())} for told in (answer.settings, answer.defaults)
+    )
+    return GroupSettings(answer.version, values, defaults)

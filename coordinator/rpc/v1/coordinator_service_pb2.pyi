@@ -784,8 +784,15 @@ class AlterGroupSettingsRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., unset: _Optional[_Iterable[str]] = ..., expected_version: _Optional[int] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupSettingsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "version", "settings")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "version", "settings", "defaults")
     class SettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class DefaultsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -797,16 +804,25 @@ class DescribeGroupSettingsResponse(_message.Message):
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    DEFAULTS_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
     version: int
     settings: _containers.ScalarMap[str, str]
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., version: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    defaults: _containers.ScalarMap[str, str]
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., version: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ..., defaults: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class AlterGroupSettingsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "version", "settings")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "version", "settings", "defaults")
     class SettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class DefaultsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -818,12 +834,14 @@ class AlterGroupSettingsResponse(_message.Message):
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    DEFAULTS_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
     version: int
     settings: _containers.ScalarMap[str, str]
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., version: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    defaults: _containers.ScalarMap[str, str]
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., version: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ..., defaults: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ExplainGroupRequest(_message.Message):
     __slots__ = ("group_id", "limit", "generation_id", "include_snapshots")

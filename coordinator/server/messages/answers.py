@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar, cast
 
+from muster.assignors.api import JsonValue
 from muster.coordinator.core import effects
 from muster.coordinator.core.types import MemberPlan, Move, Phase, PositionChange, RebalanceEntry, Score, StoredOffset
 from muster.coordinator.edge.words import sentence
@@ -316,7 +317,8 @@ def described_settings(reply: effects.SettingsReply) -> pb.DescribeGroupSettings
         error_code=error_code(reply.code),
         error_message=sentence(reply.code, reply.message),
         version=reply.version,
-        settings=as_json(reply),
+        settings=as_json(reply.values),
+        defaults=as_json(reply.defaults),
     )
 
 
@@ -325,12 +327,13 @@ def altered_settings(reply: effects.SettingsReply) -> pb.AlterGroupSettingsRespo
         error_code=error_code(reply.code),
         error_message=sentence(reply.code, reply.message),
         version=reply.version,
-        settings=as_json(reply),
+        settings=as_json(reply.values),
+        defaults=as_json(reply.defaults),
     )
 
 
-def as_json(reply: effects.SettingsReply) -> dict[str, str]:
-    return {name: json.dumps(value, sort_keys=True) for name, value in reply.values.items()}
+def as_json(values: Mapping[str, JsonValue]) -> dict[str, str]:
+    return {name: json.dumps(value, sort_keys=True) for name, value in values.items()}
 
 
 def rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool) -> ledger_pb2.Rebalance:

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.views.groups import SettingRow, setting_rows
 from muster.coordinator.views.positions import Position, ResetRow, parse_position, target_of
 from muster.coordinator.views.seen import Place, SeenGroup, SeenMember
+from muster.coordinator.views.settings import GroupSettingRow, group_setting_rows
 from muster.coordinator.views.words import plural
 from muster.coordinator.web.api.asking import EARLIEST, LATEST, Asking, by_topic, check, settings_of
 from muster.coordinator.web.api.rendering import compact, document_response, gently
@@ -84,7 +84,7 @@ class ToldMembers(Told):
 
 
 class ToldSettings(Told):
-    rows: list[SettingRow]
+    rows: list[GroupSettingRow]
 
 
 async def reset_offsets(asking: Asking, given: Given) -> Response:
@@ -166,7 +166,7 @@ async def alter_settings(asking: Asking, given: Given) -> Response:
     )
     did = "would change" if body.dry_run else "changed"
     sentence = f"{plural(len(changed), 'setting')} {did}: {', '.join(changed)}" if changed else "nothing changes"
-    return told(given, sentence, setting_rows(group, after.version, after.values))
+    return told(given, sentence, group_setting_rows(group, after.version, after.values, {}))
 
 
 def told(given: Given, sentence: str, rows: list[Any] | None = None, warnings: tuple[str, ...] = ()) -> Response:

@@ -52,10 +52,11 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an operator has set for a group. `version` counts the changes."""
+    """What an operator has set for a group, and what holds else. `version` counts the changes."""
 
     version: int
     values: Mapping[str, Any]
+    defaults: Mapping[str, Any]
 
 
 class Asking:
@@ -192,7 +193,10 @@ class Asking:
 
 
 def settings_of(answer: Any) -> Settings:
-    return Settings(answer.version, {name: json.loads(text) for name, text in sorted(answer.settings.items())})
+    values, defaults = (
+        {name: json.loads(text) for name, text in sorted(told.items())} for told in (answer.settings, answer.defaults)
+    )
+    return Settings(answer.version, values, defaults)
 
 
 def by_topic(places: Any) -> dict[str, list[int]]:

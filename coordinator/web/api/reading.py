@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from muster.coordinator.views import groups as group_views
 from muster.coordinator.views.ledger import RebalanceRow, document, names_of, rebalance_row
-from muster.coordinator.views.settings import NodeSettingRow, node_setting_row
+from muster.coordinator.views.settings import GroupSettingRow, NodeSettingRow, group_setting_rows, node_setting_row
 from muster.coordinator.views.topics import TopicDocument, TopicRow, partition_rows, topic_document, topic_row
 from muster.coordinator.web.api.asking import EARLIEST, LATEST, Asking
 from muster.coordinator.web.api.rendering import compact, document_response, rows_response
@@ -83,7 +83,7 @@ async def explain(asking: Asking, given: Given) -> Response:
 async def group_settings(asking: Asking, given: Given) -> Response:
     name = given.names["group"]
     found = await asking.settings(name)
-    return rows_response(group_views.setting_rows(name, found.version, found.values), dict)
+    return rows_response(group_setting_rows(name, found.version, found.values, found.defaults), dict)
 
 
 async def topics(asking: Asking, given: Given) -> Response:
@@ -189,7 +189,7 @@ READING: Final = (
     Endpoint(
         "/groups/{group}/settings",
         "What is set for the group, as `muster groups settings -o json`.",
-        list[group_views.SettingRow],
+        list[GroupSettingRow],
         group_settings,
     ),
     Endpoint(

@@ -58,6 +58,11 @@ def test_what_is_wrong_is_said_and_exits_as_elsewhere(tmp_path: Path) -> None:
     with running_node(tmp_path / "data") as node:
         code, _, err = groups(node, "settings", "g")
         assert (code, err) == (0, "nothing is set for group 'g'\n")
+        code, out, err = groups(node, "settings", "-o", "json", "g")
+        rows = {row["setting"]: row for row in json.loads(out)}
+        assert rows.keys() == SETTINGS.keys()
+        assert {(row["version"], row["value"]) for row in rows.values()} == {(0, None)}
+        assert rows["consumer.session.timeout.ms"]["default"] == "45000"
         code, _, err = groups(node, "set", "g", "assignor.optoins={}")
         assert code == 2
         assert f"'assignor.optoins' is no setting of a group; known are: {', '.join(SETTINGS)}" in err
@@ -65,7 +70,11 @@ def test_what_is_wrong_is_said_and_exits_as_elsewhere(tmp_path: Path) -> None:
         assert (code, "known are: member.capacity" in err) == (2, True)
         code, _, err = groups(node, "set", "--version", "4", "g", OPTIONS)
         assert (code, "at version 0, version 4 was expected" in err) == (5, True)
-        assert groups(node, "set", "--dry-run", "g", OPTIONS)[0] == 0
+        code, out, err = groups(node, "set", "--dry-run", "-o", "json", "g", OPTIONS)
+        assert (code, [row["version"] for row in json.loads(out)]) == (0, [1])
+        assert 'assignor.options would change: unset (default {}) -> {"max.partitions.per.member": 1}\n' in err
+        code, _, err = groups(node, "unset", "--dry-run", "g", "assignor.options")
+        assert (code, err.splitlines()[0]) == (0, "nothing changes")
         assert "nothing is set" in groups(node, "settings", "g")[2], "a dry run changed something"
         with Admin(bootstrap_servers=node.address) as admin:
             large = {"member.standby": ["x" * 1_000] * 70}

@@ -22,6 +22,8 @@ class Trouble(NamedTuple):
     """How often it was met."""
     passing: bool
     """Whether it is over when it is not met again; else it lasts until a restart, or until the topic goes."""
+    wanted: int = 0
+    """How many bytes found no room."""
 
 
 class Troubles:
@@ -47,20 +49,20 @@ class Troubles:
         """The partition's directory is not there, or not its own."""
         self._report(_name("log-gone", tp), error)
 
-    def refused(self, tp: TopicPartition, refusal: Exception, cause: OSError) -> None:
-        """The system would not write or read; what was asked for was refused and may be asked for again."""
+    def refused(self, tp: TopicPartition, refusal: Exception, cause: OSError, size: int = 0) -> None:
+        """The system would not write or read (so many bytes); what was asked for may be asked for again."""
         name = DISK_FULL if cause.errno in _FULL else _name("log-io", tp)
-        self._report(name, refusal, passing=True)
+        self._report(name, refusal, passing=True, wanted=size)
 
     def forget(self, tp: TopicPartition) -> None:
         """The partition has been removed."""
         with self._lock:
             self._known = {name: each for name, each in self._known.items() if not name.endswith(_name("", tp))}
 
-    def _report(self, name: str, error: Exception, *, passing: bool = False) -> None:
+    def _report(self, name: str, error: Exception, *, passing: bool = False, wanted: int = 0) -> None:
         with self._lock:
             before = self._known.get(name)
-            self._known[name] = Trouble(name, str(error), before.times + 1 if before else 1, passing)
+            self._known[name] = Trouble(name, str(error), before.times + 1 if before else 1, passing, wanted)
 
 
 def _name(kind: str, tp: TopicPartition) -> str:

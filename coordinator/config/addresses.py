@@ -5,6 +5,8 @@ from typing import NamedTuple, NewType
 ConnectText = NewType("ConnectText", str)
 AddressOrNone = NewType("AddressOrNone", str)
 """HOST:PORT, or nothing although there is a default."""
+HostNames = NewType("HostNames", str)
+CollectorText = NewType("CollectorText", str)
 
 ZOOKEEPER_PORT = 2181
 

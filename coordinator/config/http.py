@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Address, AddressOrNone, parse_address
+from muster.coordinator.config.addresses import Address, AddressOrNone, HostNames, parse_address
 from muster.coordinator.config.values import MAX_INT
 
 DEFAULT = AddressOrNone("127.0.0.1:9291")
@@ -29,8 +29,8 @@ class HttpSettings(BaseModel):
         description="Whether http.listeners may be an address that other machines reach: whoever reaches it sees every "
         "group and may do what http.actions allows, since nobody is asked who they are.",
     )
-    http_hosts: str = Field(
-        default="",
+    http_hosts: HostNames = Field(
+        default=HostNames(""),
         alias="http.hosts",
         description="Names, by commas, by which browsers and scrapers call the HTTP listener, beside localhost, "
         "its own host and any plain address; a request by another name is refused: a foreign page may have sent it.",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from muster.coordinator.config.addresses import AddressOrNone, ConnectText
+from muster.coordinator.config.addresses import AddressOrNone, CollectorText, ConnectText, HostNames
 from muster.coordinator.config.settings import Settings, known_settings
 from muster.coordinator.config.values import AssignorNames
 from muster.storage.wording import as_text
@@ -103,6 +103,10 @@ def expected(field: FieldInfo) -> str:
         return "HOST:PORT,HOST:PORT/CHROOT or nothing"
     if field.annotation is AddressOrNone:
         return "HOST:PORT or nothing"
+    if field.annotation is HostNames:
+        return "names of hosts, separated by commas, or nothing"
+    if field.annotation is CollectorText:
+        return "http://HOST:PORT or https://HOST:PORT"
     if field.annotation is str:
         return "HOST:PORT" if field.default else "HOST:PORT or nothing"
     if field.annotation is Path:

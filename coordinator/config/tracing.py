@@ -6,6 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, model_validator
 
+from muster.coordinator.config.addresses import CollectorText
+
 
 class TracingSettings(BaseModel):
     otel_exporter: Literal["none", "otlp"] = Field(
@@ -13,8 +15,8 @@ class TracingSettings(BaseModel):
         alias="otel.exporter",
         description="Whether each completed rebalance is told as a trace of OpenTelemetry, by OTLP over gRPC.",
     )
-    otel_endpoint: str = Field(
-        default="http://127.0.0.1:4317",
+    otel_endpoint: CollectorText = Field(
+        default=CollectorText("http://127.0.0.1:4317"),
         alias="otel.endpoint",
         description="The collector that takes the traces, as http://HOST:PORT, or https://HOST:PORT for TLS.",
     )

@@ -225,7 +225,7 @@ class Log:
         try:
             file.write(stamped.buffers, stamped.size, active.size)
         except OSError as error:
-            raise reshape.write_failed(self, active, error) from error
+            raise reshape.write_failed(self, active, error, stamped.size) from error
         self._note(active, stamped, markers)
         self.note_end(stamped.next_offset, now_ms)
         return None

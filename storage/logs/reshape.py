@@ -179,13 +179,13 @@ def opened(active: Segment) -> File:
         ) from error
 
 
-def write_failed(log: "Log", active: Segment, error: OSError) -> StorageError:
-    """Cut off what may have been written in part; if even that fails, take no more appends."""
+def write_failed(log: "Log", active: Segment, error: OSError, size: int) -> StorageError:
+    """Cut off what may have been written in part of `size` bytes; if even that fails, take no more appends."""
     refusal = StorageError(
         f"Could not write to {active.path()}: {error.strerror or error}. The records are not in the log; "
         f"{remedy(error)}, then send them again."
     )
-    log.troubles.refused(log.partition, refusal, error)
+    log.troubles.refused(log.partition, refusal, error, size)
     try:
         active.file().truncate(active.size)
     except OSError as again:

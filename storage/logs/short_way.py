@@ -107,7 +107,7 @@ class ShortWay:
         try:
             file.write((_pack(first, length, epoch), view[MAGIC_AT:]), size, position)
         except OSError as error:
-            raise reshape.write_failed(log, active, error) from error
+            raise reshape.write_failed(log, active, error, size) from error
         active.note(last, timestamp, size)
         log.note_end(last + 1, now_ms)
         return _made(Appended, (first, last, -1, log.start_offset))
@@ -172,7 +172,7 @@ class ShortWay:
             try:
                 file.write(buffers, end - start, start)
             except OSError as error:
-                raise reshape.write_failed(log, active, error) from error
+                raise reshape.write_failed(log, active, error, end - start) from error
             active.note(first - 1, top, end - start, top_offset, done[0].last_offset)
             log.note_end(first, now_ms)
         return done

@@ -56,10 +56,10 @@ class HttpDoor:
         """Where it listens, once it is bound; None where it gave way."""
         return self._bound if self._socket is not None else None
 
-    def bind(self) -> None:
+    def bind(self) -> bool:
         """Take the port, and begin to import what serves it.
 
-        Raises AddressTaken. The default gives way instead: a second node on a machine starts.
+        Raises AddressTaken. The default gives way instead (False): a second node on a machine starts.
         """
         host, port = self._bound
         try:
@@ -67,10 +67,11 @@ class HttpDoor:
         except OSError as error:
             if self._settings.http_by_default:
                 log.warning("no HTTP listener", host=host, port=port, why=cure_of(error, "http.listeners"))
-                return
+                return False
             raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error, 'http.listeners')}") from error
         self._bound = Address(host, self._socket.getsockname()[1])
         self._loading = asyncio.get_running_loop().run_in_executor(None, web_room)
+        return True
 
     def give_back(self) -> None:
         """Free a port that was bound but never served."""
@@ -81,9 +82,8 @@ class HttpDoor:
 
     async def start(self, inside: "Inside") -> None:
         """Answer requests, probes among them, whether or not the groups are loaded."""
-        if self._socket is None:
-            return
         assert self._loading is not None, "bind() comes before start()"
+        assert self._socket is not None, "it gave way: there is nothing to start"
         app, listener = await self._loading
         self._inside = inside
         self._listener = listener.HttpListener(self._socket, self._settings.http_max_connections)

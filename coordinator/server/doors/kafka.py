@@ -30,9 +30,8 @@ log = structlog.get_logger("muster.kafka")
 class KafkaDoor:
     """Bound before the log is opened, served once the groups are there, drained when the node stops."""
 
-    def __init__(self, settings: Settings, instruments: "Instruments | None" = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._instruments = instruments
         self._listener = KafkaListener(listener_limits(settings))
         self._bound = settings.kafka_address or Address("", 0)
 
@@ -77,6 +76,7 @@ class KafkaDoor:
         *,
         shards: int,
         partitions: Callable[[], Mapping[str, int]],
+        instruments: "Instruments | None" = None,
         observed: ObservedGroups | None,
         elsewhere: Callable[[str], bool],
     ) -> None:
@@ -100,7 +100,7 @@ class KafkaDoor:
             elsewhere=elsewhere,
         )
         configs = ConfigHandlers(requests, settings.node_id, GroupConfigs(Groups(driver, shards)))
-        await self._listener.start(Dispatch((groups, records, configs), self._instruments, tell_action))
+        await self._listener.start(Dispatch((groups, records, configs), instruments, tell_action))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:

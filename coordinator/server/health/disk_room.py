@@ -12,6 +12,8 @@ from muster.coordinator.views.words import size
 TRIED_BYTES = 64 << 10
 """What must still find room: a few turns of commits, with what the ledger tells of them."""
 
+NOTHING = bytes(TRIED_BYTES)
+
 TRIED_BELOW = 16 << 20
 """With more room than that nobody need try."""
 
@@ -61,7 +63,7 @@ class DiskRoom:
 
 
 class LastRoom:
-    """Tries whether anything can be written at all, once the figures say that little is left.
+    """Tries whether anything can be written at all, once the figures say that little is left, or a log was refused.
 
     The figures alone do not tell: what is kept for root counts as none, and root may write there.
     """
@@ -70,37 +72,43 @@ class LastRoom:
         self,
         directory: Path,
         look: Callable[[Path], Usage] = shutil.disk_usage,
-        take: Callable[[Path], None] | None = None,
+        take: Callable[[Path, int], None] | None = None,
     ) -> None:
-        """`take` writes some bytes into a directory and takes them away again. Raises OSError."""
+        """`take` takes so many bytes of room in a directory, and gives them back. Raises OSError."""
         self._directory = directory
         self._look = look
         self._take = take or take_some
 
-    def refusal(self) -> str:
-        """One sentence when the system takes nothing more; empty while it does, or nobody can tell. Any thread."""
+    def refusal(self, wanted: int = 0) -> str:
+        """One sentence when the system takes nothing more; empty while it does, or nobody can tell. Any thread.
+
+        `wanted`: so many bytes a log was refused; with them it is tried, whatever the figures say.
+        """
         try:
             usage = self._look(self._directory)
-            if usage.free < TRIED_BELOW:
-                self._take(self._directory)
+            if wanted or usage.free < TRIED_BELOW:
+                self._take(self._directory, max(wanted, TRIED_BYTES))
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 return ""  # Whoever reads or writes there will say what is wrong with it.
+            most = f"{size(wanted)} more" if wanted > TRIED_BYTES else "nothing more"
+            can = "cannot" if wanted > TRIED_BYTES else "can"
             return (
-                f"nothing more can be written where {self._directory} lies: {error.strerror} ({size(usage.free)} of "
+                f"{most} {can} be written where {self._directory} lies: {error.strerror} ({size(usage.free)} of "
                 f"{size(usage.total)} are free); appends, commits and joins that need more are refused until there is "
                 "room: lower retention.ms or retention.bytes of large topics, delete topics, or give the disk more"
             )
         return ""
 
 
-def take_some(directory: Path) -> None:
-    """Raises OSError when the disk does not have `TRIED_BYTES` to give."""
+def take_some(directory: Path, wanted: int) -> None:
+    """Raises OSError when the disk does not have so many bytes to give."""
     path = directory / TRIED_NAME
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        if os.write(fd, bytes(TRIED_BYTES)) < TRIED_BYTES:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        for begin in range(0, wanted, TRIED_BYTES):
+            if os.write(fd, NOTHING[: wanted - begin]) < min(TRIED_BYTES, wanted - begin):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(fd)
         path.unlink()

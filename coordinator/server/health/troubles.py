@@ -41,7 +41,8 @@ def room_measured(conditions: Conditions, shortage: str) -> None:
 
 def writing_tried(conditions: Conditions, refusal: str, before: str) -> None:
     """`refusal`: what the system said when something was to be written, `before` what it said the last time; empty: it
-    took it. What the log was refused meanwhile, for more than was tried, is the log's to tell (`LogTroubles`).
+    took it, and so much as the log was last refused. What the log is refused meanwhile is the log's to tell
+    (`LogTroubles`).
     """
     if refusal:
         conditions.report("disk-full", refusal, impairs=LOG)

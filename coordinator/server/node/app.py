@@ -104,7 +104,7 @@ class Node:
         self._bound = Address(settings.listen_host, settings.listen_port)
         self.measuring = measuring_of(settings, self._clock)
         self._instruments = self.measuring.instruments if self.measuring else None
-        self._kafka = KafkaDoor(settings, self._instruments) if settings.kafka_listeners else None
+        self._kafka = KafkaDoor(settings) if settings.kafka_listeners else None
         self._observing = observing_of(settings, self._clock.now_ms, self._watchers.looked_at)
         self._tracing = tracing_of(settings)
         self._http = http_of(settings)
@@ -153,19 +153,18 @@ class Node:
         A group is served as soon as its shard is loaded; until then its members hear COORDINATOR_LOAD_IN_PROGRESS.
 
         Raises AddressTaken before anything on disk is touched, and the log's own errors (a data directory that is in
-        use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster) with the port given
-        back. A data directory is locked before anything is written to ZooKeeper for it; one that is new is made after
-        ZooKeeper has agreed.
+        use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster), the port given back.
+        A data directory is locked before ZooKeeper hears of it; a new one is made after ZooKeeper has agreed.
         """
-        self._listener = Listener(
-            transport_limits(self._settings), NAMES + (self._observing.services if self._observing else ())
-        )
+        services = self._observing.services if self._observing else ()
+        self._listener = Listener(transport_limits(self._settings), NAMES + services)
         self._bound = self._bound._replace(port=self._listener.bind(self._bound.host, self._bound.port))
         try:
             if self._kafka is not None:
                 self._kafka.bind()
-            if self._http is not None:
-                self._http.bind()
+            if self._http is not None and not self._http.bind():
+                self._http = self.measuring = self._instruments = None  # nobody will look: nothing is counted
+                self._observing = self._observing if self._settings.scaler_enable else None
             # What is known to be ours is locked first; what is to be made waits until ZooKeeper has named the cluster.
             fresh = is_fresh(RealFiles(), str(self._settings.data_dir))
             group_log = None if fresh else await asyncio.to_thread(self._open_log)
@@ -205,6 +204,7 @@ class Node:
             await self._kafka.start(
                 self.driver,
                 self.log_requests,
+                instruments=self._instruments,
                 shards=self.engine.shards,
                 partitions=lambda: self._partitions,
                 observed=self._zookeeper.groups if self._zookeeper is not None else None,

@@ -77,11 +77,16 @@ class Upkeep:
             explanations_lost(self._conditions, self._group_log.take_losses())
             room_looked_at(self._conditions, self._engine.starved)
             self._log_troubles.carry()
+            self._conditions.current()  # what has run out is told, though nobody asks
 
     async def _look_at_room(self) -> None:
         shortage = await asyncio.to_thread(self._disk_room.shortage)
-        before, self._refusal = self._refusal, await asyncio.to_thread(self._last_room.refusal)
+        wanted = self._log_troubles.still_wanted()
+        before, self._refusal = self._refusal, await asyncio.to_thread(self._last_room.refusal, wanted)
         room_measured(self._conditions, shortage)
+        if wanted and not self._refusal:
+            self._log_troubles.found_room()
+            before = before or "the log was refused room"
         writing_tried(self._conditions, self._refusal, before)
 
     async def _compact(self) -> None:

@@ -194,6 +194,12 @@ def test_without_a_script_everything_but_liveness_is_there(chromium: Any, seeded
     assert page.locator(".events .facts").first.is_visible()
     page.locator("#what-if button").click()
     assert "What if" in page.locator("h1").inner_text()
+    page.go_back()
+    page.locator("#what-if [name=add]").fill("2")
+    page.locator("#what-if [name=remove]").select_option(index=[0, 1])
+    page.locator("#what-if button").click()
+    asked = page.locator("main").inner_text()
+    assert "2 members came and billing-1 and billing-2 left" in asked
     watched.open("/?q=bill")
     assert page.locator("tbody tr").count() == 1
     watched.context.close()

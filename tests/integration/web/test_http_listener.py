@@ -110,9 +110,24 @@ def test_the_default_gives_way_where_its_port_is_taken(tmp_path: Path, monkeypat
             with capture_logs() as lines:
                 await second.start()
             assert second.http_bound is None
+            assert (second.measuring, second.history, second.changes) == (None, None, None), "nobody can look at it"
             told = [line["why"] for line in lines if line["event"] == "no HTTP listener"]
             assert len(told) == 1
             assert "another process listens there" in told[0]
+            await second.stop()
+
+    asyncio.run(run())
+
+
+def test_a_scaler_is_served_where_the_default_gave_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "a", http_listeners="127.0.0.1:0") as first:
+            assert first.http_bound is not None
+            taken = f"127.0.0.1:{first.http_bound.port}"
+            monkeypatch.setattr(http, "DEFAULT", taken)
+            second = Node(settings_of(tmp_path / "b", http_listeners=taken, scaler_enable=True))
+            await second.start()
+            assert (second.measuring, second.history is not None) == (None, True)
             await second.stop()
 
     asyncio.run(run())

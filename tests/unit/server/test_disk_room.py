@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.health.disk_room import TRIED_BELOW, DiskRoom, LastRoom, take_some
+from muster.coordinator.server.health.disk_room import TRIED_BELOW, TRIED_BYTES, DiskRoom, LastRoom, take_some
 from muster.coordinator.server.health.log_troubles import PASSING_MS
 from muster.coordinator.server.health.troubles import writing_tried
 
@@ -25,7 +25,7 @@ class Disk:
     def __init__(self, free: int) -> None:
         self.free: int | None = free
         self.error = 0
-        self.tried = 0
+        self.tried = self.wanted = 0
 
     def usage(self, directory: Path) -> Usage:
         assert directory == DATA
@@ -33,9 +33,10 @@ class Disk:
             raise OSError("no answer")
         return Usage(10 * GIB, self.free)
 
-    def take(self, directory: Path) -> None:
+    def take(self, directory: Path, wanted: int) -> None:
         assert directory == DATA
         self.tried += 1
+        self.wanted = wanted
         if self.error:
             raise OSError(self.error, os.strerror(self.error))
 
@@ -94,8 +95,18 @@ def test_what_the_system_refuses_is_told_and_not_what_the_figures_make_of_it() -
 
 
 def test_what_was_tried_is_taken_away_again(tmp_path: Path) -> None:
-    take_some(tmp_path)
+    take_some(tmp_path, 1 << 20)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_as_much_as_a_log_was_refused_is_tried_whatever_the_figures_say() -> None:
+    disk = Disk(GIB)
+    room = LastRoom(DATA, disk.usage, disk.take)
+    assert (room.refusal(900_000), disk.tried, disk.wanted) == ("", 1, 900_000)
+    disk.error = errno.EDQUOT
+    assert room.refusal(900_000).startswith("878.9 KiB more cannot be written where /data lies: ")
+    assert room.refusal(1).startswith("nothing more can be written where /data lies: ")
+    assert disk.wanted == TRIED_BYTES, "a file costs a block or two, however little is in it"
 
 
 def test_a_full_disk_is_a_condition_until_something_can_be_written_and_the_logs_word_stays() -> None:

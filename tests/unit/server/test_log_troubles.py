@@ -37,3 +37,21 @@ def test_troubles_become_conditions_last_or_pass_and_go_with_their_topic() -> No
     troubles.forget(("t", 0))
     carrier.carry()
     assert [each.name for each in conditions.current()] == ["log-damaged:t-10"]
+
+
+def test_what_found_no_room_is_tried_until_it_would_or_is_refused_again() -> None:
+    conditions = Conditions(lambda: 1_000)
+    troubles = Troubles()
+    carrier = LogTroubles(troubles, conditions)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    assert carrier.still_wanted() == 0
+    troubles.refused(("t", 0), StorageError("no room"), full, 900_000)
+    assert carrier.still_wanted() == 0, "nobody has been told yet"
+    carrier.carry()
+    troubles.refused(("u", 0), StorageError("no room"), full, 100)
+    assert carrier.still_wanted() == 0, "it goes on: whoever wanted to write a moment ago was refused"
+    carrier.carry()
+    assert carrier.still_wanted() == 900_000, "the most of those that were refused"
+    carrier.found_room()
+    carrier.carry()
+    assert carrier.still_wanted() == 0

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core import effects, events
@@ -17,6 +18,8 @@ from muster.coordinator.kafka.log.config_changes import Asked, Changes
 from muster.coordinator.kafka.log.configs import DEFAULT
 
 SET_FOR_GROUP: Final = 8
+
+Wanted = TypeVar("Wanted", effects.SettingsReply, effects.ListSettingsReply)
 
 LISTS: Final = frozenset(name for name, setting in SETTINGS.items() if setting.shape.kafka_type is KafkaType.LIST)
 """Settings whose value is words with commas between them."""
@@ -34,14 +37,14 @@ class GroupConfigs:
             (self._groups.shard_of(group_id), events.DescribeSettings(self._groups.next_id(), group_id))
             for group_id in group_ids
         ]
-        return await self._groups.ask_each(questions, effects.SettingsReply)
+        return await self._ask(questions, effects.SettingsReply)
 
     async def listed(self) -> list[str]:
-        """The groups that have settings. Raises CoordinatorError where a shard cannot say."""
+        """The groups that have settings. Raises CoordinatorError where a shard cannot say: a part is not the whole."""
         questions = [(shard, events.ListSettings(self._groups.next_id())) for shard in range(self._groups.shards)]
-        replies = await self._groups.ask_each(questions, effects.ListSettingsReply)
+        replies = await self._ask(questions, effects.ListSettingsReply)
         for reply in replies:
-            if reply.code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+            if reply.code is not ErrorCode.NONE:
                 raise CoordinatorError(reply.code, reply.message)
         return sorted(group_id for reply in replies for group_id in reply.group_ids)
 
@@ -63,11 +66,22 @@ class GroupConfigs:
             if changes:
                 asked[place] = event
         questions = [(self._groups.shard_of(event.group_id), event) for event in asked.values()]
-        replies = await self._groups.ask_each(questions, effects.SettingsReply)
+        replies = await self._ask(questions, effects.SettingsReply)
         for place, reply in zip(asked, replies, strict=True):
             if reply.code is not ErrorCode.NONE:
                 outcomes[place] = CoordinatorError(reply.code, reply.message)
         return outcomes
+
+    async def _ask(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
+        """The replies. Who asks for settings has looked no coordinator up, and need not: there is none now."""
+        replies = await self._groups.ask_each(questions, wanted)
+        return [unserved(reply) if reply.code is ErrorCode.NOT_COORDINATOR else reply for reply in replies]
+
+
+def unserved(reply: Wanted) -> Wanted:
+    why = "" if reply.message == ErrorCode.NOT_COORDINATOR.meaning else reply.message
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return replace(reply, code=code, message=why or "nobody coordinates this group right now; try again")
 
 
 def changes_to(asked: Asked, reply: effects.SettingsReply) -> Changes:

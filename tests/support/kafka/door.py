@@ -9,6 +9,7 @@ from typing import Any
 from muster.coordinator.core import events
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, decoder_of, encode, struct
 from muster.coordinator.kafka.dispatch import KafkaCall, Peer, Promised, Written, answering, snake_case
@@ -17,7 +18,7 @@ from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
 from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.coordinator.kafka.log.handlers import LogHandlers
 from muster.coordinator.kafka.log.metadata import Endpoint
-from muster.coordinator.runtime.refusals import while_loading
+from muster.coordinator.runtime.refusals import refusal, while_loading
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.config import LogSettings
@@ -37,6 +38,8 @@ class OneShard:
         self.shard = Shard(Limits(), 0)
         self._ids = count(1)
         self.loading = False
+        self.failed = ""
+        """Why the shard has failed."""
 
     def next_id(self) -> int:
         return next(self._ids)
@@ -48,6 +51,8 @@ class OneShard:
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
         if self.loading:
             return [while_loading(type(event)) for _, event in questions]
+        if self.failed:
+            return [refusal(type(event), ErrorCode.NOT_COORDINATOR, self.failed) for _, event in questions]
         return [self.shard.step(event, T0).replies[0][1] for _, event in questions]
 
     def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:

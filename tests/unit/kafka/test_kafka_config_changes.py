@@ -212,6 +212,23 @@ def test_groups_whose_shard_is_loading_are_not_passed_over() -> None:
     play(story)
 
 
+def test_a_shard_that_is_not_served_is_not_available() -> None:
+    """Nobody looks a coordinator up for settings, so nobody is told that this one is the wrong one (16)."""
+
+    async def story(door: Door) -> None:
+        door.driver.failed = "the disk is full"
+        code, words = await changed(door, GROUP, "g", (SESSION, SET, "50000"))
+        assert (code, words) == (15, "COORDINATOR_NOT_AVAILABLE: the disk is full")
+        assert (await replaced(door, GROUP, "g"))[0] == 15
+        assert await listed(door, GROUP) == 15
+        asked = made("DescribeConfigsRequest.resources", resource_type=GROUP, resource_name="g")
+        of_topic_too = made("DescribeConfigsRequest.resources", resource_type=TOPIC, resource_name="t")
+        told = (await door.ask("DescribeConfigs", 4, resources=[asked, of_topic_too])).results
+        assert [row.error_code for row in told] == [15, 0]
+
+    play(story)
+
+
 def test_what_a_group_sets_for_its_sessions() -> None:
     """As in Kafka 4.1.1: spaces around a number do not count, and what AlterConfigs does not name is unset."""
 

@@ -45,6 +45,8 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
     INVALID_REGULAR_EXPRESSION = 128
+    GROUP_PLANS_ITSELF = 32_000
+    """Ours, far from Kafka's numbers: its clients never get it."""
 
     @property
     def retriable(self) -> bool:
@@ -92,6 +94,7 @@ MEANINGS = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group already has group.max.size members",
     ErrorCode.FENCED_INSTANCE_ID: "another member has taken over this group instance id",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of the group is subscribed to the topic; unsubscribe first",
+    ErrorCode.GROUP_PLANS_ITSELF: "the group's own members make its plans; let the coordinator plan, or use KIP-848",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction has offsets pending for this partition; try again",
 }
 

@@ -43,6 +43,15 @@ class Admin:
     group_settings = waiting(AsyncAdmin.group_settings)
     alter_group_settings = waiting(AsyncAdmin.alter_group_settings)
 
+    group_holds = waiting(AsyncAdmin.group_holds)
+    freeze_group = waiting(AsyncAdmin.freeze_group)
+    deploy_group = waiting(AsyncAdmin.deploy_group)
+    drain_member = waiting(AsyncAdmin.drain_member)
+    undrain_member = waiting(AsyncAdmin.undrain_member)
+    pin_partition = waiting(AsyncAdmin.pin_partition)
+    unpin_partition = waiting(AsyncAdmin.unpin_partition)
+    resume_group = waiting(AsyncAdmin.resume_group)
+
     group_offsets = waiting(AsyncAdmin.group_offsets)
     alter_offsets = waiting(AsyncAdmin.alter_offsets)
     delete_offsets = waiting(AsyncAdmin.delete_offsets)

@@ -118,6 +118,12 @@ class GroupDescription:
     waiting_until_ms: int = 0
     progress: GroupProgress | None = None
     """None from a node that does not sample its groups, or has not seen this one yet."""
+    planned_there: str = ""
+    """The assignor that the coordinator runs; empty: a member leads, or there is nobody."""
+    assignor_is_set: bool = False
+    """An operator wants it so; else the members ask for it."""
+    kept_out: str = ""
+    """Why an assignor that is set does not count, and because of whom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +150,61 @@ class GroupSettings:
     version: int
     values: Mapping[str, JsonValue]
     defaults: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDrain:
+    """`by`: member-id, client-id, instance or host. `left`: partitions that are still to be moved."""
+
+    by: str
+    name: str
+    until_ms: int | None
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPin:
+    """A partition that belongs to whoever is named so."""
+
+    topic: str
+    partition: int
+    name: str
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldShare:
+    """So many partitions that a member left, and that wait for an heir until then."""
+
+    member_id: str
+    client_id: str
+    partitions: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHolds:
+    """What operators hold of a group. Times are epoch milliseconds, None where nothing ends by itself.
+
+    `version` is the ledger's number of the last change, 0 when nothing is held. `orphans` (give, keep) is None unless
+    the group is frozen, `expect` unless a deploy is on.
+    """
+
+    version: int = 0
+    orphans: str | None = None
+    freeze_until_ms: int | None = None
+    expect: int | None = None
+    deploy_until_ms: int | None = None
+    back: int = 0
+    hold_ms: int = 0
+    drains: tuple[HeldDrain, ...] = ()
+    pins: tuple[HeldPin, ...] = ()
+    shares: tuple[HeldShare, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a verb did, or would do, in one sentence with figures, and what is held then."""
+
+    sentence: str
+    holds: GroupHolds

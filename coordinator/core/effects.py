@@ -7,6 +7,7 @@ from typing import TypeAlias
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.central.orders import Order
 from muster.coordinator.core.consumer.records import Epochs, Shares, TopicId
+from muster.coordinator.core.control.holds.values import HoldsStored
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.plan import PlanRequest
@@ -277,6 +278,19 @@ class ClaimFenceReply:
 
 
 @value
+class HoldsReply:
+    """What is held of the group, as it is now or would be (None: nothing), and in one sentence what was, or would be,
+    done. `draining`: how many partitions each drain still has to move, in its order.
+    """
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    holds: HoldsStored | None = None
+    sentence: str = ""
+    draining: tuple[int, ...] = ()
+
+
+@value
 class ListSettingsReply:
     """The groups that have settings, whether or not there is such a group."""
 
@@ -321,6 +335,7 @@ Reply: TypeAlias = (
     | SettingsReply
     | ListSettingsReply
     | ClaimFenceReply
+    | HoldsReply
     | ConsumerHeartbeatReply
     | DescribeConsumerReply
     | CentralReply

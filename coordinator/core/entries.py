@@ -1,6 +1,9 @@
 """Keeps a group's entries in the ledger, whatever its kind: a rebalance begins, is decided, and settles."""
 
+from dataclasses import replace
+
 from muster.coordinator.core.bounds import cut_entry, cut_settlement
+from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.control.trial import shadow
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.ledger import RebalanceInProgress, Trigger, told
@@ -58,6 +61,7 @@ def forget_entry(group_id: str, number: int, step: Step) -> None:
 
 def settle(group: Group, settlement: Settlement, step: Step) -> None:
     """Complete an entry, if it is still kept."""
+    standing.settled(group.id, step)
     ledger = step.state.ledgers.get(group.id)
     entry = ledger.entries.get(settlement.number) if ledger else None
     if entry is not None:
@@ -71,3 +75,17 @@ def within_limit(snapshot_json: str, source: str, step: Step) -> tuple[str, str]
     if size > limit:
         return "", f"left out: {size} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
     return snapshot_json, source
+
+
+def keep_beside(group: Group, outcome: Outcome, trigger: Trigger, step: Step) -> int:
+    """Keep an entry beside those of rebalances, which says why by a trigger. Returns its number."""
+    entry = replace(
+        beside(group.id, outcome, trigger.culprit, trigger.detail, step),
+        cause=trigger.cause,
+        culprit_client_id=trigger.client_id,
+        culprit_client_host=trigger.client_host,
+        client_reason=trigger.client_reason,
+    )
+    keep_entry(group.id, entry, step)
+    step.announce(group, entry=entry)
+    return entry.number

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from muster.assignors.api import JsonValue, Snapshot
 from muster.coordinator.core.central.events import CentralRequest, StreamClosed
 from muster.coordinator.core.consumer.records import ConsumerRecord, Shares
+from muster.coordinator.core.control.events import ControlRequest
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
@@ -406,6 +407,7 @@ Request: TypeAlias = (
     | ListSettings
     | AlterSettings
     | ClaimFence
+    | ControlRequest
     | CentralRequest
 )
 Event: TypeAlias = (

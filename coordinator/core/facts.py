@@ -5,6 +5,7 @@ from typing import Any
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.control.fences.facts import FENCE_FACTS
+from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
 from muster.coordinator.core.groups.kind import Keeper
 from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.records import (
@@ -124,6 +125,14 @@ def unset_settings(state: ShardState, record: SettingsUnset) -> None:
     state.settings.pop(record.group_id, None)
 
 
+def keep_holds(state: ShardState, record: HoldsStored) -> None:
+    state.holds[record.group_id] = record
+
+
+def end_holds(state: ShardState, record: HoldsEnded) -> None:
+    state.holds.pop(record.group_id, None)
+
+
 def note_stall(state: ShardState, record: StallNoted) -> None:
     state.stalls[record.stall.number] = record.stall
 
@@ -153,6 +162,8 @@ FACTS: Mapping[type[Any], Keeper] = {
     DelayForgotten: forget_delay,
     SettingsStored: keep_settings,
     SettingsUnset: unset_settings,
+    HoldsStored: keep_holds,
+    HoldsEnded: end_holds,
     StallNoted: note_stall,
     StallForgotten: forget_stall,
     NumbersPassed: pass_numbers,

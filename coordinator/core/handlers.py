@@ -17,8 +17,10 @@ from muster.coordinator.core.central.events import (
 from muster.coordinator.core.classic import join
 from muster.coordinator.core.consumer.records import OF_ONE_MEMBER
 from muster.coordinator.core.control.assigning import cooperative_enough
+from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, ResumeGroup
 from muster.coordinator.core.control.fences import claims
 from muster.coordinator.core.control.fences.events import ClaimFence
+from muster.coordinator.core.control.holds import standing, verbs
 from muster.coordinator.core.control.trial import shadow
 from muster.coordinator.core.events import (
     AlterSettings,
@@ -136,6 +138,9 @@ def on_timer(event: TimerFired, step: Step) -> None:
     if event.key == ("retention",):
         sweeps.look_for_expired(step)
         return
+    if event.key[0] in standing.TIMERS:
+        verbs.timer_fired(event.key, step)
+        return
     group = step.state.groups.get(event.key[1])
     KINDS[type(group)].timer(group, event.key, step)
 
@@ -178,6 +183,7 @@ def on_loaded(event: Loaded, step: Step) -> None:
         for group in list(step.state.groups.values()):
             KINDS[type(group)].damaged(group, step)
         step.keep(LossMended(event.lost_until))
+    standing.load(step)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
     # A topic may have been deleted while nobody listened, and made anew since.
     if step.state.catalog_known:
@@ -209,6 +215,9 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     ListSettings: settings.list_settings,
     AlterSettings: settings.alter_settings,
     ClaimFence: claims.claim_fence,
+    HoldGroup: verbs.hold_group,
+    ResumeGroup: verbs.resume_group,
+    DescribeHolds: verbs.describe_holds,
     Listen: on_listen,
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,

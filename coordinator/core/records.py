@@ -11,6 +11,7 @@ from muster.assignors.api import JsonValue
 from muster.coordinator.core.central.records import CentralRecord
 from muster.coordinator.core.consumer.records import ConsumerRecord
 from muster.coordinator.core.control.fences.records import FenceRecord
+from muster.coordinator.core.control.holds.values import HoldsRecord
 from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, StoredOffset
 from muster.coordinator.core.value import value
 
@@ -186,7 +187,7 @@ class LossMended:
     until: int
 
 
-OwnRecord: TypeAlias = DelayStored | DelayForgotten | SettingsStored | SettingsUnset | CentralRecord
+OwnRecord: TypeAlias = DelayStored | DelayForgotten | SettingsStored | SettingsUnset | HoldsRecord | CentralRecord
 """Hard facts that Kafka has no record for."""
 GroupRecord: TypeAlias = (
     GroupStored

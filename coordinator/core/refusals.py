@@ -5,6 +5,7 @@ from typing import Any
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.central import events as central
+from muster.coordinator.core.control import events as control
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.effects import DescribeReply, Effects, JoinReply, Reply
 from muster.coordinator.core.events import DescribeGroup, Event, JoinGroup, Request
@@ -28,6 +29,9 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.ListSettings: effects.ListSettingsReply,
     events.AlterSettings: effects.SettingsReply,
     ClaimFence: effects.ClaimFenceReply,
+    control.HoldGroup: effects.HoldsReply,
+    control.ResumeGroup: effects.HoldsReply,
+    control.DescribeHolds: effects.HoldsReply,
     events.ConsumerHeartbeat: effects.ConsumerHeartbeatReply,
     events.DescribeConsumerGroup: effects.DescribeConsumerReply,
     central.RegisterConsumer: effects.CentralReply,

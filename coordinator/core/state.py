@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from muster.coordinator.core.consumer.records import TopicId
 from muster.coordinator.core.control.fences.records import FenceStored
+from muster.coordinator.core.control.holds.values import HoldsStored
 from muster.coordinator.core.control.trial.records import CanaryStored
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import Effects, GroupChanged, Reply
@@ -58,6 +59,8 @@ class ShardState:
     """group -> partition -> who may write on its behalf. Hard state."""
     fence_ids: set[int] = field(default_factory=set)
     """The producer ids of all these fences."""
+    holds: dict[str, HoldsStored] = field(default_factory=dict)
+    """By group id: what an operator holds of it."""
     partitions: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)

@@ -15,7 +15,8 @@ TimerKey: TypeAlias = tuple[str, ...]
 """("join", group), ("sync", group), ("follow", group), ("session", group, member), ("retention",); in KIP-848 groups
 ("assign", group), ("rebalance", group, member), and for their classic members ("rejoin", group, member), ("fetch",
 group, member); in central groups ("retry", group), ("lease", group, member), ("ping", group, member),
-("order", group, member)."""
+("order", group, member). What an
+operator holds of a group, of whatever kind, ends by ("hold", group), and is looked at again by ("look", group)."""
 
 Partitions: TypeAlias = tuple[int, ...]
 """Partition numbers of one topic, ascending."""
@@ -52,6 +53,9 @@ class Cause(IntEnum):
     DELAY_OVER = 42
     BROKERS_CHANGED = 43
     CANARY = 44
+    DEPLOY_OVER = 45
+    PIN_CHANGED = 46
+    DRAINED = 47
 
 
 class Outcome(IntEnum):
@@ -63,11 +67,22 @@ class Outcome(IntEnum):
     FAILED = 4
     SETTINGS_CHANGED = 5
     TRIAL = 6
+    HELD = 7
+    WATCHED = 8
     POSITIONS_CHANGED = 9
     GROUP_DELETED = 10
 
 
-BESIDE = frozenset({Outcome.SETTINGS_CHANGED, Outcome.TRIAL, Outcome.POSITIONS_CHANGED, Outcome.GROUP_DELETED})
+BESIDE = frozenset(
+    {
+        Outcome.SETTINGS_CHANGED,
+        Outcome.TRIAL,
+        Outcome.HELD,
+        Outcome.WATCHED,
+        Outcome.POSITIONS_CHANGED,
+        Outcome.GROUP_DELETED,
+    }
+)
 """Entries of what operators did: whoever looks for the last plan, or counts rebalances, passes them over."""
 
 

@@ -87,6 +87,8 @@ class Group:
     apart_ms: int = 0
     """How far apart both looks were."""
     ledger: tuple[Rebalance, ...] = ()
+    kept_out: str = ""
+    """Why an assignor that an operator has set does not count, and because of whom."""
 
     @property
     def stable(self) -> bool:

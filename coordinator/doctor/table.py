@@ -176,6 +176,14 @@ RULES: tuple[Rule, ...] = (
         group=ownership.mixed_offers,
     ),
     Rule(
+        "assignor-kept-out",
+        WARNING,
+        "The assignor that an operator wants is not the one that shares out.",
+        "Stop or change the member that is named; if its client reads only partitions in its share, name what it votes "
+        "for in `assignor.protocols`; a setting that is suspended counts again once it is set again.",
+        group=ownership.kept_out,
+    ),
+    Rule(
         "more-members-than-partitions",
         ADVICE,
         "Members without partitions cost memory and connections, and take part in each rebalance.",

@@ -12,7 +12,8 @@ MOST_NAMES: Final = 5
 ACTIONS: Final = frozenset(
     {
         "CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "DeleteRecords",
-        "DeleteGroups", "RemoveMembers", "AlterGroupSettings", "OffsetDelete", "OffsetCommit",
+        "DeleteGroups", "RemoveMembers", "AlterGroupSettings", "HoldGroup", "ResumeGroup", "OffsetDelete",
+        "OffsetCommit",
     }
 )  # fmt: skip
 """Requests that change what others rely on, by Kafka's names and ours. Of OffsetCommit only what tools send

@@ -72,6 +72,12 @@ class Group(Protocol):
     def waiting_until_ms(self) -> int: ...
     @property
     def progress(self) -> Progress | None: ...
+    @property
+    def planned_there(self) -> str: ...
+    @property
+    def assignor_is_set(self) -> bool: ...
+    @property
+    def kept_out(self) -> str: ...
 
 
 class Lag(Protocol):
@@ -105,6 +111,8 @@ class StateRow(TypedDict):
     members: int
     generation: int
     leader: str | None
+    planned_by: str | None
+    kept_out: str | None
     waiting_for: list[str]
     waiting_until: str | None
     lag: int | None
@@ -162,6 +170,8 @@ def state_row(group: Group) -> StateRow:
         "members": len(group.members),
         "generation": group.generation,
         "leader": group.leader or None,
+        "planned_by": planner_words(group),
+        "kept_out": group.kept_out or None,
         "waiting_for": list(group.waiting_for),
         "waiting_until": moment(group.waiting_until_ms) if group.waiting_until_ms else None,
         "lag": told.lag if told else None,
@@ -170,6 +180,13 @@ def state_row(group: Group) -> StateRow:
         "health": told.health if told else None,
         "health_reason": told.reason if told else None,
     }
+
+
+def planner_words(group: Group) -> str | None:
+    """Who makes the plans; None where nobody does, or it is not known."""
+    if group.planned_there:
+        return f"the coordinator by {group.planned_there}, {'as set' if group.assignor_is_set else 'as members ask'}"
+    return "a member" if group.leader else None
 
 
 def progress_words(progress: Progress) -> str:

@@ -62,6 +62,9 @@ class SeenGroup:
     waiting_for: tuple[str, ...]
     waiting_until_ms: int
     progress: SeenProgress | None = None
+    planned_there: str = ""
+    assignor_is_set: bool = False
+    kept_out: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,9 @@ def seen_group(group: pb.DescribedGroup, coordinator: str, members: Iterable[See
         tuple(group.waiting_for),
         group.waiting_until_ms,
         seen_progress(group),
+        group.planner.assignor,
+        group.planner.by_setting,
+        group.planner.kept_out,
     )
 
 

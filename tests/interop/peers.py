@@ -13,6 +13,8 @@ STORY_S = 120
 JARS = ("kafka-clients", "slf4j-api", "lz4-java", "zstd-jni", "snappy-java")
 """What Kafka's own client needs, by the beginning of the file names."""
 
+STREAMS_JARS = (*JARS, "kafka-streams", "rocksdbjni", "jackson-databind", "jackson-core", "jackson-annotations")
+
 
 def java_story(name: str, *arguments: str) -> list[str]:
     """The lines that `java/NAME.java` prints."""
@@ -32,14 +34,25 @@ def java_command(name: str, *arguments: str) -> list[str]:
     return [java, "-cp", classpath, str(HERE / "java" / f"{name}.java"), *arguments]
 
 
+def streams_command(*arguments: str) -> list[str]:
+    """What runs `java/StreamsWorker.java`."""
+    java, classpath = shutil.which("java"), jars_of(STREAMS_JARS, "kafka-streams")
+    if java is None or not classpath:
+        pytest.skip(
+            "no Kafka Streams: it takes java, and 'mvn dependency:get -Dartifact=org.apache.kafka:kafka-streams:4.1.1'"
+        )
+    return [java, "-Xmx256m", "-cp", classpath, str(HERE / "java" / "StreamsWorker.java"), *arguments]
+
+
 def kafka_classpath() -> str:
     """From KAFKA_CLIENTS_CLASSPATH, or the newest jars in Maven's local repository; empty without kafka-clients."""
-    given = os.environ.get("KAFKA_CLIENTS_CLASSPATH")
-    if given:
-        return given
+    return os.environ.get("KAFKA_CLIENTS_CLASSPATH") or jars_of(JARS, "kafka-clients")
+
+
+def jars_of(names: tuple[str, ...], needed: str) -> str:
     repository = Path.home() / ".m2" / "repository"
-    found = {name: sorted(repository.glob(f"**/{name}-[0-9]*.jar")) for name in JARS}
-    return ":".join(str(jars[-1]) for jars in found.values() if jars) if found["kafka-clients"] else ""
+    found = {name: sorted(repository.glob(f"**/{name}-[0-9]*.jar")) for name in names}
+    return ":".join(str(jars[-1]) for jars in found.values() if jars) if found[needed] else ""
 
 
 def node_story(name: str, *arguments: str) -> list[str]:

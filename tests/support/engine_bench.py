@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from muster.coordinator.core import events
 from muster.coordinator.core.central import events as central
+from muster.coordinator.core.control import events as control
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import Event
@@ -106,6 +107,9 @@ def example(kind: type[events.Request]) -> events.Request:
         events.DescribeSettings: events.DescribeSettings(1, "g"),
         events.ListSettings: events.ListSettings(1),
         events.AlterSettings: events.AlterSettings(1, "g", {}, ("assignor.options",), None, False, "operator"),
+        control.HoldGroup: control.HoldGroup(1, "g", control.AskFreeze(), None, None, False, "operator"),
+        control.ResumeGroup: control.ResumeGroup(1, "g", None, None, False, "operator"),
+        control.DescribeHolds: control.DescribeHolds(1, "g"),
         ClaimFence: ClaimFence(1, "g", "m", "t", 0, 1, -1, -1, 100),
         events.ConsumerHeartbeat: events.ConsumerHeartbeat(1, "g", "m", 1),
         events.DescribeConsumerGroup: events.DescribeConsumerGroup(1, "g"),

@@ -115,6 +115,7 @@ def group_of(described: GroupDescription, group_type: str) -> Group:
         tuple(map(member_of, described.members)),
         described.waiting_for,
         described.waiting_until_ms,
+        kept_out=described.kept_out,
     )
 
 

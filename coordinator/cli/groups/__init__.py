@@ -18,6 +18,15 @@ COMMANDS = {
         "muster.coordinator.cli.groups.settings:set_", "Set something for the group, such as assignor.options."
     ),
     "unset": Lazy("muster.coordinator.cli.groups.settings:unset", "Unset it again."),
+    "freeze": Lazy("muster.coordinator.cli.control.freeze:freeze", "Nobody who lives loses a partition."),
+    "deploy": Lazy(
+        "muster.coordinator.cli.control.deploy:deploy", "Members are started anew; what one leaves waits for it."
+    ),
+    "drain": Lazy("muster.coordinator.cli.control.drain:drain", "Move a member's partitions away; it stays."),
+    "undrain": Lazy("muster.coordinator.cli.control.drain:undrain", "Let it have partitions again."),
+    "pin": Lazy("muster.coordinator.cli.control.pin:pin", "A partition belongs to a certain member."),
+    "unpin": Lazy("muster.coordinator.cli.control.pin:unpin", "It does no longer."),
+    "resume": Lazy("muster.coordinator.cli.control.resume:resume", "End all that is held of the group."),
     "reset-offsets": Lazy(
         "muster.coordinator.cli.groups.reset:reset_offsets", "Move the positions of an inactive group."
     ),

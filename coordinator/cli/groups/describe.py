@@ -6,9 +6,10 @@ import click
 
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.control.lines import hold_lines
 from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_else
 from muster.coordinator.cli.groups.which import group_argument
-from muster.coordinator.views.groups import offset_row, progress_words, state_row
+from muster.coordinator.views.groups import offset_row, planner_words, progress_words, state_row
 from muster.coordinator.views.words import Names, moment
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ STATE_COLUMNS = [
     Column("#MEMBERS", "members"),
     Column("GENERATION", "generation"),
     Column("LEADER", "leader", wide=True),
+    Column("PLANNED-BY", "planned_by", wide=True),
     Column("WAITS-FOR", "waiting_for"),
     Column("UNTIL", "waiting_until"),
     Column("LAG", "lag", wide=True),
@@ -61,7 +63,10 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
     with admin_of(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
         say_who_else(admin, found)
+        for line in hold_lines(admin.group_holds(group)):
+            notice(line)
         if state_only:
+            say_who_plans(found)
             if admin.zookeeper_away():
                 say_what_is_old(found)
             show([state_row(found)], STATE_COLUMNS, style)
@@ -108,8 +113,17 @@ def say_what_stands_out(group: "GroupDescription") -> None:
         notice(f"Consumer group '{group.group_id}': {progress_words(group.progress)}.")
         if group.progress.health != WELL:
             notice(f"Warning: Consumer group '{group.group_id}' is not well: {group.progress.reason}.")
+    say_who_plans(group)
     if group.state in REBALANCING:
         names = Names(member.member_id for member in group.members)
         waits = ", ".join(names[member] for member in group.waiting_for) or "nobody in particular"
         until = f" until {moment(group.waiting_until_ms)}" if group.waiting_until_ms else ""
         notice(f"Warning: Consumer group '{group.group_id}' is rebalancing. It waits for {waits}{until}.")
+
+
+def say_who_plans(group: "GroupDescription") -> None:
+    """On standard error, where an operator has a word in it."""
+    if group.assignor_is_set:
+        notice(f"Consumer group '{group.group_id}' is planned by {planner_words(group)}.")
+    if group.kept_out:
+        notice(f"Warning: Consumer group '{group.group_id}' is planned by a member: {group.kept_out}.")

@@ -71,6 +71,9 @@ def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
         tuple(group.waiting_for),
         group.waiting_until_ms,
         progress_of(group),
+        group.planner.assignor,
+        group.planner.by_setting,
+        group.planner.kept_out,
     )
 
 

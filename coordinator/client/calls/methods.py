@@ -1,4 +1,4 @@
-"""The calls of both services: path, answer type, and whether the same request may safely be sent twice."""
+"""The calls of all services: path, answer type, and whether the same request may safely be sent twice."""
 
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -6,6 +6,7 @@ from typing import Generic, Protocol, TypeVar
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
+from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1 import fence_service_pb2 as fence_pb
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
@@ -18,6 +19,7 @@ Read = TypeVar("Read", covariant=True)
 
 GROUP = "/coordinator.rpc.v1.GroupCoordinator/"
 FENCING = "/coordinator.rpc.v1.Fencing/"
+CONTROL = "/coordinator.rpc.v1.GroupControl/"
 BROKER = "/storage.rpc.v1.Broker/"
 STAGING = "/storage.rpc.v1.Staging/"
 
@@ -78,6 +80,10 @@ SIMULATE_ASSIGNMENT = Method(
 WATCH_GROUP = Method(GROUP + "WatchGroup", group_pb.WatchGroupRequest, group_pb.WatchGroupResponse)
 
 CLAIM_FENCE = Method(FENCING + "ClaimFence", fence_pb.ClaimFenceRequest, fence_pb.ClaimFenceResponse)
+# Said twice it is as said once, but for the ledger's second entry, and the version that the first has raised.
+HOLD_GROUP = Method(CONTROL + "HoldGroup", control_pb.HoldGroupRequest, control_pb.HoldGroupResponse, False)
+RESUME_GROUP = Method(CONTROL + "ResumeGroup", control_pb.ResumeGroupRequest, control_pb.ResumeGroupResponse, False)
+DESCRIBE_HOLDS = Method(CONTROL + "DescribeHolds", control_pb.DescribeHoldsRequest, control_pb.DescribeHoldsResponse)
 
 HEALTH = Method("/grpc.health.v1.Health/Check", health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse)
 

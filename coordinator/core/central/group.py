@@ -8,6 +8,7 @@ from enum import Enum
 
 from muster.coordinator.core.central.orders import Order
 from muster.coordinator.core.central.records import CentralStored
+from muster.coordinator.core.control.holds.values import HeldShare
 from muster.coordinator.core.ledger import RebalanceInProgress, Settling, Trigger
 from muster.coordinator.core.plan import Plan, PlanRequest
 from muster.coordinator.core.types import RequestId, TimerKey
@@ -126,6 +127,8 @@ class Progress:
     """The plan is being made off the loop."""
     plan: Plan = field(default_factory=dict)
     """What is being brought about."""
+    inherited: tuple[HeldShare, ...] = ()
+    """What had waited for an heir, and has one in it."""
     failures: int = 0
     """Attempts of this rebalance that failed."""
     rebalance: RebalanceInProgress | None = None

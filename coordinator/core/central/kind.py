@@ -3,13 +3,16 @@
 from muster.coordinator.core.central import lifecycle, rebalance, registration, topics, views
 from muster.coordinator.core.central import positions as offsets
 from muster.coordinator.core.central.apply import FACTS
-from muster.coordinator.core.central.group import CentralGroup
+from muster.coordinator.core.central.group import CentralGroup, CentralState
 from muster.coordinator.core.classic import join
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer import heartbeat
+from muster.coordinator.core.control.held import central as held
+from muster.coordinator.core.control.holds.correction import Situation
 from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup
 from muster.coordinator.core.groups.unconcerned import Unconcerned
+from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.state import Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -36,6 +39,15 @@ class Central(Unconcerned[CentralGroup]):
     unload = staticmethod(lifecycle.unload)
     timer = staticmethod(lifecycle.timer_fired)
     stood_still = staticmethod(lifecycle.stood_still)
+
+    def situation(self, group: CentralGroup, step: Step, /) -> Situation:
+        return held.situation(group, rebalance.snapshot_of(group, step), step)
+
+    def at_rest(self, group: CentralGroup, /) -> bool:
+        return group.state in (CentralState.EMPTY, CentralState.STABLE)
+
+    def replan(self, group: CentralGroup, trigger: Trigger, step: Step, /) -> None:
+        self.settings_changed(group, trigger, step)
 
     def join(self, group: CentralGroup, event: JoinGroup, step: Step, /) -> None:
         join.may_open(ClassicGroup(group.id), event)

@@ -13,6 +13,7 @@ from muster.coordinator.core.central.events import (
     StreamClosed,
 )
 from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState
+from muster.coordinator.core.control.held import central as held
 from muster.coordinator.core.effects import CentralReply
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
 from muster.coordinator.core.state import Step
@@ -119,6 +120,7 @@ def expel(group: CentralGroup, member: CentralMember, step: Step) -> None:
 
 def remove(group: CentralGroup, member: CentralMember, trigger: Trigger, departure: Departure, step: Step) -> None:
     """The member is out; whatever it had is for others."""
+    held.left(group, member, step)
     for key in group.timers_of(member.id):
         step.disarm(key)
     del group.members[member.id]

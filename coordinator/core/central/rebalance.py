@@ -14,6 +14,8 @@ from muster.coordinator.core.bounds import ENTRY_BYTES, FIXED_BYTES, next_genera
 from muster.coordinator.core.central import history, telling
 from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, Want
 from muster.coordinator.core.central.records import CentralOwner, CentralStored
+from muster.coordinator.core.control.held import central as held
+from muster.coordinator.core.control.holds import members
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger, by_member
@@ -116,7 +118,8 @@ def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
     """If the plan is the one that holds, nobody is stopped for it; otherwise everybody is."""
     progress = group.progress
     assert progress.request is not None
-    wanted: Plan = {member_id: shares_of(made.get(member_id, {})) for member_id in group.members}
+    kept = held.correct(group, made, progress.request.snapshot, step)
+    wanted: Plan = {member_id: shares_of(kept.plan.get(member_id, {})) for member_id in group.members}
     size, limit = ownership_bytes(group, wanted), step.limits.max_group_bytes
     if size > limit:
         failed(group, too_large(group.id, "the members and their partitions", size, limit), step)
@@ -128,8 +131,9 @@ def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
         start_late_ones(group, step)
         go_on(group, step)
         return
+    progress.request = replace(progress.request, snapshot=kept.told_in(progress.request.snapshot))
     history.planned(group, step)
-    progress.plan = wanted
+    progress.plan, progress.inherited = wanted, kept.inherited
     progress.stopping_since_ms = step.now_ms
     progress.stopped.clear()
     become(group, CentralState.STOPPING, step)
@@ -158,6 +162,7 @@ def own(group: CentralGroup, step: Step) -> None:
     history.decided(group, step)
     owners = tuple(owner_of(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
     step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms, owners))
+    members.adopted(group.id, progress.inherited, step)
     become(group, CentralState.STARTING, step)
     start_late_ones(group, step)
     go_on(group, step)

@@ -6,6 +6,7 @@ from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.remote import plans
 from muster.coordinator.core.control.assigning import A_MEMBER
+from muster.coordinator.core.control.held import classic as held
 from muster.coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
 from muster.coordinator.core.plan import CONSUMER, topics_of
@@ -50,6 +51,8 @@ def take_back_plan(group: ClassicGroup, step: Step) -> None:
 
 def rebalance_or_wait(group: ClassicGroup, trigger: Trigger, step: Step, arriving: Member | None = None) -> None:
     """A member came, went or changed: start a rebalance, or see whether the one under way can go on."""
+    if arriving is None and held.stands(group, trigger, step):
+        return
     if group.can_rebalance:
         prepare_rebalance(group, trigger, step, arriving)
         return
@@ -210,6 +213,7 @@ def roster(group: ClassicGroup) -> tuple[JoinedMember, ...]:
 
 def remove_member(group: ClassicGroup, member: Member, departure: Departure, step: Step) -> None:
     """Take the member out and answer what it has parked; the caller decides what follows."""
+    held.left(group, member, step)
     history.departed(group, member.id, departure)
     join_request = group.members.unpark(member)
     if join_request is not None:

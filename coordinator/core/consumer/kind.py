@@ -6,6 +6,8 @@ from muster.coordinator.core.consumer import positions as offsets
 from muster.coordinator.core.consumer.apply import FACTS
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.migration import classic_members
+from muster.coordinator.core.control.held import consumer as held
+from muster.coordinator.core.control.holds.correction import Situation
 from muster.coordinator.core.groups.unconcerned import Unconcerned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.plan import CONSUMER
@@ -45,6 +47,15 @@ class Consumer(Unconcerned[ConsumerGroup]):
 
     def assignor(self, group: ConsumerGroup, step: Step, /) -> str:
         return target.preferred_assignor(group, step) if group.members else ""
+
+    def situation(self, group: ConsumerGroup, step: Step, /) -> Situation:
+        return held.situation(group, target.snapshot_of(group, step), step)
+
+    def at_rest(self, group: ConsumerGroup, /) -> bool:
+        return group.at_rest or not group.members
+
+    def replan(self, group: ConsumerGroup, trigger: Trigger, step: Step, /) -> None:
+        self.settings_changed(group, trigger, step)
 
     def settings_changed(self, group: ConsumerGroup, trigger: Trigger, step: Step, /) -> None:
         if group.members:

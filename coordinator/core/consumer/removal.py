@@ -7,6 +7,7 @@ from muster.coordinator.core.consumer.cleanup import forget_member
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
 from muster.coordinator.core.consumer.migration.downgrade import DOWNGRADE, Leaving
 from muster.coordinator.core.consumer.records import TargetEpochStored
+from muster.coordinator.core.control.held import consumer as held
 from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
 from muster.coordinator.core.effects import ConsumerHeartbeatReply
 from muster.coordinator.core.events import ConsumerHeartbeat
@@ -100,6 +101,7 @@ def remove(
 
 
 def take_out(group: ConsumerGroup, member: ConsumerMember, departure: Departure, step: Step) -> None:
+    held.left(group, member, step)
     history.departed(group, member, departure)
     forget_member(group, member.id, step)
     regex.forget_unused(group, member.topic_regex, step)

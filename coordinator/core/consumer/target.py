@@ -10,6 +10,8 @@ from muster.coordinator.core.bounds import LAST_GENERATION, largest_share, too_l
 from muster.coordinator.core.consumer import history
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember
 from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
+from muster.coordinator.core.control.held import consumer as held
+from muster.coordinator.core.control.holds import members
 from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
@@ -133,14 +135,16 @@ def adopt(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) -> N
     if size > limit:
         failed(group, too_large(group.id, "one member's partitions", size, limit), step)
         return
+    kept = held.correct(group, plan, snapshot, step)
     before = history.targets_before(group, step)
     for member in group.members.values():
-        share = by_id(plan.get(member.id, {}), step)
+        share = by_id(kept.plan.get(member.id, {}), step)
         if share != group.target_of(member):
             step.keep(TargetStored(group.id, member.id, share))
     step.keep(TargetEpochStored(group.id, group.epoch, step.now_ms))
     group.progress.retry_at_ms = 0
-    history.decided(group, before, snapshot, step)
+    history.decided(group, before, kept.told_in(snapshot), step)
+    members.adopted(group.id, kept.inherited, step)
 
 
 def by_id(share: Mapping[str, tuple[int, ...]], step: Step) -> Shares:

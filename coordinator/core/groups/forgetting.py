@@ -1,6 +1,7 @@
 """Lets go of what belongs to a group id, whatever its kind: positions, and all that the ledger tells of it."""
 
 from muster.coordinator.core.control.fences.facts import forget_fences
+from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.entries import forget_entry
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.records import DelayForgotten, OffsetDeleted
@@ -23,6 +24,7 @@ def forget_belongings(group_id: str, step: Step) -> None:
     for topic, partition in list(step.state.offsets.get(group_id, ())):
         step.keep(OffsetDeleted(group_id, topic, partition))
     forget_fences(group_id, step)
+    standing.forget(group_id, step)
     forget_ledger(group_id, step)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.control.fences.events import ClaimFence
+from muster.coordinator.core.control.holds.correction import Situation
 from muster.coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
@@ -116,6 +117,16 @@ class Kind(Protocol[G_contra]):
 
     def settings_changed(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
         """What was planned without the change is void."""
+
+    # What is held of it by operators.
+    def situation(self, group: G_contra, step: Step, /) -> Situation:
+        """Who its members are, what they read, and who has what."""
+
+    def at_rest(self, group: G_contra, /) -> bool:
+        """Whether everybody has what it is to have."""
+
+    def replan(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
+        """What stands, stands no longer: a rebalance, if it has members, whoever plans for it."""
 
     # What the node says.
     def load(self, group: G_contra, step: Step, /) -> None:

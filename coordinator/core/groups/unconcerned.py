@@ -2,9 +2,11 @@
 
 from typing import Generic, TypeVar
 
+from muster.assignors.api import Snapshot
 from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.central.registration import well_formed as registers_well
 from muster.coordinator.core.consumer.checks import well_formed as beats_well
+from muster.coordinator.core.control.holds.correction import Situation
 from muster.coordinator.core.effects import DescribeConsumerReply
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
@@ -77,6 +79,15 @@ class Unconcerned(Generic[G_contra]):
         return False
 
     def settings_changed(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
+        """Nothing is planned here."""
+
+    def situation(self, group: G_contra, step: Step, /) -> Situation:
+        return Situation(Snapshot({}, []), {}, {})
+
+    def at_rest(self, group: G_contra, /) -> bool:
+        return True
+
+    def replan(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
         """Nothing is planned here."""
 
     def load(self, group: G_contra, step: Step, /) -> None:

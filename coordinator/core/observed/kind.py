@@ -9,6 +9,7 @@ from typing import Any
 
 from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.control.fences.events import ClaimFence
+from muster.coordinator.core.control.holds.correction import Situation
 from muster.coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
@@ -126,6 +127,15 @@ class Observed:
 
     def plans_itself(self, group: ObservedGroup, /) -> bool:
         return self._kind_of(group.logged).plans_itself(group.logged)
+
+    def situation(self, group: ObservedGroup, step: Step, /) -> Situation:
+        return self._kind_of(group.logged).situation(group.logged, step)
+
+    def at_rest(self, group: ObservedGroup, /) -> bool:
+        return self._kind_of(group.logged).at_rest(group.logged)
+
+    def replan(self, group: ObservedGroup, trigger: Trigger, step: Step, /) -> None:
+        self._kind_of(group.logged).replan(group.logged, trigger, step)
 
     def settings_changed(self, group: ObservedGroup, trigger: Trigger, step: Step, /) -> None:
         self._kind_of(group.logged).settings_changed(group.logged, trigger, step)

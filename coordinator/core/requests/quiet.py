@@ -1,6 +1,7 @@
 """Which requests leave no record, known before they are stepped: what goes on while a log takes none."""
 
 from muster.coordinator.core.central.events import AwaitOrders, PingAnswered
+from muster.coordinator.core.control.events import DescribeHolds
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
     DescribeConsumerGroup,
@@ -26,6 +27,7 @@ READS = (
     ExplainGroup,
     DescribeSettings,
     ListSettings,
+    DescribeHolds,
 )
 SIGNS_OF_LIFE = (Heartbeat, Listen, PingAnswered, AwaitOrders)
 

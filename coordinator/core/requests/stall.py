@@ -4,6 +4,7 @@ A process that is stopped, a machine that is paused, or one thing that takes sec
 sending, and nobody listens. Deadlines measure what was heard, so they stand still as well.
 """
 
+from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.events import StoodStill
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import StallForgotten, StallNoted
@@ -27,6 +28,7 @@ def stood_still(event: StoodStill, step: Step) -> None:
         deadlines[key] += event.moved_ms
     for group in list(step.state.groups.values()):
         KINDS[type(group)].stood_still(group, event, step)
+    standing.stood_still(event.stalled_ms, step)
     if event.stalled_ms >= WORTH_A_NOTE_MS and any(key[0] in SIGNS_OF_LIFE for key in deadlines):
         note(event.stalled_ms, step)
 

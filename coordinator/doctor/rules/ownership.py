@@ -100,3 +100,9 @@ def mixed_offers(group: Group, facts: Facts) -> Iterator[Found]:
                 f"offered by all: {some(sorted(common)) or 'nothing'}",
             ),
         )
+
+
+def kept_out(group: Group, facts: Facts) -> Iterator[Found]:
+    """The setting `assignor` of a group does not count: a member leads."""
+    if group.kept_out:
+        yield Found("the group is planned by a member, not by the assignor that is set", (group.kept_out,))

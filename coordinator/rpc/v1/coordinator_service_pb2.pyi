@@ -653,7 +653,7 @@ class DescribedMember(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., member_metadata: _Optional[bytes] = ..., member_assignment: _Optional[bytes] = ..., client_software: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., offered_assignors: _Optional[_Iterable[str]] = ..., last_heard_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., refused_commits: _Optional[int] = ..., refused_commit_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ...) -> None: ...
 
 class DescribedGroup(_message.Message):
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "generation_id", "waiting_for", "waiting_until_ms", "leader", "progress")
+    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "generation_id", "waiting_for", "waiting_until_ms", "leader", "progress", "planner")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
@@ -666,6 +666,7 @@ class DescribedGroup(_message.Message):
     WAITING_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    PLANNER_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     group_id: str
@@ -678,7 +679,18 @@ class DescribedGroup(_message.Message):
     waiting_until_ms: int
     leader: str
     progress: GroupProgress
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_data: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedMember, _Mapping]]] = ..., generation_id: _Optional[int] = ..., waiting_for: _Optional[_Iterable[str]] = ..., waiting_until_ms: _Optional[int] = ..., leader: _Optional[str] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ...) -> None: ...
+    planner: GroupPlanner
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_data: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedMember, _Mapping]]] = ..., generation_id: _Optional[int] = ..., waiting_for: _Optional[_Iterable[str]] = ..., waiting_until_ms: _Optional[int] = ..., leader: _Optional[str] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ..., planner: _Optional[_Union[GroupPlanner, _Mapping]] = ...) -> None: ...
+
+class GroupPlanner(_message.Message):
+    __slots__ = ("assignor", "by_setting", "kept_out")
+    ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    BY_SETTING_FIELD_NUMBER: _ClassVar[int]
+    KEPT_OUT_FIELD_NUMBER: _ClassVar[int]
+    assignor: str
+    by_setting: bool
+    kept_out: str
+    def __init__(self, assignor: _Optional[str] = ..., by_setting: bool = ..., kept_out: _Optional[str] = ...) -> None: ...
 
 class GroupProgress(_message.Message):
     __slots__ = ("sampled_ms", "lag", "trend", "eta_seconds", "health", "reason")

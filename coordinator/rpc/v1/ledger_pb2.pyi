@@ -37,6 +37,9 @@ class RebalanceCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REBALANCE_CAUSE_DELAY_OVER: _ClassVar[RebalanceCause]
     REBALANCE_CAUSE_BROKERS_CHANGED: _ClassVar[RebalanceCause]
     REBALANCE_CAUSE_CANARY: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_DEPLOY_OVER: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_PIN_CHANGED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_DRAINED: _ClassVar[RebalanceCause]
 
 class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -47,6 +50,8 @@ class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REBALANCE_OUTCOME_FAILED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_SETTINGS_CHANGED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_TRIAL: _ClassVar[RebalanceOutcome]
+    REBALANCE_OUTCOME_HELD: _ClassVar[RebalanceOutcome]
+    REBALANCE_OUTCOME_WATCHED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_POSITIONS_CHANGED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_GROUP_DELETED: _ClassVar[RebalanceOutcome]
 REBALANCE_CAUSE_UNSPECIFIED: RebalanceCause
@@ -77,6 +82,9 @@ REBALANCE_CAUSE_ASSIGNOR_FAILED: RebalanceCause
 REBALANCE_CAUSE_DELAY_OVER: RebalanceCause
 REBALANCE_CAUSE_BROKERS_CHANGED: RebalanceCause
 REBALANCE_CAUSE_CANARY: RebalanceCause
+REBALANCE_CAUSE_DEPLOY_OVER: RebalanceCause
+REBALANCE_CAUSE_PIN_CHANGED: RebalanceCause
+REBALANCE_CAUSE_DRAINED: RebalanceCause
 REBALANCE_OUTCOME_UNSPECIFIED: RebalanceOutcome
 REBALANCE_OUTCOME_COMPLETED: RebalanceOutcome
 REBALANCE_OUTCOME_EMPTIED: RebalanceOutcome
@@ -84,6 +92,8 @@ REBALANCE_OUTCOME_SUPERSEDED: RebalanceOutcome
 REBALANCE_OUTCOME_FAILED: RebalanceOutcome
 REBALANCE_OUTCOME_SETTINGS_CHANGED: RebalanceOutcome
 REBALANCE_OUTCOME_TRIAL: RebalanceOutcome
+REBALANCE_OUTCOME_HELD: RebalanceOutcome
+REBALANCE_OUTCOME_WATCHED: RebalanceOutcome
 REBALANCE_OUTCOME_POSITIONS_CHANGED: RebalanceOutcome
 REBALANCE_OUTCOME_GROUP_DELETED: RebalanceOutcome
 

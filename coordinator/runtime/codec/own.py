@@ -1,11 +1,11 @@
 """Hard facts that Kafka has no record for, kept in `__consumer_offsets` beside those it has.
 
-Key: int16 32000 (who owns what in a central group), 32001 (what the leader of a delayed group knows) or 32003 (the
-settings of a group), then the group id; 32004 (records that were given up) with an empty one. Kafka's own key types are
-small numbers; its tools and its loader pass over those they do not know. Value: JSON, {"version": 1, "central": {...}},
-{"version": 1, "leader_state": "...", "until_ms": ..., "delay_ms": ...}, {"version": 1, "changes": how often they were
-changed, "settings": {...}, "suspended": why its assignor does not count, if so} or {"version": 1,
-"until": the offset up to which records were given up}.
+Key: int16 32000 (who owns what in a central group), 32001 (what the leader of a delayed group knows), 32003 (the
+settings of a group) or 32005 (what of a group an operator holds), then the group id; 32004 (records that were given up)
+with an empty one. Kafka's own key types are small numbers; its tools and its loader pass over those they do not know.
+Value: JSON, {"version": 1, "central": {...}}, {"version": 1, "leader_state": "...", "until_ms": ..., "delay_ms": ...},
+{"version": 1, "changes": how often they were changed, "settings": {...}, "suspended": why its assignor does not count,
+if so}, {"version": 1, "holds": {...}} or {"version": 1, "until": the offset up to which records were given up}.
 
 The first two used to lie in `__rebalances`, where `muster.coordinator.runtime.codec.ledger` still reads them: a diary
 that is damaged must cost explanations, never ownership.
@@ -13,9 +13,10 @@ that is damaged must cost explanations, never ownership.
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
+from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -42,7 +43,10 @@ PROBE_BYTES = 4_096
 """As much as a disk gives at once: less might still find a place in a block that is there."""
 SETTINGS_KEY = 32_003
 LOSS_KEY = 32_004
-OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY, SETTINGS_KEY, LOSS_KEY})
+HOLDS_KEY = 32_005
+OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY, SETTINGS_KEY, LOSS_KEY, HOLDS_KEY})
+
+HOLDS = TypeAdapter(HoldsStored)
 
 
 class SettingsValue(BaseModel):
@@ -52,6 +56,11 @@ class SettingsValue(BaseModel):
     changes: int
     settings: dict[str, Any]
     suspended: str = ""
+
+
+class HoldsValue(BaseModel):
+    version: Literal[1]
+    holds: HoldsStored
 
 
 class LossValue(BaseModel):
@@ -81,6 +90,11 @@ def encode_own(record: OwnRecord | LossMended) -> KeyValue:
             return KeyValue(own_key(SETTINGS_KEY, group_id), compact_json(settings))
         case SettingsUnset(group_id):
             return KeyValue(own_key(SETTINGS_KEY, group_id), None)
+        case HoldsStored(group_id):
+            held = {"version": VERSION, "holds": HOLDS.dump_python(record, mode="json")}
+            return KeyValue(own_key(HOLDS_KEY, group_id), compact_json(held))
+        case HoldsEnded(group_id):
+            return KeyValue(own_key(HOLDS_KEY, group_id), None)
 
 
 def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord | LossMended:
@@ -97,6 +111,8 @@ def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord | 
                 return SettingsUnset(group_id)
             read = SettingsValue.model_validate_json(value)
             return SettingsStored(group_id, read.changes, read.settings, read.suspended)
+        if kind == HOLDS_KEY:
+            return HoldsEnded(group_id) if value is None else HoldsValue.model_validate_json(value).holds
         if value is None:
             return DelayForgotten(group_id)
         kept = DelayValue.model_validate_json(value)

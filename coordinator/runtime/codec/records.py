@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
+from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -99,7 +100,7 @@ def encode(records: Iterable[Record]) -> Encoded:
                 out.groups.append(KeyValue(group_key(record.group_id), group_value(record)))
             case GroupDeleted():
                 out.groups.append(KeyValue(group_key(record.group_id), None))
-            case SettingsStored() | SettingsUnset() | LossMended():
+            case SettingsStored() | SettingsUnset() | HoldsStored() | HoldsEnded() | LossMended():
                 out.groups.append(encode_own(record))
             case CentralStored() | CentralDeleted() | DelayStored() | DelayForgotten():
                 out.groups.append(encode_own(record))

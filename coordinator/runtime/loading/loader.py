@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.consumer.records import ConsumerRecord
+from muster.coordinator.core.control.holds.values import HoldsEnded
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -19,7 +20,6 @@ from muster.coordinator.core.records import (
     OwnRecord,
     RebalanceForgotten,
     Record,
-    SettingsStored,
     SettingsUnset,
     ShadowsForgotten,
     StallForgotten,
@@ -42,7 +42,9 @@ MAX_COMPLAINTS = 20
 
 Item = TypeVar("Item")
 
-TOMBSTONES = GroupDeleted | OffsetDeleted | DelayForgotten | CentralDeleted | SettingsUnset
+TOMBSTONES = GroupDeleted | OffsetDeleted | DelayForgotten | CentralDeleted | SettingsUnset | HoldsEnded
+KEPT_ELSEWHERE = CentralStored | CentralDeleted | DelayStored | DelayForgotten
+"""Facts of our own that older versions kept in the ledger."""
 
 
 class Replayable(Protocol):
@@ -115,7 +117,7 @@ def replay(
     losses, mended = list[Damage](), 0
     wanted = newest(left(still_wanted(log.read_groups(shard), place, given_up), losses), report)
     for record in offsets_together(still_wanted(wanted, place, given_up), place, report):
-        if isinstance(record, OwnRecord) and not isinstance(record, SettingsStored | SettingsUnset):
+        if isinstance(record, KEPT_ELSEWHERE):
             own.add(own_place(record))
         if isinstance(record, LossMended):
             mended = record.until

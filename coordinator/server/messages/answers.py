@@ -242,7 +242,12 @@ def described_group(group_id: str, reply: effects.DescribeReply) -> pb.Described
         waiting_for=reply.waiting_for,
         waiting_until_ms=reply.waiting_until_ms,
         leader=reply.leader,
+        planner=group_planner(reply.planned_by),
     )
+
+
+def group_planner(planner: effects.PlannedBy) -> pb.GroupPlanner:
+    return pb.GroupPlanner(assignor=planner.assignor, by_setting=planner.by_setting, kept_out=planner.kept_out)
 
 
 def described_member(member: effects.DescribedMember) -> pb.DescribedMember:

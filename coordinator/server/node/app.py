@@ -21,7 +21,7 @@ from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.dispatch import Method
 from muster.coordinator.server.doors.kafka import KafkaDoor
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.drive import Driver
@@ -49,12 +49,13 @@ from muster.coordinator.server.node.limits import (
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
-from muster.coordinator.server.node.services import BROKER_SERVICE, GROUP_SERVICE, NAMES, STAGING_SERVICE
+from muster.coordinator.server.node.services import GROUP_SERVICE, NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
 from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
 from muster.coordinator.server.service.central_election import CentralElection
 from muster.coordinator.server.service.central_session import NO_ELECTION
+from muster.coordinator.server.service.control import GroupControl
 from muster.coordinator.server.service.groups import Endpoint, GroupCoordinator
 from muster.coordinator.server.service.session import Sessions
 from muster.coordinator.server.service.watch import Watchers
@@ -413,12 +414,9 @@ class Node:
             room=answer_room,
         )
         self._staging = StagingService(Staging(self.broker), self.log_requests.commit)
-        return (
-            methods_of(GROUP_SERVICE, groups)
-            | methods_of(BROKER_SERVICE, records)
-            | methods_of(STAGING_SERVICE, self._staging)
-            | fencing(self.driver, self.engine, self.broker, self.log_requests)
-        )
+        fences = fencing(self.driver, self.engine, self.broker, self.log_requests)
+        control = GroupControl(self.driver, self.engine.shards)
+        return table_of(groups, control, records, self._staging) | fences
 
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)

@@ -1,9 +1,15 @@
-"""The gRPC services that every node offers."""
+"""The services that a node offers by gRPC, and the one table of their calls."""
 
-from muster.coordinator.rpc.v1 import coordinator_service_pb2, fence_service_pb2
+from muster.coordinator.rpc.v1 import control_service_pb2, coordinator_service_pb2, fence_service_pb2
+from muster.coordinator.server.dispatch import Method, methods_of
+from muster.coordinator.server.service.control import GroupControl
+from muster.coordinator.server.service.groups import GroupCoordinator
 from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
+from muster.storage.service.broker import BrokerService
+from muster.storage.service.staging import StagingService
 
 GROUP_SERVICE = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
+CONTROL_SERVICE = control_service_pb2.DESCRIPTOR.services_by_name["GroupControl"]
 FENCE_SERVICE = fence_service_pb2.DESCRIPTOR.services_by_name["Fencing"]
 BROKER_SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["Broker"]
 STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]
@@ -11,8 +17,18 @@ STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]
 EVERYTHING = ""
 """The name under which the health service reports the whole node."""
 
-NAMES = (
-    EVERYTHING,
-    *(service.full_name for service in (GROUP_SERVICE, FENCE_SERVICE, BROKER_SERVICE, STAGING_SERVICE)),
-)
+SERVICES = (GROUP_SERVICE, CONTROL_SERVICE, FENCE_SERVICE, BROKER_SERVICE, STAGING_SERVICE)
+NAMES = (EVERYTHING, *(service.full_name for service in SERVICES))
 """What the health service knows."""
+
+
+def table_of(
+    groups: GroupCoordinator, control: GroupControl, records: BrokerService, staging: StagingService
+) -> dict[str, Method]:
+    """Every call by its full name. Raises LookupError when one has no handler."""
+    return (
+        methods_of(GROUP_SERVICE, groups)
+        | methods_of(CONTROL_SERVICE, control)
+        | methods_of(BROKER_SERVICE, records)
+        | methods_of(STAGING_SERVICE, staging)
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from muster.coordinator.config import Settings
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.edge.words import operator
+from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.dispatch import Call, Kind, Method
 from muster.coordinator.tracing.causes import Causes
@@ -111,7 +112,10 @@ def beating(request: pb.ConsumerGroupHeartbeatRequest, _: Call) -> Iterator[str]
         yield request.member_id
 
 
-def operating(request: pb.AlterGroupSettingsRequest, call: Call) -> Iterator[str]:
+Operation = pb.AlterGroupSettingsRequest | control_pb.HoldGroupRequest | control_pb.ResumeGroupRequest
+
+
+def operating(request: Operation, call: Call) -> Iterator[str]:
     if not request.validate_only:
         yield operator(call.peer_host, request.reason)
 
@@ -124,6 +128,8 @@ CULPRITS: Final[Mapping[str, Culprits]] = {
     "RemoveMembers": members,
     "ConsumerGroupHeartbeat": beating,
     "AlterGroupSettings": operating,
+    "HoldGroup": operating,
+    "ResumeGroup": operating,
 }
 """The calls that set rebalances off, and whom the ledger names as the culprit then. SyncGroup, Heartbeat and
 OffsetCommit are not among them: they carry one on, or refuse, and begin none."""

@@ -80,6 +80,7 @@ def doctors_group(facts: GroupFacts) -> Group:
             for place, at in facts.positions.items()
         },
         ledger=tuple(facts.history),
+        kept_out=described.planner.kept_out,
     )
 
 

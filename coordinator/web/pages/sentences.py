@@ -40,6 +40,10 @@ CAUSES: Final[dict[str, tuple[str, str, str]]] = {
     "ASSIGNOR_FAILED": (TROUBLE, "the assignor failed", "the assignor failed"),
     "DELAY_OVER": (FOLLOW_UP, "the wait for a missing member is over", "the wait for a missing member is over"),
     "BROKERS_CHANGED": (CHANGE, "a broker came or went", "a broker came or went"),
+    "CANARY": (OPERATOR, "a trial of another assignor began or ended", "a trial of another assignor began or ended"),
+    "DEPLOY_OVER": (OPERATOR, "a deploy is over", "a deploy is over"),
+    "PIN_CHANGED": (OPERATOR, "a partition was pinned", "a partition was pinned"),
+    "DRAINED": (OPERATOR, "a member is drained", "a member is drained"),
 }  # fmt: skip
 """By cause: its kind, which is its colour; what to say when it is known who, and when not."""
 
@@ -54,6 +58,8 @@ BESIDE: Final = {
     "SETTINGS_CHANGED": "An operator changed the group's settings; nobody moved.",
     "POSITIONS_CHANGED": "An operator changed {positions}; nobody moved.",
     "TRIAL": "{detail}.",
+    "HELD": "{detail}.",
+    "WATCHED": "{detail}.",
     "GROUP_DELETED": "An operator deleted the group, and {positions} with it.",
 }
 """What is no rebalance."""

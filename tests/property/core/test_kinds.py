@@ -16,7 +16,9 @@ from muster.coordinator.core.central import events as central
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.control import events as control
 from muster.coordinator.core.control.fences.events import ClaimFence
+from muster.coordinator.core.control.holds.values import By, Orphans
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.groups.conversions import CONVERSIONS
@@ -138,6 +140,34 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
         st.booleans(),
         st.just("op"),
     ),
+    control.HoldGroup: st.builds(
+        control.HoldGroup,
+        requests,
+        groups,
+        st.sampled_from(
+            [
+                control.AskFreeze(),
+                control.AskFreeze(Orphans.GIVE),
+                control.AskDeploy(2),
+                control.AskDrain(By.CLIENT_ID, "a"),
+                control.AskPin("t", 0, "a"),
+            ]
+        ),
+        st.sampled_from([None, 60_000, -1]),
+        st.none(),
+        st.booleans(),
+        st.just("op"),
+    ),
+    control.ResumeGroup: st.builds(
+        control.ResumeGroup,
+        requests,
+        groups,
+        st.sampled_from([None, control.EndFreeze(), control.EndDeploy(), control.Undrain(By.CLIENT_ID, "a")]),
+        st.sampled_from([None, 3]),
+        st.booleans(),
+        st.just("op"),
+    ),
+    control.DescribeHolds: st.builds(control.DescribeHolds, requests, groups),
 }
 """What anybody may say to a group, by its type."""
 

@@ -169,9 +169,13 @@ class Stage:
     def send(self, each: int) -> None:
         """So many messages to every partition."""
         for partition in range(PARTITIONS):
-            for _ in range(each):
-                self._producer.produce(self.topic, b"x" * 100, partition=partition)
-            self.sent[partition] += each
+            self.send_to(partition, each)
+
+    def send_to(self, partition: int, count: int) -> None:
+        """So many messages to this one."""
+        for _ in range(count):
+            self._producer.produce(self.topic, b"x" * 100, partition=partition)
+        self.sent[partition] += count
         assert self._producer.flush(PATIENCE_S) == 0
 
     def until_shared(self, *owners: Worker) -> None:

@@ -86,9 +86,16 @@ def by_kafka_python(told: dict[str, Any]) -> None:
     from kafka import KafkaConsumer
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from kafka.errors import KafkaConnectionError, KafkaError
 
-    known = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
+    known = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
+    }
     consumer, teller = (
         KafkaConsumer(
             told["topic"],
@@ -155,8 +162,11 @@ async def consume_by_aiokafka(told: dict[str, Any]) -> None:
 
 def aiokafka_assignors(name: str) -> list[Any]:
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-    return [{"range": RangePartitionAssignor}[name]]
+    known = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
+    return [{assignor.name: assignor for assignor in known}[name]]
 
 
 def by_grpc(told: dict[str, Any]) -> None:

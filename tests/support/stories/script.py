@@ -24,6 +24,7 @@ from muster.coordinator.runtime.deadlines import moved_by
 from tests.support.stories.central_stage import CentralStage
 from tests.support.stories.classic_stage import ClassicStage, Client
 from tests.support.stories.consumer_stage import ConsumerStage
+from tests.support.stories.control_stage import ControlStage
 from tests.support.stories.fence_stage import FenceStage
 from tests.support.stories.observed_stage import ObservedStage
 from tests.support.stories.offset_stage import OffsetStage
@@ -35,7 +36,9 @@ NO_REPLY = "parked"
 
 
 @dataclass
-class Stage(ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStage, TrialStage, FenceStage):
+class Stage(
+    ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStage, TrialStage, FenceStage, ControlStage
+):
     """The shard under test, its clock and its clients."""
 
     limits: Limits = field(default_factory=Limits)
@@ -308,9 +311,9 @@ def hard_state(shard: Shard) -> tuple[object, ...]:
     }
     members = dict(shard.consumer_groups), dict(shard.central_groups)
     beside = dict(shard.state.stalls), dict(shard.state.settings), list(shard.state.farewells.items())
-    trials = dict(shard.state.canaries)
+    trials = dict(shard.state.canaries), dict(shard.state.holds)
     fences = {group_id: dict(kept) for group_id, kept in shard.state.fences.items()}, set(shard.state.fence_ids)
-    return groups, ledgers, offsets, *members, *beside, trials, fences
+    return groups, ledgers, offsets, *members, *beside, *trials, fences
 
 
 def setting(text: str) -> int | str | tuple[str, ...]:

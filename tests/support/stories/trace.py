@@ -8,6 +8,7 @@ from muster.coordinator.core.central import records as central
 from muster.coordinator.core.consumer import records as consumer
 from muster.coordinator.core.consumer.group import MemberState
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
+from muster.coordinator.core.control.holds import values as holds
 from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.types import Cause, Limits, RebalanceEntry, Score, Stall, StoredOffset
 from muster.coordinator.errors import ErrorCode
@@ -48,8 +49,8 @@ def describe_record(record: records.Record) -> str:
             return describe_delay(record)
         case records.StallNoted() | records.StallForgotten():
             return describe_noted(record)
-        case records.SettingsStored() | records.SettingsUnset():
-            return describe_settings(record)
+        case records.SettingsStored() | records.SettingsUnset() | holds.HoldsStored() | holds.HoldsEnded():
+            return describe_asked(record)
         case FenceStored() | FenceForgotten():
             return describe_fence(record)
         case central.CentralStored():
@@ -93,11 +94,44 @@ def describe_fence(record: FenceStored | FenceForgotten) -> str:
     return f"{what} {record.producer_id}/{record.epoch}{former}"
 
 
+def describe_claim(reply: effects.ClaimFenceReply) -> str:
+    former = f" after {','.join(map(str, reply.former))}" if reply.former else ""
+    return code(reply.code) if reply.code else f"{reply.producer_id}/{reply.epoch}{former}"
+
+
+def describe_asked(record: records.SettingsStored | records.SettingsUnset | holds.HoldsRecord) -> str:
+    if isinstance(record, holds.HoldsStored | holds.HoldsEnded):
+        return f"append {type(record).__name__} {describe_holds(record)}"
+    return describe_settings(record)
+
+
 def describe_settings(record: records.SettingsStored | records.SettingsUnset) -> str:
     if isinstance(record, records.SettingsUnset):
         return f"append SettingsUnset {record.group_id}"
     suspended = f" suspended: {record.suspended}" if record.suspended else ""
     return f"append SettingsStored {record.group_id} version={record.version} {json.dumps(record.values)}{suspended}"
+
+
+def describe_holds(held: holds.HoldsRecord) -> str:
+    if isinstance(held, holds.HoldsEnded):
+        return held.group_id
+    words = [f"{held.group_id} version={held.version}"]
+    if held.freeze is not None:
+        words.append(f"freeze orphans={held.freeze.orphans.value}{ends(held.freeze.until)}")
+    if held.deploy is not None:
+        words.append(
+            f"deploy {held.deploy.back}/{held.deploy.expect} hold={held.deploy.hold_ms}{ends(held.deploy.until)}"
+        )
+    words += [f"drain {drain.by.value} {drain.name}{ends(drain.until)}" for drain in held.drains]
+    words += [f"pin {pin.topic}-{pin.partition} {pin.name}{ends(pin.until)}" for pin in held.pins]
+    for share in held.shares:
+        parts = ",".join(f"{topic}-{p}" for topic, partitions in share.share for p in partitions)
+        words.append(f"waiting {parts} of {share.member_id}{ends(share.until)}")
+    return "; ".join(words)
+
+
+def ends(until: holds.Until | None) -> str:
+    return "" if until is None else f" until={until.at_ms}ms"
 
 
 def describe_offset(topic: str, partition: int, value: StoredOffset) -> str:
@@ -213,14 +247,21 @@ def describe_reply(reply: effects.Reply) -> str:
         case effects.ExplainReply():
             told = [*map(explained, reply.entries), *map(describe_stall, reply.stalls)]
             return code(reply.code) if reply.code else "\n".join(told) or "nothing"
-        case effects.ClaimFenceReply():
-            former = f" after {','.join(map(str, reply.former))}" if reply.former else ""
-            return code(reply.code) if reply.code else f"{reply.producer_id}/{reply.epoch}{former}"
+        case effects.ClaimFenceReply() | effects.HoldsReply():
+            return describe_claim(reply) if isinstance(reply, effects.ClaimFenceReply) else describe_held(reply)
         case effects.SettingsReply():
             values = json.dumps(dict(reply.values))
             return f"{code(reply.code)} {reply.message}" if reply.code else f"version={reply.version} {values}"
         case _:
             return code(reply.code)
+
+
+def describe_held(reply: effects.HoldsReply) -> str:
+    if reply.code:
+        return f"{code(reply.code)} {reply.message}"
+    left = f" draining={','.join(map(str, reply.draining))}" if any(reply.draining) else ""
+    said = f"{reply.sentence}\n  " if reply.sentence else ""
+    return f"{said}{describe_holds(reply.holds) if reply.holds else 'nothing is held'}{left}"
 
 
 def describe_stall(stall: Stall) -> str:

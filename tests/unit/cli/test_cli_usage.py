@@ -56,7 +56,7 @@ def test_help_names_every_command_that_is_not_hidden(capsys: pytest.CaptureFixtu
     ("typed", "offered"),
     [
         ("muster he", {"health"}),
-        ("muster groups d", {"describe", "delete", "delete-offsets"}),
+        ("muster groups d", {"describe", "delete", "delete-offsets", "deploy", "drain"}),
         ("muster serve --da", {"--data"}),
     ],
 )

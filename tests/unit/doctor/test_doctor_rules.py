@@ -74,6 +74,12 @@ def test_session_under_three_heartbeats() -> None:
     assert not found(rule, group(member()))
 
 
+def test_an_assignor_that_is_set_and_kept_out() -> None:
+    why = "assignor=lag does not count: the members voted for 'stream'"
+    assert only("assignor-kept-out", replace(group(member()), kept_out=why)).evidence == (why,)
+    assert not found("assignor-kept-out", group(member()))
+
+
 def test_session_too_long() -> None:
     assert "10 min" in only("session-too-long", group(member(session_timeout_ms=600_000))).what
     assert not found("session-too-long", group(member(session_timeout_ms=300_000)))

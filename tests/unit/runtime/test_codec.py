@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
+from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored, Pin, Until
 from muster.coordinator.core.records import (
     GroupDeleted,
     GroupStored,
@@ -100,6 +101,16 @@ def offset(
             id="fence",
         ),
         pytest.param(FenceForgotten("g", "t", 3), "7d08 0001 67 0001 74 00000003", None, id="fence tombstone"),
+        pytest.param(
+            HoldsStored("g", 4, pins=(Pin("t", 1, "web", Until(9, 5)),)),
+            "7d05 0001 67",
+            (
+                b'{"holds":{"deploy":null,"drains":[],"freeze":null,"group_id":"g","pins":[{"name":"web","partition":1,'
+                b'"topic":"t","until":{"after_ms":5,"at_ms":9}}],"shares":[],"version":4},"version":1}'
+            ).hex(),
+            id="what is held of a group",
+        ),
+        pytest.param(HoldsEnded("g"), "7d05 0001 67", None, id="nothing is held any more"),
         pytest.param(SettingsUnset("g"), "7d03 0001 67", None, id="settings tombstone"),
         pytest.param(GroupDeleted("g"), GROUP_KEY, None, id="group tombstone"),
     ],

@@ -6,6 +6,7 @@ import pytest
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.central.events import CentralRequest
+from muster.coordinator.core.control.events import ControlRequest
 from muster.coordinator.core.refusals import REPLY_TYPES
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.slot import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
@@ -181,6 +182,8 @@ def test_every_request_has_a_reply_type() -> None:
     told = set(get_args(CentralRequest))
     assert {REPLY_TYPES[request] for request in told} == {effects.CentralReply}
     assert {REPLY_TYPES[request] for request in SETTINGS} == {effects.SettingsReply}
-    apart = pushed | told | SETTINGS
+    held = set(get_args(ControlRequest))
+    assert {REPLY_TYPES[request] for request in held} == {effects.HoldsReply}
+    apart = pushed | told | held | SETTINGS
     for request, reply in ((one, reply) for one, reply in REPLY_TYPES.items() if one not in apart):
         assert reply.__name__.removesuffix("Reply") == request.__name__.removesuffix("Group").removesuffix("Groups")

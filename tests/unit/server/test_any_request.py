@@ -13,9 +13,10 @@ from muster.coordinator.core import effects, events
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, RequestId
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.server.messages import answers, answers_consumer, translate, translate_consumer
+from muster.coordinator.server.messages import answers, answers_consumer, control, translate, translate_consumer
 from muster.coordinator.server.messages.shape import MAX_NAME_CHARS, MalformedRequest
 from tests.fakes.memory_group_log import MemoryGroupLog
 
@@ -33,6 +34,7 @@ VALUES: dict[int, st.SearchStrategy[Any]] = {
     FieldDescriptor.TYPE_INT32: INT32,
     FieldDescriptor.TYPE_INT64: INT64,
     FieldDescriptor.TYPE_BOOL: st.booleans(),
+    FieldDescriptor.TYPE_ENUM: st.sampled_from([0, 1, 2, 3, 99]),
 }
 SETTINGS = ["assignor.options", "assignor", ""]
 LIKELY = {"group_id": st.sampled_from(["g", "g", "g", "h", ""]), "client_id": st.sampled_from(["c", "", "é"])}
@@ -84,6 +86,8 @@ REQUESTS: dict[type[Message], Translate] = {
     pb.ExplainGroupRequest: translate.explain_group,
     pb.ConsumerGroupHeartbeatRequest: consumer,
     pb.AlterGroupSettingsRequest: alter,
+    control_pb.HoldGroupRequest: lambda request, at: control.hold_group(request, at, client_host="h"),
+    control_pb.ResumeGroupRequest: lambda request, at: control.resume_group(request, at, client_host="h"),
 }
 
 SAID: dict[type[Any], Callable[[Any], Message]] = {
@@ -97,6 +101,7 @@ SAID: dict[type[Any], Callable[[Any], Message]] = {
     effects.ListReply: lambda reply: pb.ListGroupsResponse(groups=map(answers.listed_group, reply.groups)),
     effects.ConsumerHeartbeatReply: answers_consumer.heartbeat,
     effects.SettingsReply: answers.altered_settings,
+    effects.HoldsReply: control.held,
     effects.ExplainReply: lambda reply: answers.explain_group("g", reply, with_snapshots=True, room=100),
 }
 

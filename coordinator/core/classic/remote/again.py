@@ -117,6 +117,12 @@ def follow_up(group: ClassicGroup, step: Step) -> None:
     prepare_rebalance(group, Trigger(Cause.REVOCATION_FOLLOW_UP, detail), step)
 
 
+def ended(group: ClassicGroup, trigger: Trigger, step: Step) -> None:
+    """An operator's word ends what stands: everybody is called back, whoever plans."""
+    if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(group, trigger, step)
+
+
 def changed_counts(group: ClassicGroup, step: Step) -> str:
     before, now = group.planned_topics, step.state.partitions
     wanted = before.keys() | (group.subscribed_topics or frozenset())

@@ -21,6 +21,7 @@ from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.shares import accept, disarm_when_complete
 from muster.coordinator.core.control.assigning import A_MEMBER, Planner, classic_planner, handoff_timeout_ms
+from muster.coordinator.core.control.held import classic as held
 from muster.coordinator.core.control.who import wanted_options
 from muster.coordinator.core.events import JoinGroup, Planned
 from muster.coordinator.core.ledger import Trigger
@@ -127,7 +128,8 @@ def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, ste
     """Hand out the plan, holding back what a cooperative member has to let go of first (KIP-429)."""
     assert group.state is GroupState.COMPLETING_REBALANCE
     whole = target if isinstance(target, Assignment) else Assignment(target)
-    cut = withheld(snapshot, whole)
+    kept = held.correct(group, whole, snapshot, step)
+    cut = withheld(snapshot, Assignment(kept.plan))
     shares = cut.to_dict()
     version = lowest_version(group)
     # Nobody gets no bytes at all: clients take that for a broken answer where an empty list is a share like any other.
@@ -142,7 +144,9 @@ def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, ste
         group.plan_failures = 0
     group.planned_topics = dict(snapshot.topics)
     source = SET if group.planner.by_setting else ASKED
-    accept(group, blobs, history.Given(snapshot.to_json(), source), step)
+    carried = group.carried
+    accept(group, blobs, history.Given(kept.told_in(snapshot).to_json(), source), step)
+    held.adopted(group, kept, carried, step)
     disarm_when_complete(group, step)
     if cut.withheld:
         await_release(group, step)

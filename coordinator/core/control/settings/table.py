@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR, ASSIGNOR_OPTIONS, COOPERATIVE_ONLY, PROTOCOLS
 from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from muster.coordinator.core.control.settings.holding import HOLD_MS
 from muster.coordinator.core.control.settings.setting import Setting
 from muster.coordinator.core.control.trial.setting import SHADOW_ASSIGNORS
 
@@ -15,6 +16,7 @@ SETTINGS: Final[Mapping[str, Setting[Any]]] = {
         PROTOCOLS,
         ASSIGNOR_OPTIONS,
         COOPERATIVE_ONLY,
+        HOLD_MS,
         SESSION_TIMEOUT,
         HEARTBEAT_INTERVAL,
         ASSIGNMENT_INTERVAL,

@@ -1,0 +1,1 @@
+"""`muster groups freeze`, `deploy`, `drain`, `pin` and `resume`: what operators do with a group that works."""

@@ -1,0 +1,26 @@
+"""`muster groups deploy`: members are started anew one by one, and nobody else notices."""
+
+from typing import Any
+
+import click
+
+from muster.coordinator.cli.common.options import COUNT, admin_of, client_options, output_option
+from muster.coordinator.cli.control.held import Duration, asked, tell, verb_options
+from muster.coordinator.cli.groups.which import group_argument
+
+
+@click.command()
+@client_options
+@output_option
+@verb_options
+@click.option("--expect", type=COUNT, required=True, metavar="N", help="So many members go and come back.")
+@click.option(
+    "--timeout", "--for", "for_ms", type=Duration(), default="15m", show_default=True, help="Over then at the latest."
+)
+@group_argument
+def deploy(bootstrap: str, overrides: dict[str, str], style: str, expect: int, group: str, **given: Any) -> None:
+    """Tell GROUP that its members are started anew: what one leaves waits for the next of its client id to come."""
+    words = asked(given)
+    with admin_of(bootstrap, overrides) as admin:
+        held = admin.deploy_group(group, expect, **words)
+    tell(group, held, style, dry_run=words["validate_only"])

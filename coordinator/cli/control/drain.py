@@ -1,0 +1,89 @@
+"""`muster groups drain` and `undrain`: a member's partitions move away, and it stays."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.output import notice
+from muster.coordinator.cli.control.held import asked, for_option, tell, verb_options
+from muster.coordinator.cli.groups.which import group_argument
+
+if TYPE_CHECKING:
+    from muster.coordinator.client import Admin
+
+LOOK_S = 0.5
+
+by_option = click.option(
+    "--by",
+    type=click.Choice(["member-id", "client-id", "instance", "host"]),
+    default="member-id",
+    show_default=True,
+    help="What MEMBER is. One that is named by client-id, instance or host stays drained when it is started anew.",
+)
+
+
+@click.command()
+@client_options
+@output_option
+@verb_options
+@for_option
+@by_option
+@click.option("--wait", is_flag=True, help="Tell how far it is, until nothing is left.")
+@group_argument
+@click.argument("member")
+def drain(
+    bootstrap: str,
+    overrides: dict[str, str],
+    style: str,
+    by: Any,
+    wait: bool,
+    group: str,
+    member: str,
+    **given: Any,
+) -> None:
+    """Move all partitions of GROUP's MEMBER to the others; it stays a member with nothing.
+
+    They move as fast as move.budget allows (assignor.options or balance.move.budget of the group), each by a safe
+    handoff.
+    """
+    words = asked(given)
+    with admin_of(bootstrap, overrides) as admin:
+        held = admin.drain_member(group, member, by, **words)
+        tell(group, held, style, dry_run=words["validate_only"])
+        if wait and not words["validate_only"]:
+            follow(admin, group, member, by)
+
+
+def follow(admin: "Admin", group: str, member: str, by: str) -> None:
+    """Until nothing is left, or it is drained no longer."""
+    before = None
+    while True:
+        found = next((d for d in admin.group_holds(group).drains if (d.by, d.name) == (by, member)), None)
+        if found is None:
+            notice("It is not drained any more.")
+            return
+        if found.left != before:
+            notice("Nothing is left." if not found.left else f"{found.left} partitions are left.")
+        if not found.left:
+            return
+        before = found.left
+        time.sleep(LOOK_S)
+
+
+@click.command()
+@client_options
+@output_option
+@verb_options
+@by_option
+@group_argument
+@click.argument("member")
+def undrain(
+    bootstrap: str, overrides: dict[str, str], style: str, by: Any, group: str, member: str, **given: Any
+) -> None:
+    """Let GROUP's MEMBER have partitions again."""
+    words = asked(given)
+    with admin_of(bootstrap, overrides) as admin:
+        held = admin.undrain_member(group, member, by, **words)
+    tell(group, held, style, dry_run=words["validate_only"])

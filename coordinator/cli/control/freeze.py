@@ -1,0 +1,30 @@
+"""`muster groups freeze`: nobody who lives loses a partition."""
+
+from typing import Any
+
+import click
+
+from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.control.held import asked, for_option, tell, verb_options
+from muster.coordinator.cli.groups.which import group_argument
+
+
+@click.command()
+@client_options
+@output_option
+@verb_options
+@for_option
+@click.option(
+    "--orphans",
+    type=click.Choice(["give", "keep"]),
+    default=None,
+    help="What loses its owner goes to whoever has least, or stays without one. Where members make their own plans: "
+    "keep only.",
+)
+@group_argument
+def freeze(bootstrap: str, overrides: dict[str, str], style: str, orphans: Any, group: str, **given: Any) -> None:
+    """Freeze GROUP: who lives keeps its partitions, and newcomers get none, until it is resumed."""
+    words = asked(given)
+    with admin_of(bootstrap, overrides) as admin:
+        held = admin.freeze_group(group, orphans or "", **words)
+    tell(group, held, style, dry_run=words["validate_only"])

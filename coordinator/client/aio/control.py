@@ -1,0 +1,211 @@
+"""What the admin client does with a group that works: freeze, deploy, drain, pin, and resume."""
+
+from typing import Literal
+
+from muster.coordinator.client.calls import methods
+from muster.coordinator.client.calls.transport import Transport
+from muster.coordinator.client.described import GroupHolds, Held, HeldDrain, HeldPin, HeldShare
+from muster.coordinator.client.membership.group_calls import GroupCalls, check
+from muster.coordinator.rpc.v1 import control_service_pb2 as pb
+
+By = Literal["member-id", "client-id", "instance", "host"]
+
+NAMED_BY: dict[str, pb.NamedBy] = {
+    "member-id": pb.NAMED_BY_UNSPECIFIED,
+    "client-id": pb.NAMED_BY_CLIENT_ID,
+    "instance": pb.NAMED_BY_INSTANCE,
+    "host": pb.NAMED_BY_HOST,
+}
+WORDS = {number: word for word, number in NAMED_BY.items()}
+ORPHANS: dict[str, pb.Orphans] = {"": pb.ORPHANS_UNSPECIFIED, "give": pb.ORPHANS_GIVE, "keep": pb.ORPHANS_KEEP}
+ORPHAN_WORDS = {number: word for word, number in ORPHANS.items()}
+
+
+class Control:
+    """Part of the admin client. Each verb takes what all of them have in common:
+
+    `for_ms`: it ends by itself after so long. `expected_version`: only if what is held is at that version (0: nothing
+    is), else Refused. `validate_only`: say what it would do, and change nothing. `reason` goes into the ledger.
+    """
+
+    _transport: Transport
+
+    async def group_holds(self, group: str) -> GroupHolds:
+        """What is held of the group; of a group that nobody has heard of, nothing."""
+        address = await GroupCalls(self._transport, group).coordinator()
+        answer = await self._transport.call(
+            methods.DESCRIBE_HOLDS,
+            pb.DescribeHoldsRequest(group_id=group),
+            doing=f"looking at what is held of {group!r}",
+            address=address,
+        )
+        check(answer.error_code, answer.error_message, group)
+        return described(answer.holds)
+
+    async def freeze_group(
+        self,
+        group: str,
+        orphans: Literal["", "give", "keep"] = "",
+        *,
+        for_ms: int | None = None,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> Held:
+        """Nobody who lives loses a partition, and newcomers get none, until the group is resumed.
+
+        `orphans`: what loses its owner goes to whoever has least ("give"), or stays without one ("keep"); "": the
+        first, or the second where the members make their plans themselves.
+        """
+        request = pb.HoldGroupRequest(group_id=group, freeze=pb.Freeze(orphans=ORPHANS[orphans]))
+        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+
+    async def deploy_group(
+        self,
+        group: str,
+        expect: int,
+        *,
+        for_ms: int | None = None,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> Held:
+        """Members are started anew: what one leaves waits for the next that comes, until `expect` have come back."""
+        request = pb.HoldGroupRequest(group_id=group, deploy=pb.Deploy(expect=expect))
+        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+
+    async def drain_member(
+        self,
+        group: str,
+        name: str,
+        by: By = "member-id",
+        *,
+        for_ms: int | None = None,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> Held:
+        """The partitions of whoever is named so move away; he stays a member with nothing, started anew or not."""
+        request = pb.HoldGroupRequest(group_id=group, drain=pb.Drain(by=NAMED_BY[by], name=name))
+        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+
+    async def pin_partition(
+        self,
+        group: str,
+        topic: str,
+        partition: int,
+        name: str,
+        *,
+        for_ms: int | None = None,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> Held:
+        """The partition belongs to whoever has this instance id, client id or member id, as long as he lives."""
+        request = pb.HoldGroupRequest(group_id=group, pin=pb.Pin(topic=topic, partition=partition, name=name))
+        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+
+    async def resume_group(
+        self,
+        group: str,
+        what: Literal["", "freeze", "deploy"] = "",
+        *,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> Held:
+        """End the freeze, or the deploy; "": everything that is held of the group."""
+        request = pb.ResumeGroupRequest(group_id=group)
+        if what == "freeze":
+            request.freeze = True
+        elif what == "deploy":
+            request.deploy = True
+        return await self._resume(request, expected_version, validate_only, reason)
+
+    async def undrain_member(
+        self,
+        group: str,
+        name: str,
+        by: By = "member-id",
+        *,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> Held:
+        """Whoever is named so gets partitions again."""
+        request = pb.ResumeGroupRequest(group_id=group, drain=pb.Drain(by=NAMED_BY[by], name=name))
+        return await self._resume(request, expected_version, validate_only, reason)
+
+    async def unpin_partition(
+        self,
+        group: str,
+        topic: str,
+        partition: int,
+        *,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> Held:
+        """The partition stays where it is until a plan moves it."""
+        request = pb.ResumeGroupRequest(group_id=group, pin=pb.Pin(topic=topic, partition=partition))
+        return await self._resume(request, expected_version, validate_only, reason)
+
+    async def _hold(
+        self, request: pb.HoldGroupRequest, for_ms: int | None, version: int | None, validate_only: bool, reason: str
+    ) -> Held:
+        if for_ms is not None:
+            request.for_ms = for_ms
+        if version is not None:
+            request.expected_version = version
+        request.validate_only, request.reason = validate_only, reason
+        group = request.group_id
+        address = await GroupCalls(self._transport, group).coordinator()
+        answer = await self._transport.call(
+            methods.HOLD_GROUP, request, doing=f"holding group {group!r}", address=address
+        )
+        check(answer.error_code, answer.error_message, group)
+        return Held(answer.sentence, described(answer.holds))
+
+    async def _resume(
+        self, request: pb.ResumeGroupRequest, version: int | None, validate_only: bool, reason: str
+    ) -> Held:
+        if version is not None:
+            request.expected_version = version
+        request.validate_only, request.reason = validate_only, reason
+        group = request.group_id
+        address = await GroupCalls(self._transport, group).coordinator()
+        answer = await self._transport.call(
+            methods.RESUME_GROUP, request, doing=f"resuming group {group!r}", address=address
+        )
+        check(answer.error_code, answer.error_message, group)
+        return Held(answer.sentence, described(answer.holds))
+
+
+def described(holds: pb.Holds) -> GroupHolds:
+    return GroupHolds(
+        version=holds.version,
+        orphans=ORPHAN_WORDS[holds.freeze.orphans] if holds.HasField("freeze") else None,
+        freeze_until_ms=holds.freeze_until_ms if holds.HasField("freeze_until_ms") else None,
+        expect=holds.deploy.expect if holds.HasField("deploy") else None,
+        deploy_until_ms=holds.deploy_until_ms if holds.HasField("deploy_until_ms") else None,
+        back=holds.back,
+        hold_ms=holds.hold_ms,
+        drains=tuple(
+            HeldDrain(
+                WORDS[each.drain.by],
+                each.drain.name,
+                each.until_ms if each.HasField("until_ms") else None,
+                each.left,
+            )
+            for each in holds.drains
+        ),
+        pins=tuple(
+            HeldPin(
+                each.pin.topic, each.pin.partition, each.pin.name, each.until_ms if each.HasField("until_ms") else None
+            )
+            for each in holds.pins
+        ),
+        shares=tuple(
+            HeldShare(each.member_id, each.client_id, each.partitions, each.until_ms) for each in holds.shares
+        ),
+    )

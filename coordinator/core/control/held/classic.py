@@ -1,0 +1,105 @@
+"""Classic groups, as those see them who hold something of a group: who is there, who has what, and what then stands."""
+
+from muster.assignors.api import Assignment, Snapshot
+from muster.coordinator.core.classic import history
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.shares import disarm_when_complete
+from muster.coordinator.core.control.holds import members, standing
+from muster.coordinator.core.control.holds.correction import Corrected, Situation, cells_of
+from muster.coordinator.core.control.holds.values import Orphans, Who
+from muster.coordinator.core.entries import keep_beside
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.moves import Withheld
+from muster.coordinator.core.plan import Plan, assignment_of
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import GroupState, Outcome
+
+
+def correct(group: ClassicGroup, plan: Assignment, snapshot: Snapshot, step: Step) -> Corrected:
+    """What becomes of a plan of the coordinator where something of the group is held."""
+    shares = plan.to_dict()
+    made: Plan = {m: {t: tuple(ps) for t, ps in share.items()} for m, share in shares.items()}
+    if group.id not in step.state.holds:
+        return Corrected(made)
+    return members.correct(group.id, made, situation(group, snapshot, step), group.rebalance, step)
+
+
+def situation(group: ClassicGroup, snapshot: Snapshot, step: Step) -> Situation:
+    return Situation(
+        snapshot=snapshot,
+        who={member.id: who(member) for member in group.members.values()},
+        had=last_shares(group),
+        budget=members.move_budget(step.state, group.id),
+    )
+
+
+def who(member: Member) -> Who:
+    return Who(member.id, member.group_instance_id, member.client_id, member.client_host)
+
+
+def last_shares(group: ClassicGroup) -> Plan:
+    """The last plan, of those who are there; a static member may go by another id by now."""
+    if group.stored is None:
+        return {}
+    shares = {
+        group.static.get(record.group_instance_id or "", record.member_id): assignment_of(record.assignment)
+        for record in group.stored.members
+    }
+    return {member_id: share for member_id, share in shares.items() if member_id in group.members}
+
+
+def left(group: ClassicGroup, member: Member, step: Step) -> None:
+    """The member is about to be taken out: what it had may wait for an heir, where the coordinator plans."""
+    if group.remote:
+        members.left(group.id, who(member), last_shares(group).get(member.id, {}), step)
+
+
+def stands(group: ClassicGroup, trigger: Trigger, step: Step) -> bool:
+    """Somebody went, and nobody has to come back for it: what he had waits for an heir, or the group is frozen.
+
+    The generation stands.
+    """
+    holds = step.state.holds.get(group.id)
+    if holds is None or not group.members or group.state is not GroupState.STABLE:
+        return False
+    waiting = {share.member_id: share for share in holds.shares}
+    if holds.freeze is not None:
+        if group.remote and holds.freeze.orphans is Orphans.GIVE:
+            return False
+        what = "what it had stays without an owner while the group is frozen"
+    elif group.remote and all(member_id in waiting for member_id in leavers(group)):
+        what = "what it had waits for an heir"
+    else:
+        return False
+    for member_id, departure in group.departures.items():
+        for cell in cells_of(waiting[member_id]) if member_id in waiting else ():
+            group.carried[cell] = Withheld(member_id, departure.last_owned_ms)
+    keep_beside(group, Outcome.HELD, told(trigger, what), step)
+    step.keep(group.record(step.now_ms))
+    disarm_when_complete(group, step)
+    return True
+
+
+def leavers(group: ClassicGroup) -> set[str]:
+    """Those who went since the last plan, as far as they had anything by it."""
+    last = history.last_plan(group)
+    return {member_id for member_id in group.departures if last.get(member_id)}
+
+
+def told(trigger: Trigger, what: str) -> Trigger:
+    return Trigger(
+        trigger.cause,
+        f"{trigger.detail}; {what}",
+        trigger.culprit,
+        trigger.client_id,
+        trigger.client_host,
+        trigger.client_reason,
+    )
+
+
+def adopted(group: ClassicGroup, kept: Corrected, carried: dict[tuple[str, int], Withheld], step: Step) -> None:
+    """The plan is the group's. What still waits for an heir is without an owner since before."""
+    members.adopted(group.id, kept.inherited, step)
+    for share in standing.held(step.state, group.id).shares:
+        group.carried.update({cell: carried[cell] for cell in cells_of(share) if cell in carried})

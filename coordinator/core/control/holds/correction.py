@@ -1,0 +1,259 @@
+"""What becomes of a plan where something of the group is held: snapshot, plan and holds in, plan out. Pure.
+
+While the group is calm (a freeze, a deploy, a share that waits for its heir) nobody who lives loses a partition and the
+assignor's word counts for nothing. Otherwise it counts but for what drains and pins say.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from muster.assignors.api import Member, Snapshot
+from muster.coordinator.core.control.holds.values import By, HeldShare, HoldsStored, Orphans, Who
+from muster.coordinator.core.plan import Plan
+
+Cell = tuple[str, int]
+"""Topic and partition."""
+
+HELD = "held"
+"""The option under which the ledger's snapshot says that the assignor's word was not the last."""
+
+MAX_NOTES = 5
+"""So many are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The group that a plan is for: what the plan was made from, who its members are, and what each has so far."""
+
+    snapshot: Snapshot
+    who: Mapping[str, Who]
+    had: Plan
+    budget: int = 0
+    """How many partitions of drained members may move at once; 0: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """The plan that counts. `inherited`: the shares that found an heir in it. `notes`: what the ledger says of it."""
+
+    plan: Plan
+    inherited: tuple[HeldShare, ...] = ()
+    notes: tuple[str, ...] = ()
+    why: str = ""
+    """By which holds it is another than the assignor's; empty: it is the assignor's own."""
+
+    def told_in(self, snapshot: Snapshot) -> Snapshot:
+        """What the plan was made from, for the ledger: whoever makes it again must not wonder that it differs."""
+        return replace(snapshot, options={**snapshot.options, HELD: self.why}) if self.why else snapshot
+
+
+def corrected(plan: Plan, holds: HoldsStored, situation: Situation) -> Corrected:
+    """The plan as the holds leave it."""
+    seats = Seats(situation.snapshot)
+    inherited: tuple[HeldShare, ...] = ()
+    if holds.calm:
+        inherited, notes = calm(holds, situation, seats)
+    else:
+        seats.take_all(plan)
+        notes = [*drain(holds, situation, seats), *pin(holds, situation, seats)]
+    made = seats.plan()
+    why = "" if sorted(cells(made)) == sorted(cells(plan)) else ", ".join(words(holds))
+    return Corrected(made, inherited, tuple(few(notes)), why)
+
+
+def words(holds: HoldsStored) -> Iterable[str]:
+    """What is held, in the order of what beats what."""
+    if holds.freeze is not None:
+        yield "freeze"
+    if holds.deploy is not None:
+        yield "deploy"
+    elif holds.shares:
+        yield "held shares"
+    if holds.pins:
+        yield "pins"
+    if holds.drains:
+        yield "drains"
+
+
+@dataclass(slots=True)
+class Seats:
+    """A plan while it is being changed: each partition has one owner, who reads its topic."""
+
+    snapshot: Snapshot
+    readers: dict[str, Member] = field(init=False)
+    owner: dict[Cell, str] = field(default_factory=dict)
+    count: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.readers = {member.id: member for member in self.snapshot.members}
+        self.count = dict.fromkeys(self.readers, 0)
+
+    def may_read(self, member_id: str, cell: Cell) -> bool:
+        member = self.readers.get(member_id)
+        topic, partition = cell
+        return member is not None and topic in member.topics and partition < self.snapshot.topics.get(topic, 0)
+
+    def give(self, cell: Cell, member_id: str) -> None:
+        former = self.owner.get(cell)
+        if former is not None:
+            self.count[former] -= 1
+        self.owner[cell] = member_id
+        self.count[member_id] += 1
+
+    def take_all(self, plan: Plan) -> None:
+        """What the plan says, as far as its members are there and read it."""
+        for member_id, cell in cells(plan):
+            if cell not in self.owner and self.may_read(member_id, cell):
+                self.give(cell, member_id)
+
+    def least(self, cell: Cell, among: Iterable[str]) -> str | None:
+        """Whoever of them has least and reads it, the first in a tie."""
+        able = [member_id for member_id in among if self.may_read(member_id, cell)]
+        return min(able, key=lambda member_id: self.count[member_id], default=None)
+
+    def of(self, member_id: str) -> list[Cell]:
+        return sorted(cell for cell, owner in self.owner.items() if owner == member_id)
+
+    def read_cells(self) -> list[Cell]:
+        """Every partition that anybody reads."""
+        read = {topic for member in self.readers.values() for topic in member.topics}
+        topics = self.snapshot.topics
+        return [(topic, partition) for topic in sorted(read & topics.keys()) for partition in range(topics[topic])]
+
+    def plan(self) -> Plan:
+        shares: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in self.readers}
+        for (topic, partition), member_id in sorted(self.owner.items()):
+            shares[member_id].setdefault(topic, []).append(partition)
+        return {
+            member_id: {topic: tuple(partitions) for topic, partitions in share.items()}
+            for member_id, share in shares.items()
+        }
+
+
+def calm(holds: HoldsStored, situation: Situation, seats: Seats) -> tuple[tuple[HeldShare, ...], list[str]]:
+    """Everybody keeps what it has, heirs get what waits for them, and what nobody has is given out or left alone."""
+    seats.take_all(situation.had)
+    settled = [member_id for member_id, count in seats.count.items() if count]
+    drained = drained_members(holds, situation)
+    inherited, notes = inherit(holds, situation, seats, drained)
+    waiting = {cell for share in holds.shares if share not in inherited for cell in cells_of(share)}
+    if holds.freeze is not None and holds.freeze.orphans is Orphans.KEEP:
+        return inherited, notes
+    undrained = [member_id for member_id in seats.readers if member_id not in drained]
+    able = [member_id for member_id in settled if member_id not in drained]
+    for cell in seats.read_cells():
+        if cell not in seats.owner and cell not in waiting:
+            # Newcomers get nothing as long as anybody else can read it, drained members as long as a newcomer can.
+            taker = seats.least(cell, able) or seats.least(cell, undrained) or seats.least(cell, seats.readers)
+            if taker is not None:
+                seats.give(cell, taker)
+    return inherited, notes
+
+
+def inherit(
+    holds: HoldsStored, situation: Situation, seats: Seats, drained: frozenset[str]
+) -> tuple[tuple[HeldShare, ...], list[str]]:
+    """Whoever has nothing is the heir of a share that waits: of the one of its client id, else of the oldest."""
+    if holds.freeze is not None:
+        return (), []
+    idle = [member_id for member_id, count in seats.count.items() if not count and member_id not in drained]
+    free = list(holds.shares)
+    pairs: list[tuple[str, HeldShare]] = []
+    for namesake in (True, False):
+        for member_id in list(idle):
+            client_id = situation.who[member_id].client_id
+            fitting = [share for share in free if not namesake or share.client_id == client_id]
+            mine = next((s for s in fitting if any(seats.may_read(member_id, cell) for cell in cells_of(s))), None)
+            if mine is not None:
+                pairs.append((member_id, mine))
+                free.remove(mine)
+                idle.remove(member_id)
+    for member_id, share in pairs:
+        for cell in cells_of(share):
+            if seats.may_read(member_id, cell):
+                seats.give(cell, member_id)
+    notes = [f"{member_id} is the heir of {share.member_id}: {share.size} partitions" for member_id, share in pairs]
+    return tuple(share for _, share in pairs), notes
+
+
+def drained_members(holds: HoldsStored, situation: Situation) -> frozenset[str]:
+    return frozenset(
+        member_id
+        for member_id, who in situation.who.items()
+        if any(who.is_named(drain.by, drain.name) for drain in holds.drains)
+    )
+
+
+def drain(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:
+    """Who is drained gets nothing new, and what it has goes to others: to whoever had it, else to whoever has least."""
+    drained = drained_members(holds, situation)
+    if not drained:
+        return []
+    staying = [member_id for member_id in seats.readers if member_id not in drained]
+    had = {cell: member_id for member_id, cell in cells(situation.had)}
+    left = situation.budget or len(had)
+    notes: dict[str, int] = {}
+    for cell in seats.read_cells():
+        owner, former = seats.owner.get(cell), had.get(cell)
+        leaves = former in drained
+        if owner not in drained and not leaves:
+            continue
+        kept = former if former in staying and former is not None and seats.may_read(former, cell) else None
+        taker = kept or (owner if owner in staying else None) or seats.least(cell, staying)
+        if taker is None:
+            continue  # nobody else reads it
+        if leaves and former is not None and former in seats.readers:
+            if not left:
+                seats.give(cell, former)
+                continue
+            left -= 1
+            notes[former] = notes.get(former, 0) + 1
+        if taker != owner:
+            seats.give(cell, taker)
+    return [f"{member_id} is drained of {count} partitions" for member_id, count in notes.items()]
+
+
+def pin(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:
+    """What is pinned is its member's, as long as he lives; he gives another for it if he would have too many."""
+    notes = []
+    pinned = {(pin.topic, pin.partition) for pin in holds.pins}
+    had = {cell: member_id for member_id, cell in cells(situation.had)}
+    for each in holds.pins:
+        cell = (each.topic, each.partition)
+        meant = [member_id for member_id, who in situation.who.items() if who.is_named(By.ANY, each.name)]
+        able = [member_id for member_id in meant if seats.may_read(member_id, cell)]
+        former = seats.owner.get(cell)
+        if not able or former in able:
+            continue
+        owner = had[cell] if had.get(cell) in able else min(able, key=lambda member_id: seats.count[member_id])
+        seats.give(cell, owner)
+        where = f"{each.topic}-{each.partition}"
+        notes.append(f"{where} is pinned to {each.name}: {owner} has it, not {former or 'nobody'}")
+        if former is not None and seats.count[owner] - seats.count[former] > 1:
+            even_out(owner, former, pinned, had, seats)
+    return notes
+
+
+def even_out(giver: str, taker: str, pinned: set[Cell], had: Mapping[Cell, str], seats: Seats) -> None:
+    """One of his others for it: best one that the other had, then one that he did not have."""
+    able = [cell for cell in seats.of(giver) if cell not in pinned and seats.may_read(taker, cell)]
+    best = min(able, key=lambda cell: (had.get(cell) != taker, had.get(cell) == giver, cell), default=None)
+    if best is not None:
+        seats.give(best, taker)
+
+
+def cells(plan: Plan) -> Iterable[tuple[str, Cell]]:
+    for member_id, share in plan.items():
+        for topic, partitions in share.items():
+            for partition in partitions:
+                yield member_id, (topic, partition)
+
+
+def cells_of(held: HeldShare) -> Iterable[Cell]:
+    for topic, partitions in held.share:
+        for partition in partitions:
+            yield topic, partition
+
+
+def few(notes: list[str]) -> list[str]:
+    return notes if len(notes) <= MAX_NOTES else [*notes[:MAX_NOTES], f"and {len(notes) - MAX_NOTES} more like these"]

@@ -1,0 +1,71 @@
+"""What holds mean for a group's members, for its kind to call: what one leaves waits, and plans are corrected."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from muster.coordinator.core.bounds import share_bytes
+from muster.coordinator.core.control.holds import standing
+from muster.coordinator.core.control.holds.correction import Corrected, Situation, corrected
+from muster.coordinator.core.control.holds.values import HeldShare, Until, Who
+from muster.coordinator.core.control.settings.holding import HOLD_MS
+from muster.coordinator.core.control.who import wanted_options
+from muster.coordinator.core.ledger import RebalanceInProgress, Trigger
+from muster.coordinator.core.plan import Plan
+from muster.coordinator.core.state import ShardState, Step
+from muster.coordinator.core.types import Cause, Partitions
+
+BUDGET = "move.budget"
+
+
+def left(group_id: str, who: Who, share: Mapping[str, Partitions], step: Step) -> bool:
+    """A member of a group that the coordinator plans for is gone: whether what it had waits for an heir.
+
+    A static member waits for itself. A freeze has its own word for what is left, and what the log could not take does
+    not wait.
+    """
+    holds = standing.held(step.state, group_id)
+    kept = tuple(sorted((topic, tuple(partitions)) for topic, partitions in share.items() if partitions))
+    hold_ms = holds.deploy.hold_ms if holds.deploy else HOLD_MS.of(step.state, group_id)
+    if who.instance_id is not None or not kept or not hold_ms or holds.freeze is not None:
+        return False
+    waiting = HeldShare(who.member_id, who.client_id, kept, Until(step.now_ms + hold_ms, hold_ms))
+    size = sum(share_bytes(dict(each.share)) for each in (*holds.shares, waiting))
+    if size > step.limits.max_group_bytes:
+        return False
+    standing.keep(replace(holds, shares=(*holds.shares, waiting)), step)
+    return True
+
+
+def correct(
+    group_id: str, plan: Plan, situation: Situation, rebalance: RebalanceInProgress | None, step: Step
+) -> Corrected:
+    """The plan that counts; the entry of its rebalance says what was changed."""
+    kept = corrected(plan, step.state.holds[group_id], situation)
+    if rebalance is not None:
+        for note in kept.notes:
+            rebalance.note(Trigger(Cause.OPERATOR, note))
+    return kept
+
+
+def adopted(group_id: str, shares: Iterable[HeldShare], step: Step) -> None:
+    """The plan holds from here on, and in it these shares have found their heirs."""
+    inherited = tuple(shares)
+    if not inherited:
+        return
+    holds = step.state.holds[group_id]
+    deploy = holds.deploy and replace(holds.deploy, back=holds.deploy.back + len(inherited))
+    rest = tuple(share for share in holds.shares if share not in inherited)
+    standing.keep(replace(holds, deploy=deploy, shares=rest), step)
+
+
+def move_budget(state: ShardState, group_id: str) -> int:
+    """How many partitions of drained members may move at once: what balance may move; 0: all."""
+    for budget in (wanted_options(state, group_id).get(BUDGET), balance_budget(state, group_id)):
+        if isinstance(budget, int) and budget > 0:
+            return budget
+    return 0
+
+
+def balance_budget(state: ShardState, group_id: str) -> object:
+    stored = state.settings.get(group_id)
+    return stored.values.get(f"balance.{BUDGET}") if stored else None

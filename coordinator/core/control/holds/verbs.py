@@ -1,0 +1,112 @@
+"""Freeze, deploy, drain and pin, asked for and ended: one record and one entry of the ledger for each change.
+
+What follows for the group's plan is a rebalance of its own, or nothing. A dry run goes the same way as far as its
+sentence.
+"""
+
+from dataclasses import replace
+
+from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, ResumeGroup
+from muster.coordinator.core.control.holds import asking, ending, standing
+from muster.coordinator.core.control.holds.correction import drained_members
+from muster.coordinator.core.control.holds.ground import Ground, ground
+from muster.coordinator.core.control.holds.values import HoldsStored
+from muster.coordinator.core.effects import HoldsReply
+from muster.coordinator.core.entries import keep_beside
+from muster.coordinator.core.groups.group import group_id_given
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause, Outcome, TimerKey
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+THE_COORDINATOR = "the coordinator"
+
+
+def hold_group(request: HoldGroup, step: Step) -> None:
+    """Freeze, deploy, drain or pin, if the version is still the expected one. Refusals change nothing."""
+    group_id_given(request.group_id)
+    found = ground(request.group_id, request.operator, step)
+    same_version(request, found)
+    begun = asking.begin(request.ask, found, request.for_ms)
+    after = begun.after
+    if not request.validate_only:
+        after = change(found, begun.after, (begun.sentence,), begun.cause)
+    step.reply(request.request_id, HoldsReply(holds=after, sentence=begun.sentence, draining=draining(found, after)))
+
+
+def resume_group(request: ResumeGroup, step: Step) -> None:
+    """End what is named, or all of it. What is not held has ended before."""
+    group_id_given(request.group_id)
+    found = ground(request.group_id, request.operator, step)
+    same_version(request, found)
+    ended = ending.by_hand(request.end, found)
+    after = ended.after
+    if ended.sentences and not request.validate_only:
+        after = change(found, ended.after, ended.sentences, ended.cause)
+    sentence = "; ".join(ended.sentences) or "nothing of the kind is held"
+    step.reply(request.request_id, HoldsReply(holds=none_if_nothing(after), sentence=sentence))
+
+
+def describe_holds(request: DescribeHolds, step: Step) -> None:
+    """What is held; of a group that nobody knows, nothing."""
+    group_id_given(request.group_id)
+    holds = step.state.holds.get(request.group_id)
+    left = () if holds is None else draining(ground(request.group_id, "", step), holds)
+    step.reply(request.request_id, HoldsReply(holds=holds, draining=left))
+
+
+def timer_fired(key: TimerKey, step: Step) -> None:
+    """Something ends by itself, or the group has come to rest and the next partitions of a drain may go."""
+    group_id = key[1]
+    if group_id not in step.state.holds:
+        return
+    found = ground(group_id, THE_COORDINATOR, step)
+    ended = ending.by_time(found, step.now_ms)
+    if ended.sentences:
+        change(found, ended.after, ended.sentences, ended.cause)
+    else:
+        standing.watch(found.holds, step)
+        drain_on(found, step)
+
+
+def drain_on(found: Ground, step: Step) -> None:
+    """The next partitions of drained members, once those before have arrived."""
+    holds, owners = found.holds, found.owners
+    if not holds.drains or holds.calm or not found.at_rest:
+        return
+    drained = drained_members(holds, found.situation)
+    if any(owners[cell] in drained for cell in found.moved_by(holds)):
+        left = sum(owner in drained for owner in owners.values())
+        found.kind.replan(found.group, Trigger(Cause.DRAINED, f"{left} partitions are still to be drained"), step)
+
+
+def same_version(request: HoldGroup | ResumeGroup, found: Ground) -> None:
+    if request.expected_version not in (None, found.holds.version):
+        raise CoordinatorError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"what is held of group {request.group_id!r} is at version {found.holds.version}, version "
+            f"{request.expected_version} was expected: somebody else changed it; look at it again",
+        )
+
+
+def change(found: Ground, after: HoldsStored, sentences: tuple[str, ...], cause: Cause | None) -> HoldsStored:
+    """Keep it, tell the ledger, and plan anew where that is called for. Returns what is held then."""
+    step, group = found.step, found.group
+    detail = f"{found.operator}: {'; '.join(sentences)}"
+    culprit = "" if found.operator == THE_COORDINATOR else found.operator
+    number = keep_beside(group, Outcome.HELD, Trigger(cause or Cause.OPERATOR, detail, culprit), step)
+    after = replace(after, version=0 if after.nothing else number)
+    standing.keep(after, step)
+    if cause is not None:
+        found.kind.replan(group, Trigger(cause, detail, culprit), step)
+    return after
+
+
+def draining(found: Ground, holds: HoldsStored) -> tuple[int, ...]:
+    """How many partitions each drain has still to move."""
+    owners, who = found.owners, found.situation.who
+    return tuple(sum(who[m].is_named(drain.by, drain.name) for m in owners.values()) for drain in holds.drains)
+
+
+def none_if_nothing(holds: HoldsStored) -> HoldsStored | None:
+    return None if holds.nothing else holds

@@ -1,0 +1,143 @@
+"""Groups of real, unmodified clients whose plans the coordinator makes: the setting `assignor` (docs/control.md)."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.assignors.api import Snapshot
+from muster.coordinator.client import Admin
+from muster.coordinator.client.described import GroupDescription
+from muster.coordinator.core.types import Cause
+from tests.support.kafka.stage import NODE, Stage, stage, until
+from tests.support.node import NodeProcess, running_node
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    with running_node(tmp_path / "data", NODE) as running:
+        yield running
+
+
+def muster(play: Stage, *words: str) -> str:
+    """What `muster groups ...` says, on both streams."""
+    command = [sys.executable, "-m", "muster.coordinator.cli", "groups", *words, "--bootstrap", play.node.address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def described(play: Stage) -> GroupDescription:
+    with Admin(bootstrap_servers=play.node.address) as admin:
+        return admin.describe_group(play.group)
+
+
+def until_planned_by(play: Stage, planner: str) -> None:
+    """The plan at hand was made by this: an assignor of the coordinator, or (empty) a member."""
+
+    def planned() -> bool:
+        found = described(play)
+        return found.state == "Stable" and found.planned_there == planner and bool(found.leader) == (not planner)
+
+    until(planned, lambda: f"{described(play)}")
+
+
+def test_an_unmodified_confluent_group_gets_a_lag_aware_plan_by_one_setting(tmp_path: Path) -> None:
+    """Two partitions have nearly all that waits, side by side: `range`, for which they voted, would give one both."""
+    slow_start = NODE | {"group.initial.rebalance.delay.ms": "3000"}
+    with running_node(tmp_path / "data", slow_start) as node, stage(node, "range") as play:
+        play.send(5)
+        play.send_to(1, 1_000)
+        play.send_to(2, 1_000)
+        muster(play, "set", play.group, "assignor=lag")
+        first, second = play.start("confluent"), play.start("confluent")
+        play.until_shared(first, second)
+        until_planned_by(play, "lag")
+        with Admin(bootstrap_servers=node.address) as admin:
+            newest = admin.explain(play.group, include_snapshots=True)[0]
+        assert (newest.snapshot_source, newest.protocol_name) == ("setting", "range")
+        seen = Snapshot.from_json(newest.snapshot_json)
+        assert seen.lags is not None
+        assert list(seen.lags[play.topic]) == [5, 1_005, 1_005, 5, 5, 5]
+        assert not {1, 2} <= {*first.assigned}
+        assert not {1, 2} <= {*second.assigned}
+        play.until_all_read()
+        play.until_committed()
+        said = muster(play, "describe", play.group)
+        assert f"'{play.group}' is planned by the coordinator by lag, as set" in said
+
+
+@pytest.mark.parametrize(
+    ("assignor", "libraries"),
+    [
+        pytest.param("range", ("confluent", "kafka-python", "aiokafka", "grpc"), id="eager"),
+        pytest.param("range", ("kafka-python", "aiokafka", "confluent", "confluent"), id="eager-other-parts"),
+        pytest.param("range", ("aiokafka", "aiokafka", "aiokafka", "aiokafka"), id="aiokafka-alone"),
+        pytest.param("roundrobin", ("confluent", "kafka-python", "aiokafka", "confluent"), id="roundrobin"),
+        pytest.param("sticky", ("kafka-python", "aiokafka", "kafka-python", "aiokafka"), id="eager-sticky"),
+        pytest.param("cooperative-sticky", ("confluent", "kafka-python", "confluent", "grpc"), id="cooperative"),
+        pytest.param("cooperative-sticky", ("kafka-python", "confluent", "kafka-python", "kafka-python"), id="python"),
+    ],
+)
+def test_real_clients_are_planned_for_and_nothing_is_lost(
+    node: NodeProcess, assignor: str, libraries: tuple[str, ...]
+) -> None:
+    """Set and unset while they run; one is killed, one joins and leaves, and the node dies in the middle."""
+    with stage(node, assignor) as play:
+        first, second = play.start(libraries[0]), play.start(libraries[1])
+        play.until_shared(first, second)
+        play.send(100)
+        with Admin(bootstrap_servers=node.address) as admin:
+            admin.alter_group_settings(play.group, set={"assignor": "uniform"})
+        until_planned_by(play, "uniform")
+        play.until_shared(first, second)
+        third, fourth = play.start(libraries[2]), play.start(libraries[3])
+        play.until_shared(first, second, third, fourth)
+        play.send(100)
+        second.kill()
+        play.until_shared(first, third, fourth)
+        node.kill()
+        node.start()
+        play.send(100)
+        play.until_all_read()
+        until_planned_by(play, "uniform")
+        third.leave()
+        play.until_shared(first, fourth)
+        with Admin(bootstrap_servers=node.address) as admin:
+            admin.alter_group_settings(play.group, unset=["assignor"])
+        until_planned_by(play, "")
+        play.until_shared(first, fourth)
+        play.send(10)
+        play.until_all_read()
+        play.until_committed()
+
+
+@pytest.mark.parametrize("library", ["confluent", "kafka-python", "aiokafka"])
+def test_a_static_member_that_is_planned_for_returns_to_its_partitions(node: NodeProcess, library: str) -> None:
+    with stage(node, "range") as play:
+        muster(play, "set", play.group, "assignor=uniform")
+        steady, restarted = play.start(library, instance="a"), play.start(library, instance="b")
+        play.until_shared(steady, restarted)
+        had, before = restarted.assigned, described(play).generation
+        restarted.kill()
+        again = play.start(library, instance="b")
+        until(lambda: again.assigned == had, lambda: f"had {had}, got {again.assigned}")
+        assert described(play).generation == before, "nobody else noticed"
+        play.send(50)
+        play.until_all_read()
+
+
+def test_members_follow_a_topic_that_grows(node: NodeProcess) -> None:
+    with stage(node, "range") as play:
+        muster(play, "set", play.group, "assignor=uniform")
+        first, second = play.start("kafka-python"), play.start("aiokafka")
+        play.until_shared(first, second)
+        with Admin(bootstrap_servers=node.address) as admin:
+            admin.create_partitions(play.topic, 8)
+        until(lambda: sorted([*first.assigned, *second.assigned]) == list(range(8)), lambda: f"{first} {second}")
+        with Admin(bootstrap_servers=node.address) as admin:
+            assert admin.explain(play.group)[0].cause == Cause.PARTITIONS_CHANGED

@@ -14,6 +14,7 @@ from muster.assignors.isolation.pool import decide
 from muster.assignors.registry import resolve
 from muster.assignors.run import withheld
 from muster.assignors.tools.moves import moves
+from muster.coordinator.core.control.holds.correction import HELD
 from muster.coordinator.core.types import DELAYED
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
@@ -23,6 +24,7 @@ WHOLE_PLANS = ("target", "central")
 REPRODUCED = "same"
 DIFFERS = "differs"
 FALLBACK = "fallback"
+HELD_BACK = "held"
 FAILED = "failed"
 UNKNOWN = "no snapshot"
 
@@ -133,6 +135,8 @@ def compared(entry: Recorded) -> tuple[str, str]:
     reason = entry.snapshot.options.get("reason")
     if "fallback" in entry.snapshot.options:
         return FALLBACK, f"the assignor had failed: {reason}"
+    if HELD in entry.snapshot.options:
+        return HELD_BACK, f"the assignor's word was not the last: {entry.snapshot.options[HELD]}"
     try:
         again = decided_again(entry.snapshot, entry)
     except ValueError as error:

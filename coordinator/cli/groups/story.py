@@ -127,6 +127,8 @@ def assignor_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
     if "fallback" in options:
         yield Text(f"FAILED: {options.get('reason', 'no reason is known')}", style="bold red")
         yield Text(f"the group got this plan instead: {options['fallback']}", style="red")
+    if "held" in options:
+        yield Text(f"its plan was corrected by what operators hold of the group: {options['held']}", style="cyan")
 
 
 def snapshot_of(entry: ledger_pb2.Rebalance) -> dict[str, Any]:

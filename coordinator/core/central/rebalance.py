@@ -80,7 +80,8 @@ def plan(group: CentralGroup, step: Step) -> None:
     become(group, CentralState.ASSIGNING, step)
     progress.planning_since_ms = step.now_ms
     snapshot = snapshot_of(group, step)
-    request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, snapshot)
+    asked = held.asked(group, snapshot, step)
+    request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     progress.request, progress.put_off = request, False
     try:
         # Only the edge knows where the logs end.
@@ -118,7 +119,8 @@ def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
     """If the plan is the one that holds, nobody is stopped for it; otherwise everybody is."""
     progress = group.progress
     assert progress.request is not None
-    kept = held.correct(group, made, progress.request.snapshot, step)
+    everybody = held.everybody(group, progress.request.snapshot, lambda: snapshot_of(group, step), step)
+    kept = held.correct(group, made, everybody, step)
     wanted: Plan = {member_id: shares_of(kept.plan.get(member_id, {})) for member_id in group.members}
     size, limit = ownership_bytes(group, wanted), step.limits.max_group_bytes
     if size > limit:
@@ -131,7 +133,7 @@ def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
         start_late_ones(group, step)
         go_on(group, step)
         return
-    progress.request = replace(progress.request, snapshot=kept.told_in(progress.request.snapshot))
+    progress.request = replace(progress.request, snapshot=kept.told_in(everybody))
     history.planned(group, step)
     progress.plan, progress.inherited = wanted, kept.inherited
     progress.stopping_since_ms = step.now_ms

@@ -85,7 +85,7 @@ def assign(group: ConsumerGroup, step: Step) -> None:
     if progress.asked_for != group.epoch:
         progress.asked_for, progress.asked = group.epoch, step.fresh_epoch(group.epoch)
     snapshot = snapshot_of(group, step)
-    request = PlanRequest(group.id, progress.asked, snapshot.assignor, snapshot)
+    request = PlanRequest(group.id, progress.asked, snapshot.assignor, held.asked(group, snapshot, step))
     try:
         # Only the edge knows where the logs end.
         plan = None if wants_lags(request.assignor) else step.state.planner(request)
@@ -96,7 +96,7 @@ def assign(group: ConsumerGroup, step: Step) -> None:
         progress.planning = True
         step.out.plans.append(request)
     else:
-        adopt(group, plan, request.snapshot, step)
+        adopt(group, plan, snapshot, step)
 
 
 def next_due_ms(group: ConsumerGroup, step: Step) -> int:
@@ -136,7 +136,7 @@ def adopt(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) -> N
         failed(group, too_large(group.id, "one member's partitions", size, limit), step)
         return
     kept = held.correct(group, plan, snapshot, step)
-    before = history.targets_before(group, step)
+    before = {**history.targets_before(group, step), **kept.left_by}
     for member in group.members.values():
         share = by_id(kept.plan.get(member.id, {}), step)
         if share != group.target_of(member):

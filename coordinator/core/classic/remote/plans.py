@@ -95,7 +95,8 @@ def ask(group: ClassicGroup, step: Step) -> None:
     """Have the plan of this generation made: at once where that is quick, else off the loop."""
     snapshot = snapshot_of(group, step)
     group.planned_options = snapshot.options
-    request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, snapshot)
+    asked = held.asked(group, snapshot, step)
+    request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     group.plan_request = request
     if group.remote in WANT_LAGS:
         # Only the edge knows where the logs end.
@@ -128,6 +129,7 @@ def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, ste
     """Hand out the plan, holding back what a cooperative member has to let go of first (KIP-429)."""
     assert group.state is GroupState.COMPLETING_REBALANCE
     whole = target if isinstance(target, Assignment) else Assignment(target)
+    snapshot = held.everybody(group, snapshot, lambda: snapshot_of(group, step), step)
     kept = held.correct(group, whole, snapshot, step)
     cut = withheld(snapshot, Assignment(kept.plan))
     shares = cut.to_dict()
@@ -175,7 +177,8 @@ def failed(group: ClassicGroup, request: PlanRequest, why: str, step: Step) -> N
     last = history.last_plan(group)
     if last.keys() == group.members.keys():
         try:
-            kept = run(LastPlan(last), request.snapshot, withhold=False)
+            everybody = held.everybody(group, request.snapshot, lambda: snapshot_of(group, step), step)
+            kept = run(LastPlan(last), everybody, withhold=False)
         except AssignorError:
             pass  # Topics or subscriptions changed since: it would lose partitions.
         else:

@@ -1,5 +1,8 @@
 """Central groups, as those see them who hold something of a group: who is there, and who has what."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.central.group import CentralGroup, CentralMember
 from muster.coordinator.core.control.holds import members
@@ -14,6 +17,19 @@ def correct(group: CentralGroup, plan: Plan, snapshot: Snapshot, step: Step) -> 
     if group.id not in step.state.holds:
         return Corrected(plan)
     return members.correct(group.id, plan, situation(group, snapshot, step), group.progress.rebalance, step)
+
+
+def asked(group: CentralGroup, snapshot: Snapshot, step: Step) -> Snapshot:
+    """What its assignor is told of it."""
+    return members.asked(group.id, snapshot, map(who, group.members.values()), step)
+
+
+def everybody(group: CentralGroup, seen: Snapshot, whole: Callable[[], Snapshot], step: Step) -> Snapshot:
+    """What the assignor was told, with those of whom it was not."""
+    if group.id not in step.state.holds:
+        return seen
+    known = {member.id for member in seen.members}
+    return replace(seen, members=[*seen.members, *(each for each in whole().members if each.id not in known)])
 
 
 def situation(group: CentralGroup, snapshot: Snapshot, step: Step) -> Situation:

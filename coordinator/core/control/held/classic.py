@@ -1,5 +1,8 @@
 """Classic groups, as those see them who hold something of a group: who is there, who has what, and what then stands."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from muster.assignors.api import Assignment, Snapshot
 from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
@@ -23,6 +26,19 @@ def correct(group: ClassicGroup, plan: Assignment, snapshot: Snapshot, step: Ste
     if group.id not in step.state.holds:
         return Corrected(made)
     return members.correct(group.id, made, situation(group, snapshot, step), group.rebalance, step)
+
+
+def asked(group: ClassicGroup, snapshot: Snapshot, step: Step) -> Snapshot:
+    """What its assignor is told of it."""
+    return members.asked(group.id, snapshot, map(who, group.members.values()), step)
+
+
+def everybody(group: ClassicGroup, seen: Snapshot, whole: Callable[[], Snapshot], step: Step) -> Snapshot:
+    """What the assignor was told, with those of whom it was not."""
+    if group.id not in step.state.holds:
+        return seen
+    known = {member.id for member in seen.members}
+    return replace(seen, members=[*seen.members, *(each for each in whole().members if each.id not in known)])
 
 
 def situation(group: ClassicGroup, snapshot: Snapshot, step: Step) -> Situation:

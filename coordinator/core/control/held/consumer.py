@@ -18,6 +18,11 @@ def correct(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) ->
     return members.correct(group.id, plan, situation(group, snapshot, step), group.progress.rebalance, step)
 
 
+def asked(group: ConsumerGroup, snapshot: Snapshot, step: Step) -> Snapshot:
+    """What its assignor is told of it."""
+    return members.asked(group.id, snapshot, map(who, group.members.values()), step)
+
+
 def situation(group: ConsumerGroup, snapshot: Snapshot, step: Step) -> Situation:
     return Situation(
         snapshot=snapshot,

@@ -74,8 +74,8 @@ def deploy(ask: AskDeploy, ground: Ground, for_ms: int | None) -> Begun:
     owners = ground.owners
     return Begun(
         after,
-        f"{several(ask.expect, 'member')} of {len(ground.situation.who)} may go and come back: what each leaves waits "
-        f"{hold_ms} ms for whoever comes; of the {several(len(owners), 'partition')} of the others none moves",
+        f"{ask.expect} of {several(len(ground.situation.who), 'member')} may go and come back: what each leaves waits "
+        f"{hold_ms} ms for the next that comes, and otherwise none of {several(len(owners), 'partition')} moves",
     )
 
 
@@ -86,7 +86,7 @@ def drain(ask: AskDrain, ground: Ground, for_ms: int | None) -> Begun:
     at_most("drains", len(others) + 1, MAX_DRAINS)
     after = replace(ground.holds, drains=(*others, Drain(ask.by, ask.name, until(ground, for_ms))))
     who = ground.situation.who
-    drained = drained_members(after, ground.situation)
+    drained = drained_members(after, ground.situation.who)
     if who and len(drained) == len(who):
         raise invalid(f"group {ground.group.id!r} would have nobody left: all {len(who)} members would be drained")
     meant = [member_id for member_id, each in who.items() if each.is_named(ask.by, ask.name)]
@@ -123,13 +123,13 @@ def pin(ask: AskPin, ground: Ground, for_ms: int | None) -> Begun:
         return Begun(after, f"nobody is called {ask.name!r} at the moment; {where} goes to whoever comes by that name")
     if owner in meant:
         return Begun(after, f"{owner} has {where}, and keeps it")
-    moved = ground.moved_by(after)
-    taker = moved.get((ask.topic, ask.partition))
-    if taker is None and owner is not None:
-        why = "nobody loses a partition for now" if after.calm else f"{' and '.join(meant)} cannot have it"
-        return Begun(after, f"{where} stays with {owner}: {why}")
-    more = f"; {several(len(moved) - 1, 'partition')} the other way" if len(moved) > 1 else ""
-    sentence = f"{where} moves from {owner or 'nobody'} to {taker or ' or '.join(meant)}{more}"
+    taker = ground.owners_under(after).get((ask.topic, ask.partition))
+    if taker not in meant:
+        why = "nothing moves for now" if after.calm else f"{' and '.join(meant)} cannot have it"
+        return Begun(after, f"{where} stays with {owner or 'nobody'}: {why}")
+    others_moved = ground.moved_by(after).keys() - {(ask.topic, ask.partition)}
+    more = f", and {several(len(others_moved), 'partition')} the other way" if others_moved else ""
+    sentence = f"{where} moves from {owner or 'nobody'} to {taker}{more}"
     return Begun(after, sentence, Cause.PIN_CHANGED)
 
 

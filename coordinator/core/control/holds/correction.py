@@ -41,10 +41,18 @@ class Corrected:
     notes: tuple[str, ...] = ()
     why: str = ""
     """By which holds it is another than the assignor's; empty: it is the assignor's own."""
+    unasked: frozenset[str] = frozenset()
+    """Members that the assignor was not told of: they are drained."""
+
+    @property
+    def left_by(self) -> Plan:
+        """Who had what has an heir now."""
+        return {share.member_id: dict(share.share) for share in self.inherited}
 
     def told_in(self, snapshot: Snapshot) -> Snapshot:
         """What the plan was made from, for the ledger: whoever makes it again must not wonder that it differs."""
-        return replace(snapshot, options={**snapshot.options, HELD: self.why}) if self.why else snapshot
+        asked = without(snapshot, self.unasked)
+        return replace(asked, options={**asked.options, HELD: self.why}) if self.why else asked
 
 
 def corrected(plan: Plan, holds: HoldsStored, situation: Situation) -> Corrected:
@@ -58,7 +66,8 @@ def corrected(plan: Plan, holds: HoldsStored, situation: Situation) -> Corrected
         notes = [*drain(holds, situation, seats), *pin(holds, situation, seats)]
     made = seats.plan()
     why = "" if sorted(cells(made)) == sorted(cells(plan)) else ", ".join(words(holds))
-    return Corrected(made, inherited, tuple(few(notes)), why)
+    unasked = frozenset() if holds.calm else drained_members(holds, situation.who)
+    return Corrected(made, inherited, tuple(few(notes)), why, unasked)
 
 
 def words(holds: HoldsStored) -> Iterable[str]:
@@ -134,9 +143,11 @@ def calm(holds: HoldsStored, situation: Situation, seats: Seats) -> tuple[tuple[
     """Everybody keeps what it has, heirs get what waits for them, and what nobody has is given out or left alone."""
     seats.take_all(situation.had)
     settled = [member_id for member_id, count in seats.count.items() if count]
-    drained = drained_members(holds, situation)
+    drained = drained_members(holds, situation.who)
     inherited, notes = inherit(holds, situation, seats, drained)
-    waiting = {cell for share in holds.shares if share not in inherited for cell in cells_of(share)}
+    still = [share for share in holds.shares if share not in inherited]
+    notes += [f"{share.size} partitions of {share.member_id} wait for an heir" for share in still]
+    waiting = {cell for share in still for cell in cells_of(share)}
     if holds.freeze is not None and holds.freeze.orphans is Orphans.KEEP:
         return inherited, notes
     undrained = [member_id for member_id in seats.readers if member_id not in drained]
@@ -176,41 +187,46 @@ def inherit(
     return tuple(share for _, share in pairs), notes
 
 
-def drained_members(holds: HoldsStored, situation: Situation) -> frozenset[str]:
+def drained_members(holds: HoldsStored, who: Mapping[str, Who]) -> frozenset[str]:
+    """The ids of those whom a drain names."""
+    if not holds.drains:
+        return frozenset()
     return frozenset(
-        member_id
-        for member_id, who in situation.who.items()
-        if any(who.is_named(drain.by, drain.name) for drain in holds.drains)
+        member_id for member_id, each in who.items() if any(each.is_named(d.by, d.name) for d in holds.drains)
     )
 
 
+def without(snapshot: Snapshot, drained: frozenset[str]) -> Snapshot:
+    """What an assignor is asked about where members are drained: they have no capacity, so they are not there."""
+    if not drained:
+        return snapshot
+    return replace(snapshot, members=[member for member in snapshot.members if member.id not in drained])
+
+
 def drain(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:
-    """Who is drained gets nothing new, and what it has goes to others: to whoever had it, else to whoever has least."""
-    drained = drained_members(holds, situation)
+    """What drained members have goes to others, so many at once; what nobody else reads stays theirs."""
+    drained = drained_members(holds, situation.who)
     if not drained:
         return []
     staying = [member_id for member_id in seats.readers if member_id not in drained]
     had = {cell: member_id for member_id, cell in cells(situation.had)}
     left = situation.budget or len(had)
-    notes: dict[str, int] = {}
+    gave = dict.fromkeys(sorted(drained), 0)
     for cell in seats.read_cells():
-        owner, former = seats.owner.get(cell), had.get(cell)
-        leaves = former in drained
-        if owner not in drained and not leaves:
-            continue
-        kept = former if former in staying and former is not None and seats.may_read(former, cell) else None
-        taker = kept or (owner if owner in staying else None) or seats.least(cell, staying)
-        if taker is None:
-            continue  # nobody else reads it
-        if leaves and former is not None and former in seats.readers:
-            if not left:
-                seats.give(cell, former)
-                continue
-            left -= 1
-            notes[former] = notes.get(former, 0) + 1
-        if taker != owner:
+        owner, former = seats.owner.get(cell), had.get(cell, "")
+        taker = owner if owner in staying else former if former in staying else seats.least(cell, staying)
+        if taker is None or not seats.may_read(taker, cell):
+            # Rather a drained member than nobody.
+            taker = former if seats.may_read(former, cell) else seats.least(cell, seats.readers)
+        elif former in drained and seats.may_read(former, cell):
+            taker = taker if left else former
+            gave[former] += bool(left)
+            left -= bool(left)
+        elif owner is None:
+            continue  # the assignor's own word
+        if taker is not None and taker != owner:
             seats.give(cell, taker)
-    return [f"{member_id} is drained of {count} partitions" for member_id, count in notes.items()]
+    return [f"{member_id} is drained of {count} partitions" for member_id, count in gave.items() if count]
 
 
 def pin(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:

@@ -1,6 +1,6 @@
 """What a verb stands on: the group, what is held of it so far, and who has what."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from muster.coordinator.core.control.holds import standing
@@ -43,10 +43,14 @@ class Ground:
     def owners(self) -> dict[Cell, str]:
         return {cell: member_id for member_id, cell in cells(self.situation.had)}
 
-    def moved_by(self, after: HoldsStored) -> dict[Cell, str]:
-        """What would change hands if the plan that holds were made under these: partition -> its next owner."""
-        had = self.owners
-        then = {cell: member_id for member_id, cell in cells(corrected(self.situation.had, after, self.situation).plan)}
+    def owners_under(self, after: HoldsStored, budget: int | None = None) -> dict[Cell, str]:
+        """Who would have what if the plan that holds were made under these; `budget` None: the group's own."""
+        situation = self.situation if budget is None else replace(self.situation, budget=budget)
+        return {cell: member_id for member_id, cell in cells(corrected(situation.had, after, situation).plan)}
+
+    def moved_by(self, after: HoldsStored, budget: int | None = None) -> dict[Cell, str]:
+        """What would change hands then: partition -> its next owner."""
+        had, then = self.owners, self.owners_under(after, budget)
         return {cell: member_id for cell, member_id in then.items() if cell in had and had[cell] != member_id}
 
     def planned_here(self, verb: str) -> None:

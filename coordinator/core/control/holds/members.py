@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from muster.assignors.api import Snapshot
 from muster.coordinator.core.bounds import share_bytes
 from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.control.holds.correction import Corrected, Situation, corrected
+from muster.coordinator.core.control.holds.correction import Corrected, Situation, corrected, drained_members, without
 from muster.coordinator.core.control.holds.values import HeldShare, Until, Who
 from muster.coordinator.core.control.settings.holding import HOLD_MS
 from muster.coordinator.core.control.who import wanted_options
@@ -36,12 +37,21 @@ def left(group_id: str, who: Who, share: Mapping[str, Partitions], step: Step) -
     return True
 
 
+def asked(group_id: str, snapshot: Snapshot, people: Iterable[Who], step: Step) -> Snapshot:
+    """What the assignor is told: it does not hear of drained members, unless its word will not count anyway."""
+    holds = step.state.holds.get(group_id)
+    if holds is None or not holds.drains or holds.calm:
+        return snapshot
+    return without(snapshot, drained_members(holds, {each.member_id: each for each in people}))
+
+
 def correct(
     group_id: str, plan: Plan, situation: Situation, rebalance: RebalanceInProgress | None, step: Step
 ) -> Corrected:
     """The plan that counts; the entry of its rebalance says what was changed."""
     kept = corrected(plan, step.state.holds[group_id], situation)
     if rebalance is not None:
+        rebalance.gone.update({share.member_id: "its owner went, and this is its heir" for share in kept.inherited})
         for note in kept.notes:
             rebalance.note(Trigger(Cause.OPERATOR, note))
     return kept

@@ -74,7 +74,7 @@ def drain_on(found: Ground, step: Step) -> None:
     holds, owners = found.holds, found.owners
     if not holds.drains or holds.calm or not found.at_rest:
         return
-    drained = drained_members(holds, found.situation)
+    drained = drained_members(holds, found.situation.who)
     if any(owners[cell] in drained for cell in found.moved_by(holds)):
         left = sum(owner in drained for owner in owners.values())
         found.kind.replan(found.group, Trigger(Cause.DRAINED, f"{left} partitions are still to be drained"), step)
@@ -103,9 +103,12 @@ def change(found: Ground, after: HoldsStored, sentences: tuple[str, ...], cause:
 
 
 def draining(found: Ground, holds: HoldsStored) -> tuple[int, ...]:
-    """How many partitions each drain has still to move."""
+    """How many partitions each drain has still to move: neither what is pinned, nor what nobody else reads."""
+    if not holds.drains:
+        return ()
     owners, who = found.owners, found.situation.who
-    return tuple(sum(who[m].is_named(drain.by, drain.name) for m in owners.values()) for drain in holds.drains)
+    leaving = [who[owners[cell]] for cell in found.moved_by(replace(holds, freeze=None, deploy=None, shares=()), 0)]
+    return tuple(sum(each.is_named(drain.by, drain.name) for each in leaving) for drain in holds.drains)
 
 
 def none_if_nothing(holds: HoldsStored) -> HoldsStored | None:

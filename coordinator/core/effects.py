@@ -368,12 +368,24 @@ class ResolveRegex:
     version: int
 
 
+@value
+class MeasureLoad:
+    """Find out where the logs of these topics end and what the group has committed there (topic -> partitions).
+
+    `serial` is this request's own number. `LoadMeasured` brings the answer, in pieces.
+    """
+
+    group_id: str
+    serial: int
+    topics: Mapping[str, int]
+
+
 @dataclass(slots=True)
 class Effects:
     """What one step wants. Replies and notices may be released once all `records` up to here are durable.
 
-    `plans` and `regexes` may be worked on at once: what they lead to comes back as an event. `chores` are what is left
-    of something long: events to be stepped in later turns, one in each.
+    `plans`, `regexes` and `measures` may be worked on at once: what they lead to comes back as an event. `chores` are
+    what is left of something long: events to be stepped in later turns, one in each.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -382,12 +394,14 @@ class Effects:
     notices: list[GroupChanged] = field(default_factory=list)
     plans: list[PlanRequest | ShadowRequest] = field(default_factory=list)
     regexes: list[ResolveRegex] = field(default_factory=list)
+    measures: list[MeasureLoad] = field(default_factory=list)
     chores: list[Event] = field(default_factory=list)
 
     @property
     def decided(self) -> bool:
         """Whether there is anything to be done, kept or told."""
-        return any((self.records, self.replies, self.timers, self.notices, self.plans, self.regexes, self.chores))
+        wanted = (self.plans, self.regexes, self.measures, self.chores)
+        return any((self.records, self.replies, self.timers, self.notices, *wanted))
 
     def reply(self, request_id: RequestId, reply: Reply) -> None:
         self.replies.append((request_id, reply))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from muster.coordinator.core.bounds import cut_entry, cut_settlement
+from muster.coordinator.core.control.balance import memory as balance
 from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.control.trial import shadow
 from muster.coordinator.core.groups.group import Group
@@ -47,6 +48,7 @@ def begun(group_id: str, trigger: Trigger, previous_generation: int, step: Step)
 def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     """Keep the entry, and let the oldest go when the ledger is full."""
     step.keep(RebalanceDecided(group_id, cut_entry(entry, step.limits.max_group_bytes)))
+    balance.noted(group_id, entry, step)
     for number in step.state.ledgers[group_id].surplus(step.limits.ledger_max_entries, step.limits.ledger_max_bytes):
         forget_entry(group_id, number, step)
     shadow.ask(group_id, entry, step)

@@ -371,6 +371,24 @@ class RegexResolved:
 
 
 @value
+class LoadMeasured:
+    """What came of a `MeasureLoad`, under its serial: partitions as they were at `at_ms`, of one moment in each event.
+
+    A row is (topic, first partition, log ends, committed positions) of partitions that follow one another; -1 where
+    the log is away, or nothing is committed.
+    """
+
+    group_id: str
+    serial: int
+    rows: tuple[tuple[str, int, tuple[int, ...], tuple[int, ...]], ...] = ()
+    at_ms: int = 0
+    last: bool = False
+    """Nothing more comes of this measurement."""
+    refused: str = ""
+    """Why there is none."""
+
+
+@value
 class Loaded:
     """The log has been replayed; the shard is active from here on."""
 
@@ -423,6 +441,7 @@ Event: TypeAlias = (
     | Planned
     | Shadowed
     | RegexResolved
+    | LoadMeasured
     | GroupObserved
     | GroupUnseen
     | Loaded

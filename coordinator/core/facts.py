@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.control.balance.records import BalanceForgotten, BalanceStored
 from muster.coordinator.core.control.fences.facts import FENCE_FACTS
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
 from muster.coordinator.core.groups.kind import Keeper
@@ -133,6 +134,14 @@ def end_holds(state: ShardState, record: HoldsEnded) -> None:
     state.holds.pop(record.group_id, None)
 
 
+def keep_balance(state: ShardState, record: BalanceStored) -> None:
+    state.balanced[record.group_id] = record
+
+
+def forget_balance(state: ShardState, record: BalanceForgotten) -> None:
+    state.balanced.pop(record.group_id, None)
+
+
 def note_stall(state: ShardState, record: StallNoted) -> None:
     state.stalls[record.stall.number] = record.stall
 
@@ -164,6 +173,8 @@ FACTS: Mapping[type[Any], Keeper] = {
     SettingsUnset: unset_settings,
     HoldsStored: keep_holds,
     HoldsEnded: end_holds,
+    BalanceStored: keep_balance,
+    BalanceForgotten: forget_balance,
     StallNoted: note_stall,
     StallForgotten: forget_stall,
     NumbersPassed: pass_numbers,

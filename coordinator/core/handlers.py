@@ -17,6 +17,7 @@ from muster.coordinator.core.central.events import (
 from muster.coordinator.core.classic import join
 from muster.coordinator.core.consumer.records import OF_ONE_MEMBER
 from muster.coordinator.core.control.assigning import cooperative_enough
+from muster.coordinator.core.control.balance import door as balance
 from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, ResumeGroup
 from muster.coordinator.core.control.fences import claims
 from muster.coordinator.core.control.fences.events import ClaimFence
@@ -40,6 +41,7 @@ from muster.coordinator.core.events import (
     ListGroups,
     ListSettings,
     Loaded,
+    LoadMeasured,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
@@ -135,6 +137,9 @@ def on_timer(event: TimerFired, step: Step) -> None:
     if step.state.deadlines.get(event.key) != event.deadline_ms:
         return
     del step.state.deadlines[event.key]
+    if event.key[0] == balance.TIMER:
+        balance.due(event.key[1], step)
+        return
     if event.key == ("retention",):
         sweeps.look_for_expired(step)
         return
@@ -160,6 +165,8 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
 
 
 def on_planned(event: Planned, step: Step) -> None:
+    if balance.planned(event, step):
+        return
     group = step.state.groups.get(event.group_id)
     KINDS[type(group)].planned(group, event, step)
 
@@ -183,6 +190,7 @@ def on_loaded(event: Loaded, step: Step) -> None:
         for group in list(step.state.groups.values()):
             KINDS[type(group)].damaged(group, step)
         step.keep(LossMended(event.lost_until))
+    balance.loaded(step)
     standing.load(step)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
     # A topic may have been deleted while nobody listened, and made anew since.
@@ -235,6 +243,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     Planned: on_planned,
     Shadowed: shadow.answered,
     RegexResolved: on_regex,
+    LoadMeasured: balance.measured,
     Forget: on_forget,
     TimerFired: on_timer,
     StoodStill: stall.stood_still,

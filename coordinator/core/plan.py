@@ -81,6 +81,11 @@ def wants_lags(word: str) -> bool:
         return False
 
 
+def lacks_lags(request: PlanRequest) -> bool:
+    """Whether the assignor has to be told how far behind the group is: only the edge knows where the logs end."""
+    return request.snapshot.lags is None and wants_lags(request.assignor)
+
+
 Decide: TypeAlias = Callable[[Assignor, Snapshot], Assignment]
 """Asks an assignor for the whole target. Raises AssignorError."""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.central.records import CentralRecord
 from muster.coordinator.core.consumer.records import ConsumerRecord
+from muster.coordinator.core.control.balance.records import BalanceRecord
 from muster.coordinator.core.control.fences.records import FenceRecord
 from muster.coordinator.core.control.holds.values import HoldsRecord
 from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, StoredOffset
@@ -187,7 +188,9 @@ class LossMended:
     until: int
 
 
-OwnRecord: TypeAlias = DelayStored | DelayForgotten | SettingsStored | SettingsUnset | HoldsRecord | CentralRecord
+OwnRecord: TypeAlias = (
+    DelayStored | DelayForgotten | SettingsStored | SettingsUnset | HoldsRecord | BalanceRecord | CentralRecord
+)
 """Hard facts that Kafka has no record for."""
 GroupRecord: TypeAlias = (
     GroupStored

@@ -6,9 +6,10 @@ persisted with the step.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.coordinator.core.consumer.records import TopicId
+from muster.coordinator.core.control.balance.records import BalanceStored
 from muster.coordinator.core.control.fences.records import FenceStored
 from muster.coordinator.core.control.holds.values import HoldsStored
 from muster.coordinator.core.control.trial.records import CanaryStored
@@ -21,6 +22,9 @@ from muster.coordinator.core.observed.group import ObservedGroup
 from muster.coordinator.core.plan import Planner, plan_at_once
 from muster.coordinator.core.records import Record, SettingsStored
 from muster.coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, TimerKey
+
+if TYPE_CHECKING:
+    from muster.coordinator.core.control.balance.ongoing import Balancing
 
 G = TypeVar("G", bound=Group)
 
@@ -61,6 +65,10 @@ class ShardState:
     """The producer ids of all these fences."""
     holds: dict[str, HoldsStored] = field(default_factory=dict)
     """By group id: what an operator holds of it."""
+    balanced: dict[str, BalanceStored] = field(default_factory=dict)
+    """By group id: what it remembers of its moves. Hard state."""
+    balancing: "dict[str, Balancing]" = field(default_factory=dict)
+    """Groups whose balance is on, and how far that is. Soft."""
     partitions: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)

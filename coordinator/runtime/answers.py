@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
-from muster.coordinator.core.effects import GroupChanged, OffsetCommitReply, Reply, ResolveRegex
+from muster.coordinator.core.effects import GroupChanged, MeasureLoad, OffsetCommitReply, Reply, ResolveRegex
 from muster.coordinator.core.events import Event, OffsetCommit
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.types import RequestId
@@ -23,6 +23,15 @@ class Work:
     request: PlanRequest | ResolveRegex | ShadowRequest
 
 
+@dataclass(frozen=True, slots=True)
+class LoadWork:
+    """A measurement that a shard wants taken; what comes of it goes back with `Engine.answer_work`, in pieces."""
+
+    shard: int
+    life: int
+    request: MeasureLoad
+
+
 @dataclass(slots=True)
 class Released:
     """What may be told now, in the order it was decided, and what is to be computed meanwhile."""
@@ -30,6 +39,7 @@ class Released:
     replies: list[tuple[RequestId, Reply]] = field(default_factory=list)
     notices: list[GroupChanged] = field(default_factory=list)
     work: list[Work] = field(default_factory=list)
+    loads: list[LoadWork] = field(default_factory=list)
 
 
 class Answers:
@@ -46,6 +56,10 @@ class Answers:
     def ask(self, slot: Slot, request: PlanRequest | ResolveRegex | ShadowRequest) -> None:
         """Have something computed for a shard. It is no fact yet, so it waits for nothing."""
         self._released.work.append(Work(slot.index, slot.life, request))
+
+    def measure(self, slot: Slot, request: MeasureLoad) -> None:
+        """Have the load of one of its groups measured."""
+        self._released.loads.append(LoadWork(slot.index, slot.life, request))
 
     def answer(self, kind: type[Event], request_id: RequestId, reply: Reply) -> None:
         self._metrics.requests[kind.__name__, reply.code] += 1

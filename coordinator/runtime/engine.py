@@ -19,6 +19,7 @@ from typing import TypeAlias
 from muster.coordinator.core.events import (
     Event,
     Forget,
+    LoadMeasured,
     Planned,
     RegexResolved,
     Shadowed,
@@ -30,7 +31,7 @@ from muster.coordinator.core.records import Record
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.answers import Released, Work, excuse
+from muster.coordinator.runtime.answers import LoadWork, Released, Work, excuse
 from muster.coordinator.runtime.deadlines import moved_by
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.loading.loader import LoadReport
@@ -233,7 +234,7 @@ class Engine:
         self.metrics.requests[WELL] += 1
         return True
 
-    def answer_work(self, work: Work, event: Planned | RegexResolved | Shadowed) -> None:
+    def answer_work(self, work: Work | LoadWork, event: Planned | RegexResolved | Shadowed | LoadMeasured) -> None:
         """Queue what came of `work`. A shard that was dropped since has forgotten its question, so it is void then."""
         self._inbox.append((self._slots[work.shard], work.life, event))
 

@@ -53,7 +53,13 @@ class Starved:
         self.owed += effects.records
         self.closed.update(group_of(record) for record in effects.records)
         self.waiting.append((effects.replies, effects.notices))
-        return Effects(timers=effects.timers, plans=effects.plans, regexes=effects.regexes, chores=effects.chores)
+        return Effects(
+            timers=effects.timers,
+            plans=effects.plans,
+            regexes=effects.regexes,
+            measures=effects.measures,
+            chores=effects.chores,
+        )
 
     def refusal(self) -> str:
         return f"the coordinator can write nothing down at the moment, try again later: {self.why}"

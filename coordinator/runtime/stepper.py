@@ -278,6 +278,8 @@ class Stepper:
             self.answers.ask(slot, plan)
         for regex in effects.regexes:
             self.answers.ask(slot, regex)
+        for measure in effects.measures:
+            self.answers.measure(slot, measure)
         for chore in effects.chores:
             self.chores.append((slot, slot.life, chore))
         if effects.replies or effects.notices:

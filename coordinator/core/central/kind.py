@@ -34,6 +34,7 @@ class Central(Unconcerned[CentralGroup]):
     settings_changed = staticmethod(lifecycle.settings_changed)
     topics_changed = staticmethod(topics.changed)
     planned = staticmethod(rebalance.planned)
+    snapshot = staticmethod(rebalance.snapshot_of)
     resolved = staticmethod(topics.resolved)
     load = staticmethod(lifecycle.load)
     unload = staticmethod(lifecycle.unload)

@@ -14,12 +14,13 @@ from muster.coordinator.core.bounds import ENTRY_BYTES, FIXED_BYTES, next_genera
 from muster.coordinator.core.central import history, telling
 from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, Want
 from muster.coordinator.core.central.records import CentralOwner, CentralStored
+from muster.coordinator.core.control.balance.weighing import weighed
 from muster.coordinator.core.control.held import central as held
 from muster.coordinator.core.control.holds import members
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger, by_member
-from muster.coordinator.core.plan import Plan, PlanRequest, loadable, wants_lags
+from muster.coordinator.core.plan import Plan, PlanRequest, lacks_lags, loadable
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause
 
@@ -79,13 +80,12 @@ def plan(group: CentralGroup, step: Step) -> None:
     progress = group.progress
     become(group, CentralState.ASSIGNING, step)
     progress.planning_since_ms = step.now_ms
-    snapshot = snapshot_of(group, step)
+    snapshot = weighed(snapshot_of(group, step), group, step)
     asked = held.asked(group, snapshot, step)
     request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     progress.request, progress.put_off = request, False
     try:
-        # Only the edge knows where the logs end.
-        made = None if wants_lags(request.assignor) else step.state.planner(request)
+        made = None if lacks_lags(request) else step.state.planner(request)
     except AssignorError as error:
         failed(group, str(error), step)
         return

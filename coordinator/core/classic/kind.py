@@ -37,6 +37,7 @@ class Classic(Unconcerned[ClassicGroup]):
     settings_changed = staticmethod(again.settings_changed)
     topics_changed = staticmethod(again.topics_changed)
     planned = staticmethod(plans.planned)
+    snapshot = staticmethod(plans.as_last_planned)
     load = staticmethod(lifecycle.load)
     unload = staticmethod(lifecycle.unload)
     timer = staticmethod(lifecycle.timer_fired)

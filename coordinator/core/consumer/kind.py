@@ -37,6 +37,7 @@ class Consumer(Unconcerned[ConsumerGroup]):
     steady = staticmethod(views.steady)
     topics_changed = staticmethod(target.topics_changed)
     planned = staticmethod(target.planned)
+    snapshot = staticmethod(target.snapshot_of)
     resolved = staticmethod(regex.resolved)
     load = staticmethod(lifecycle.load)
     damaged = staticmethod(lifecycle.damaged)

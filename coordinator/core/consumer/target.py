@@ -10,13 +10,14 @@ from muster.coordinator.core.bounds import LAST_GENERATION, largest_share, too_l
 from muster.coordinator.core.consumer import history
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember
 from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
+from muster.coordinator.core.control.balance.weighing import weighed
 from muster.coordinator.core.control.held import consumer as held
 from muster.coordinator.core.control.holds import members
 from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger
-from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, loadable, wants_lags
+from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, lacks_lags, loadable
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause
 
@@ -84,11 +85,10 @@ def assign(group: ConsumerGroup, step: Step) -> None:
     step.disarm(group.assign_timer)
     if progress.asked_for != group.epoch:
         progress.asked_for, progress.asked = group.epoch, step.fresh_epoch(group.epoch)
-    snapshot = snapshot_of(group, step)
+    snapshot = weighed(snapshot_of(group, step), group, step)
     request = PlanRequest(group.id, progress.asked, snapshot.assignor, held.asked(group, snapshot, step))
     try:
-        # Only the edge knows where the logs end.
-        plan = None if wants_lags(request.assignor) else step.state.planner(request)
+        plan = None if lacks_lags(request) else step.state.planner(request)
     except AssignorError as error:
         failed(group, str(error), step)
         return
@@ -117,8 +117,13 @@ def planned(group: ConsumerGroup, event: Planned, step: Step) -> None:
         failed(group, event.error, step)
     else:
         plan = {renamed.get(member_id, member_id): share for member_id, share in event.plan.items()}
-        snapshot = snapshot_of(group, step)
-        adopt(group, plan, replace(snapshot, lags=event.snapshot.lags) if event.snapshot else snapshot, step)
+        adopt(group, plan, seen_by(event, snapshot_of(group, step)), step)
+
+
+def seen_by(event: Planned, now: Snapshot) -> Snapshot:
+    """The snapshot as it is now, with what the assignor was told beside the group."""
+    seen = event.snapshot
+    return now if seen is None else replace(now, assignor=seen.assignor, lags=seen.lags, options=seen.options)
 
 
 def failed(group: ConsumerGroup, why: str, step: Step) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from muster.assignors.api import Snapshot
 from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.holds.correction import Situation
@@ -127,6 +128,9 @@ class Kind(Protocol[G_contra]):
 
     def replan(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
         """What stands, stands no longer: a rebalance, if it has members, whoever plans for it."""
+
+    def snapshot(self, group: G_contra, step: Step, /) -> Snapshot | None:
+        """What an assignor would plan from now: who owns what is what the last plan gave. None: nothing is planned."""
 
     # What the node says.
     def load(self, group: G_contra, step: Step, /) -> None:

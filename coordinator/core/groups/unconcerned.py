@@ -87,6 +87,9 @@ class Unconcerned(Generic[G_contra]):
     def at_rest(self, group: G_contra, /) -> bool:
         return True
 
+    def snapshot(self, group: G_contra, step: Step, /) -> Snapshot | None:
+        return None
+
     def replan(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
         """Nothing is planned here."""
 

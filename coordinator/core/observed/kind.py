@@ -7,6 +7,7 @@ removed is decided here: `ObservedGroup.prevails`.
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from muster.assignors.api import Snapshot
 from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.holds.correction import Situation
@@ -139,6 +140,9 @@ class Observed:
 
     def settings_changed(self, group: ObservedGroup, trigger: Trigger, step: Step, /) -> None:
         self._kind_of(group.logged).settings_changed(group.logged, trigger, step)
+
+    def snapshot(self, group: ObservedGroup, step: Step, /) -> Snapshot | None:
+        return self._kind_of(group.logged).snapshot(group.logged, step)
 
     def load(self, group: ObservedGroup, step: Step, /) -> None:
         self._kind_of(group.logged).load(group.logged, step)

@@ -1,11 +1,13 @@
 """Hard facts that Kafka has no record for, kept in `__consumer_offsets` beside those it has.
 
 Key: int16 32000 (who owns what in a central group), 32001 (what the leader of a delayed group knows), 32003 (the
-settings of a group) or 32005 (what of a group an operator holds), then the group id; 32004 (records that were given up)
-with an empty one. Kafka's own key types are small numbers; its tools and its loader pass over those they do not know.
-Value: JSON, {"version": 1, "central": {...}}, {"version": 1, "leader_state": "...", "until_ms": ..., "delay_ms": ...},
-{"version": 1, "changes": how often they were changed, "settings": {...}, "suspended": why its assignor does not count,
-if so}, {"version": 1, "holds": {...}} or {"version": 1, "until": the offset up to which records were given up}.
+settings of a group), 32005 (what of a group an operator holds) or 32007 (when partitions of a balanced group moved
+last), then the group id; 32004 (records that were given up) with an empty one. Kafka's own key types are small numbers;
+its tools and its loader pass over those they do not know. Value: JSON, {"version": 1, "central": {...}}, {"version": 1,
+"leader_state": "...", "until_ms": ..., "delay_ms": ...}, {"version": 1, "changes": how often they were changed,
+"settings": {...}, "suspended": why its assignor does not count, if so}, {"version": 1, "holds": {...}}, {"version": 1,
+"watched_at_ms": ..., "moved": [[when, {topic: [partitions]}], ...]} or {"version": 1, "until": the offset up to which
+records were given up}.
 
 The first two used to lie in `__rebalances`, where `muster.coordinator.runtime.codec.ledger` still reads them: a diary
 that is damaged must cost explanations, never ownership.
@@ -16,6 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
+from muster.coordinator.core.control.balance.records import BalanceForgotten, BalanceStored
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
 from muster.coordinator.core.records import (
     DelayForgotten,
@@ -44,7 +47,8 @@ PROBE_BYTES = 4_096
 SETTINGS_KEY = 32_003
 LOSS_KEY = 32_004
 HOLDS_KEY = 32_005
-OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY, SETTINGS_KEY, LOSS_KEY, HOLDS_KEY})
+BALANCE_KEY = 32_007
+OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY, SETTINGS_KEY, LOSS_KEY, HOLDS_KEY, BALANCE_KEY})
 
 HOLDS = TypeAdapter(HoldsStored)
 
@@ -61,6 +65,20 @@ class SettingsValue(BaseModel):
 class HoldsValue(BaseModel):
     version: Literal[1]
     holds: HoldsStored
+
+
+class BalanceValue(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    version: Literal[1]
+    watched_at_ms: int
+    moved: list[tuple[int, dict[str, list[int]]]]
+
+    def stored(self, group_id: str) -> BalanceStored:
+        moved = tuple(
+            (at_ms, tuple((topic, tuple(places)) for topic, places in topics.items())) for at_ms, topics in self.moved
+        )
+        return BalanceStored(group_id, self.watched_at_ms, moved)
 
 
 class LossValue(BaseModel):
@@ -95,6 +113,12 @@ def encode_own(record: OwnRecord | LossMended) -> KeyValue:
             return KeyValue(own_key(HOLDS_KEY, group_id), compact_json(held))
         case HoldsEnded(group_id):
             return KeyValue(own_key(HOLDS_KEY, group_id), None)
+        case BalanceStored(group_id, watched_at_ms, moved):
+            times = [[at_ms, {topic: list(places) for topic, places in topics}] for at_ms, topics in moved]
+            value = {"version": VERSION, "watched_at_ms": watched_at_ms, "moved": times}
+            return KeyValue(own_key(BALANCE_KEY, group_id), compact_json(value))
+        case BalanceForgotten(group_id):
+            return KeyValue(own_key(BALANCE_KEY, group_id), None)
 
 
 def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord | LossMended:
@@ -106,6 +130,9 @@ def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord | 
             return CentralDeleted(group_id) if value is None else CentralValue.model_validate_json(value).central
         if kind == LOSS_KEY:
             return LossMended(0 if value is None else LossValue.model_validate_json(value).until)
+        if kind == BALANCE_KEY:
+            forgotten = BalanceForgotten(group_id)
+            return forgotten if value is None else BalanceValue.model_validate_json(value).stored(group_id)
         if kind == SETTINGS_KEY:
             if value is None:
                 return SettingsUnset(group_id)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
+from muster.coordinator.core.control.balance.records import BalanceForgotten, BalanceStored
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
 from muster.coordinator.core.records import (
@@ -100,7 +101,9 @@ def encode(records: Iterable[Record]) -> Encoded:
                 out.groups.append(KeyValue(group_key(record.group_id), group_value(record)))
             case GroupDeleted():
                 out.groups.append(KeyValue(group_key(record.group_id), None))
-            case SettingsStored() | SettingsUnset() | HoldsStored() | HoldsEnded() | LossMended():
+            case SettingsStored() | SettingsUnset() | BalanceStored() | BalanceForgotten() | LossMended():
+                out.groups.append(encode_own(record))
+            case HoldsStored() | HoldsEnded():
                 out.groups.append(encode_own(record))
             case CentralStored() | CentralDeleted() | DelayStored() | DelayForgotten():
                 out.groups.append(encode_own(record))

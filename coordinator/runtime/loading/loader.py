@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.consumer.records import ConsumerRecord
+from muster.coordinator.core.control.balance.records import BalanceForgotten
 from muster.coordinator.core.control.holds.values import HoldsEnded
 from muster.coordinator.core.records import (
     DelayForgotten,
@@ -42,7 +43,9 @@ MAX_COMPLAINTS = 20
 
 Item = TypeVar("Item")
 
-TOMBSTONES = GroupDeleted | OffsetDeleted | DelayForgotten | CentralDeleted | SettingsUnset | HoldsEnded
+TOMBSTONES = (
+    GroupDeleted | OffsetDeleted | DelayForgotten | CentralDeleted | SettingsUnset | HoldsEnded | BalanceForgotten
+)
 KEPT_ELSEWHERE = CentralStored | CentralDeleted | DelayStored | DelayForgotten
 """Facts of our own that older versions kept in the ledger."""
 

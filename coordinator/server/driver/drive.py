@@ -9,7 +9,7 @@ is done (`Pulse`). When a deadline comes, the sockets are read before the turn t
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
@@ -22,7 +22,7 @@ from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.errors import Draining, Overloaded
-from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.answers import LoadWork, Work
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.loading.loads import LoadJob
@@ -31,6 +31,7 @@ from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.server.driver.alarm import Alarm
 from muster.coordinator.server.driver.clock import Clock
 from muster.coordinator.server.driver.flusher import JobThread
+from muster.coordinator.server.driver.measuring import Measure, nothing_measured, unmeasured
 from muster.coordinator.server.driver.pulse import Pulse, StallReport
 from muster.coordinator.server.driver.workers import Answer, Workers, failure
 
@@ -68,7 +69,8 @@ class Driver:
     answers nothing any more and the node has to stop: its log holds all that was promised. `complete` adds to what a
     shard wants computed what only the node knows, in the turn that asked for it. `on_bug` gets what went wrong while
     one group's work was prepared or its watchers were told: that is this group's trouble, and nobody else's. `on_stall`
-    hears of the loop's stalls. Turns and flushes are counted in `instruments`, if there are any.
+    hears of the loop's stalls. `measure` finds out how much a group has to do, for its balance. Turns and flushes are
+    counted in `instruments`, if there are any.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Driver:
         work_deadline_ms: int = WORK_DEADLINE_MS,
         isolation: Isolation | None = None,
         complete: Callable[[Work], Work] = lambda work: work,
+        measure: Measure = nothing_measured,
         on_plan: Callable[[events.Planned], None] = lambda plan: None,
         on_notice: Callable[[GroupChanged], None],
         on_fatal: Callable[[BaseException], None],
@@ -101,6 +104,7 @@ class Driver:
         self._loader = JobThread[LoadJob]("muster-load", self._loop, self._loaded)
         self._workers = Workers(work_deadline_ms, isolation=isolation)
         self._complete = complete
+        self._measure = measure
         self._on_plan = on_plan
         self._working: set[asyncio.Task[None]] = set()
         self._ids = count(1)
@@ -318,6 +322,8 @@ class Driver:
                 self._on_bug(f"telling the watchers of group {notice.group_id!r}", error)
         for work in released.work:
             self._begin_work(work)
+        for load in released.loads:
+            self._begin(self._measured(load))
 
     def _begin_work(self, work: Work) -> None:
         try:
@@ -325,9 +331,26 @@ class Driver:
         except Exception as error:
             self._engine.answer_work(work, self._failed(work, error))
             return
-        task = self._loop.create_task(self._work(whole))
+        self._begin(self._work(whole))
+
+    def _begin(self, job: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(job)
         self._working.add(task)
         task.add_done_callback(self._working.discard)
+
+    async def _measured(self, work: LoadWork) -> None:
+        """Tell a shard how much a group has to do, piece by piece."""
+        asked = work.request
+        try:
+            async for piece in self._measure(asked):
+                if self._closed:
+                    return
+                self._engine.answer_work(work, piece)
+                self._wake()
+        except Exception as error:
+            self._on_bug(f"measuring the load of group {asked.group_id!r}", error)
+            self._engine.answer_work(work, unmeasured(asked, str(error) or repr(error)))
+            self._wake()
 
     def _failed(self, work: Work, error: Exception) -> Answer:
         """What could not be computed is a failure of the group that asked, which may ask again."""

@@ -40,16 +40,18 @@ from muster.coordinator.server.messages.shape import MalformedRequest
 from muster.coordinator.server.node.beside import completed
 from muster.coordinator.server.node.catalogs import partition_counts, topic_ids
 from muster.coordinator.server.node.fences import fencing
+from muster.coordinator.server.node.lags import meter_of
 from muster.coordinator.server.node.limits import (
     answer_room,
     burden_limits,
     isolation_limits,
+    join_bytes,
     transport_limits,
 )
 from muster.coordinator.server.node.long_lived import LongLived
 from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
 from muster.coordinator.server.node.resources import Resources
-from muster.coordinator.server.node.services import GROUP_SERVICE, NAMES, table_of
+from muster.coordinator.server.node.services import NAMES, table_of
 from muster.coordinator.server.node.upkeep import Upkeep
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
 from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
@@ -76,9 +78,6 @@ if TYPE_CHECKING:
 
 LAST_WORDS_S = 0.5
 """How long the closing port waits for answers that are being sent."""
-
-ENVELOPE_BYTES = 1 << 20
-"""More than all names in a JoinGroup take."""
 
 log = structlog.get_logger("muster.node")
 
@@ -185,8 +184,7 @@ class Node:
                 self._http.give_back()
             raise
         self._start_driver()
-        # What a member offers has to fit into its group's record, with room for the names around it.
-        joins = {f"/{GROUP_SERVICE.full_name}/JoinGroup": limits_of(self._settings).max_group_bytes + ENVELOPE_BYTES}
+        joins = join_bytes(self._settings)
         table = audited(self._table())
         malformed: tuple[type[Exception], ...] = (MalformedRequest, MalformedStorageRequest)
         if self._observing is not None:
@@ -339,6 +337,7 @@ class Node:
             on_stall=partial(report_stall, self.telling.conditions),
             instruments=self._instruments,
             complete=lambda work: completed(work, self.engine, self._log_span, self._observing),
+            measure=meter_of(self.engine, self.broker.ends, self._clock.now_ms),
         )
         self._sessions = Sessions(
             self.driver,

@@ -1,20 +1,28 @@
-"""How far behind a group is, for an assignor that the coordinator runs: ends and commits of one moment."""
+"""How far behind a group is, for an assignor that the coordinator runs, or for its balance: ends and commits of one
+moment."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from muster.assignors.api import Snapshot
+from muster.coordinator.core.effects import MeasureLoad
+from muster.coordinator.core.events import LoadMeasured
 from muster.coordinator.core.plan import PlanRequest, wants_lags
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.answers import Work
 from muster.coordinator.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from muster.coordinator.observe.history import Place
+    from muster.coordinator.server.sight.loads import LoadMeter
 
 Span = Callable[[str, int], tuple[int, int]]
 """The first offset of a partition, and the one after its last. Raises LogFailed where they cannot be known."""
 
 
 def with_lags(work: Work, engine: Engine, span: Span) -> Work:
-    """The work with the lags of this moment, where its assignor asks for them.
+    """The work with the lags of this moment, where its assignor asks for them and has none yet.
 
     Called in the turn in which the shard asked: nobody can commit in between. Raises LogFailed when the log of a
     partition is away: a plan by guessed lags would look like one by real ones.
@@ -22,6 +30,8 @@ def with_lags(work: Work, engine: Engine, span: Span) -> Work:
     request = work.request
     shard = engine.core(work.shard)
     if not (isinstance(request, PlanRequest) and isinstance(shard, Shard) and wants_lags(request.assignor)):
+        return work
+    if request.snapshot.lags is not None:
         return work
     stored = shard.state.offsets.get(request.group_id, {})
 
@@ -42,3 +52,19 @@ def lags_of(snapshot: Snapshot, committed: Callable[[str, int], int | None], spa
         return max(0, end - (first if offset is None else max(offset, first)))
 
     return {topic: [lag(topic, partition) for partition in range(count)] for topic, count in snapshot.topics.items()}
+
+
+def meter_of(
+    engine: Engine, ends: "Callable[[Sequence[Place]], list[int]]", now_ms: Callable[[], int]
+) -> Callable[[MeasureLoad], AsyncIterator[LoadMeasured]]:
+    """Measures the load of groups, from when the first one asks for it: nothing is imported before."""
+    made: list[LoadMeter] = []
+
+    def measure(asked: MeasureLoad) -> AsyncIterator[LoadMeasured]:
+        if not made:
+            from muster.coordinator.server.sight.loads import LoadMeter
+
+            made.append(LoadMeter(engine, ends, now_ms))
+        return made[0].pieces(asked)
+
+    return measure

@@ -4,12 +4,25 @@ from typing import Final
 
 from muster.assignors.isolation.pool import IsolationLimits
 from muster.coordinator.config import Settings
+from muster.coordinator.rpc.v1 import coordinator_service_pb2
+from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.server.grpc.adapter import GrpcCall
 from muster.coordinator.server.grpc.burden import BurdenLimits
 from muster.coordinator.server.grpc.listener import TransportLimits
 
+GROUP_SERVICE: Final = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
+
 UNBOUNDED: Final = 1 << 30
 """More bytes than any answer has."""
+
+
+ENVELOPE_BYTES: Final = 1 << 20
+"""More than all names in a JoinGroup take."""
+
+
+def join_bytes(settings: Settings) -> dict[str, int]:
+    """What a member offers has to fit into its group's record, with room for the names around it."""
+    return {f"/{GROUP_SERVICE.full_name}/JoinGroup": limits_of(settings).max_group_bytes + ENVELOPE_BYTES}
 
 
 def answer_room(call: object) -> int:

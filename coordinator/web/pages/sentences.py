@@ -59,7 +59,7 @@ BESIDE: Final = {
     "POSITIONS_CHANGED": "An operator changed {positions}; nobody moved.",
     "TRIAL": "{detail}.",
     "HELD": "{detail}.",
-    "WATCHED": "{detail}.",
+    "WATCHED": "{detail}; nobody moved, for the group is only watched.",
     "GROUP_DELETED": "An operator deleted the group, and {positions} with it.",
 }
 """What is no rebalance."""

@@ -62,6 +62,9 @@ def stands_for(record: Record) -> tuple[str, ...]:
 class ConsumerStage:
     """Mixed into `Stage`, which gives it the shard, the clock and the clients."""
 
+    slow: bool
+    of_balance: Any
+
     def __init__(self) -> None:
         self.plans: dict[str, Plan | None] = {}
         self.sides: dict[tuple[str, str], ConsumerSide] = {}
@@ -206,6 +209,8 @@ class ConsumerStage:
             if isinstance(request, ShadowRequest):
                 words = " ".join(candidate.word for candidate in request.candidates)
                 yield f"put off: shadow {request.group_id} #{request.entry.number} {words}"
+                continue
+            if self.of_balance(request) and not self.slow:
                 continue
             yield f"put off: plan {request.group_id} epoch={request.epoch} {request.assignor}"
         for regex in effects.regexes:

@@ -21,6 +21,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.deadlines import moved_by
+from tests.support.stories.balance_stage import BalanceStage
 from tests.support.stories.central_stage import CentralStage
 from tests.support.stories.classic_stage import ClassicStage, Client
 from tests.support.stories.consumer_stage import ConsumerStage
@@ -37,7 +38,15 @@ NO_REPLY = "parked"
 
 @dataclass
 class Stage(
-    ClassicStage, ConsumerStage, CentralStage, ObservedStage, OffsetStage, TrialStage, FenceStage, ControlStage
+    ClassicStage,
+    ConsumerStage,
+    CentralStage,
+    ObservedStage,
+    OffsetStage,
+    TrialStage,
+    FenceStage,
+    ControlStage,
+    BalanceStage,
 ):
     """The shard under test, its clock and its clients."""
 
@@ -63,6 +72,7 @@ class Stage(
         ConsumerStage.__init__(self)
         CentralStage.__init__(self)
         TrialStage.__init__(self)
+        BalanceStage.__init__(self)
         self.shard = Shard(self.limits, 0)
         self.shard.state.planner = self.plan
         self.step(events.Loaded())
@@ -101,7 +111,7 @@ class Stage(
             del self.timers[key]
             self.now_ms = at_ms
             lines = self.obeyed(self.step(events.TimerFired(key, at_ms)))
-            if lines or key[0] != "retention":
+            if lines or key[0] not in ("retention", "balance"):
                 yield f"{at_ms}ms timer {' '.join(key)}"
                 quiet = False
             yield from ("  " + line for line in lines)
@@ -129,6 +139,7 @@ class Stage(
         self.timers.clear()
         self.chores.clear()
         self.asked_shadows.clear()
+        self.brought.clear()
         self.requests.clear()
         self.streams.clear()
         if words:
@@ -245,8 +256,8 @@ class Stage(
 
     def step(self, event: events.Event) -> list[str]:
         lines = self.one_step(event)
-        while self.chores and not self.chores_wait:
-            lines += self.one_step(self.chores.pop(0))
+        while self.brought or (self.chores and not self.chores_wait):
+            lines += self.one_step((self.brought or self.chores).pop(0))
         return lines
 
     def one_step(self, event: events.Event) -> list[str]:
@@ -263,6 +274,7 @@ class Stage(
                 self.asked_shadows.setdefault(asked.group_id, []).append(asked)
             else:
                 self.asked_plans.setdefault(asked.group_id, []).append(asked)
+        self.measurements(effects)
         return [*describe_records(effects.records), *self.put_off(effects), *self.replies(effects)]
 
     def replies(self, effects: Effects) -> Iterator[str]:
@@ -311,7 +323,7 @@ def hard_state(shard: Shard) -> tuple[object, ...]:
     }
     members = dict(shard.consumer_groups), dict(shard.central_groups)
     beside = dict(shard.state.stalls), dict(shard.state.settings), list(shard.state.farewells.items())
-    trials = dict(shard.state.canaries), dict(shard.state.holds)
+    trials = dict(shard.state.canaries), dict(shard.state.holds), dict(shard.state.balanced)
     fences = {group_id: dict(kept) for group_id, kept in shard.state.fences.items()}, set(shard.state.fence_ids)
     return groups, ledgers, offsets, *members, *beside, *trials, fences
 

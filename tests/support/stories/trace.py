@@ -7,6 +7,7 @@ from muster.coordinator.core import effects, records
 from muster.coordinator.core.central import records as central
 from muster.coordinator.core.consumer import records as consumer
 from muster.coordinator.core.consumer.group import MemberState
+from muster.coordinator.core.control.balance.records import NEVER_MS, BalanceForgotten, BalanceRecord, BalanceStored
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
 from muster.coordinator.core.control.holds import values as holds
 from muster.coordinator.core.plan import assignment_of
@@ -51,8 +52,8 @@ def describe_record(record: records.Record) -> str:
             return describe_noted(record)
         case records.SettingsStored() | records.SettingsUnset() | holds.HoldsStored() | holds.HoldsEnded():
             return describe_asked(record)
-        case FenceStored() | FenceForgotten():
-            return describe_fence(record)
+        case BalanceStored() | BalanceForgotten() | FenceStored() | FenceForgotten():
+            return describe_balance(record) if isinstance(record, BalanceRecord) else describe_fence(record)
         case central.CentralStored():
             shares = "".join(f" {owner.member_id}={owned(owner)}" for owner in record.owners)
             return f"ledger owners of {record.group_id} generation={record.generation}{shares or ' nobody'}"
@@ -92,6 +93,19 @@ def describe_fence(record: FenceStored | FenceForgotten) -> str:
         return f"{what} forgotten"
     former = f" after {','.join(map(str, record.former))}" if record.former else ""
     return f"{what} {record.producer_id}/{record.epoch}{former}"
+
+
+def describe_balance(record: BalanceRecord) -> str:
+    if isinstance(record, BalanceForgotten):
+        return f"append BalanceForgotten {record.group_id}"
+    moved = [
+        f"{topic}-{partition}@{at_ms}ms"
+        for at_ms, topics in record.moved
+        for topic, partitions in topics
+        for partition in partitions
+    ]
+    told = "" if record.watched_at_ms == NEVER_MS else f" watched@{record.watched_at_ms}ms"
+    return f"append BalanceStored {record.group_id}{told} moved {' '.join(moved) or 'nothing'}"
 
 
 def describe_claim(reply: effects.ClaimFenceReply) -> str:

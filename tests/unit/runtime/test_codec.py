@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from muster.coordinator.core.control.balance.records import BalanceForgotten, BalanceStored
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored, Pin, Until
 from muster.coordinator.core.records import (
@@ -112,6 +113,13 @@ def offset(
         ),
         pytest.param(HoldsEnded("g"), "7d05 0001 67", None, id="nothing is held any more"),
         pytest.param(SettingsUnset("g"), "7d03 0001 67", None, id="settings tombstone"),
+        pytest.param(
+            BalanceStored("g", 5, ((7, (("t", (0, 2)), ("u", (1,)))), (9, (("t", (1,)),)))),
+            "7d07 0001 67",
+            b'{"moved":[[7,{"t":[0,2],"u":[1]}],[9,{"t":[1]}]],"version":1,"watched_at_ms":5}'.hex(),
+            id="moves of a balanced group",
+        ),
+        pytest.param(BalanceForgotten("g"), "7d07 0001 67", None, id="moves tombstone"),
         pytest.param(GroupDeleted("g"), GROUP_KEY, None, id="group tombstone"),
     ],
 )

@@ -21,11 +21,12 @@ from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.shares import accept, disarm_when_complete
 from muster.coordinator.core.control.assigning import A_MEMBER, Planner, classic_planner, handoff_timeout_ms
+from muster.coordinator.core.control.balance.weighing import weighed
 from muster.coordinator.core.control.held import classic as held
 from muster.coordinator.core.control.who import wanted_options
 from muster.coordinator.core.events import JoinGroup, Planned
 from muster.coordinator.core.ledger import Trigger
-from muster.coordinator.core.plan import CONSUMER, WANT_LAGS, Plan, PlanRequest, canonical_name, loadable, owned_of
+from muster.coordinator.core.plan import CONSUMER, Plan, PlanRequest, canonical_name, lacks_lags, loadable, owned_of
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -93,13 +94,13 @@ def planner_of(group: ClassicGroup, step: Step) -> Planner:
 
 def ask(group: ClassicGroup, step: Step) -> None:
     """Have the plan of this generation made: at once where that is quick, else off the loop."""
-    snapshot = snapshot_of(group, step)
-    group.planned_options = snapshot.options
+    plain = snapshot_of(group, step)
+    group.planned_options = plain.options
+    snapshot = weighed(plain, group, step)
     asked = held.asked(group, snapshot, step)
     request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     group.plan_request = request
-    if group.remote in WANT_LAGS:
-        # Only the edge knows where the logs end.
+    if lacks_lags(request):
         step.out.plans.append(request)
         return
     try:
@@ -201,6 +202,16 @@ def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
     counts = {topic: partitions[topic] for topic in topics if topic in partitions}
     options = wanted_options(step.state, group.id)
     return Snapshot(counts, members, assignor=loadable(group.remote, step.limits), options=options)
+
+
+def as_last_planned(group: ClassicGroup, step: Step) -> Snapshot | None:
+    """What a plan would be made from now, were everybody to say that it holds what it was given last."""
+    if group.protocol_type != CONSUMER or not group.members:
+        return None
+    snapshot = snapshot_of(group, step)
+    shares = history.current_plan(group)
+    members = [replace(each, owned=dict(shares[each.id]), generation=group.generation) for each in snapshot.members]
+    return replace(snapshot, members=members)
 
 
 def read_member(member: Member, protocol: str | None) -> AssignorMember:

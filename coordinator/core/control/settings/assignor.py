@@ -6,6 +6,7 @@ from dataclasses import replace
 from muster.assignors.api import AssignorError, JsonValue, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.assignors.registry import BUILT_IN, known, resolve
+from muster.coordinator.core.control.balance.rules import not_said_twice
 from muster.coordinator.core.control.settings.setting import Change, Of, Setting, invalid, planner
 from muster.coordinator.core.control.settings.shapes import Flag, Names, Options, Word
 from muster.coordinator.core.plan import canonical_name, decided
@@ -73,6 +74,11 @@ def runnable(limits: Limits) -> tuple[str, ...]:
     return (*limits.consumer_assignors, *limits.remote_assignors)
 
 
+def said_once(change: Change) -> None:
+    """Balance hands in figures of its own."""
+    not_said_twice(change.after)
+
+
 NO_OPTIONS: Mapping[str, JsonValue] = {}
 
 ASSIGNOR: Setting[str] = Setting(
@@ -113,5 +119,6 @@ ASSIGNOR_OPTIONS = Setting(
     groups=Of.PLANNED,
     meaning="Options of the assignor by which the coordinator plans for the group.",
     check=check_options,
+    together=said_once,
     hears=planner,
 )

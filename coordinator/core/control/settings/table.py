@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from muster.coordinator.core.control.balance.settings import SETTINGS as BALANCE
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR, ASSIGNOR_OPTIONS, COOPERATIVE_ONLY, PROTOCOLS
 from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.core.control.settings.holding import HOLD_MS
@@ -21,5 +22,6 @@ SETTINGS: Final[Mapping[str, Setting[Any]]] = {
         HEARTBEAT_INTERVAL,
         ASSIGNMENT_INTERVAL,
         SHADOW_ASSIGNORS,
+        *BALANCE,
     )
 }

@@ -1,0 +1,172 @@
+"""The balance of a group, from one measurement to the next: measure, judge, plan, and act when it has paid long enough.
+
+A timer asks for a measurement (`MeasureLoad`), which the edge takes: where logs end and what is committed, of one
+moment. Then the group is looked at, if it is at rest; where a plan could make the heaviest member lighter by enough,
+one is asked for, off the loop. Only when such a plan was found in `balance.rounds` evaluations in a row, in a group
+that was the same all the while, is anything done.
+"""
+
+from dataclasses import replace
+
+from muster.assignors.api import Snapshot
+from muster.coordinator.core.control.balance import memory
+from muster.coordinator.core.control.balance.judging import Burden, Patience, burden, gain
+from muster.coordinator.core.control.balance.loads import Loads
+from muster.coordinator.core.control.balance.ongoing import Balancing
+from muster.coordinator.core.control.balance.problem import Problem, problem_of
+from muster.coordinator.core.control.balance.resting import cannot_act, rests
+from muster.coordinator.core.control.balance.rules import ACT
+from muster.coordinator.core.control.balance.telling import proof, watched
+from muster.coordinator.core.control.balance.weighing import with_loads
+from muster.coordinator.core.control.holds import members
+from muster.coordinator.core.control.holds.correction import corrected
+from muster.coordinator.core.control.who import wanted_options
+from muster.coordinator.core.effects import MeasureLoad
+from muster.coordinator.core.events import LoadMeasured, Planned
+from muster.coordinator.core.groups.kinds import KINDS
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.plan import Plan, PlanRequest
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import Cause
+
+
+def fresh(group_id: str, step: Step) -> Balancing:
+    return Balancing(memory.rules_for(group_id, step.state), Patience())
+
+
+def measure(group_id: str, balancing: Balancing, step: Step) -> None:
+    """Ask for the load of what the group reads; where nobody reads anything there is none."""
+    group = step.state.logged(group_id)
+    state = step.state
+    topics = (KINDS[type(group)].subscribed(group, group_id) or ()) if group is not None and group.members else ()
+    counts = {topic: state.partitions[topic] for topic in sorted(topics) if topic in state.partitions}
+    balancing.partitions = sum(counts.values())
+    if not counts:
+        balancing.loads, balancing.serial = None, 0
+        balancing.patience.over()
+        return
+    if balancing.loads is None or balancing.loads.counts != counts:
+        balancing.loads = Loads(counts, balancing.rules.sample_ms, balancing.loads)
+    balancing.serial = step.tick()
+    step.out.measures.append(MeasureLoad(group_id, balancing.serial, counts))
+
+
+def measured(event: LoadMeasured, balancing: Balancing, step: Step) -> None:
+    """A piece of a measurement, or why there is none. One that was asked for earlier is void."""
+    loads = balancing.loads
+    if loads is None or event.serial != balancing.serial:
+        return
+    balancing.refused = event.refused
+    if event.refused:
+        balancing.loads, balancing.serial = None, 0
+        balancing.patience.over()
+        return
+    for topic, first, ends, committed in event.rows:
+        loads.take(topic, first, ends, committed, event.at_ms)
+    if event.last:
+        balancing.serial = 0
+        loads.taken()
+        evaluate(event.group_id, balancing, step)
+
+
+def evaluate(group_id: str, balancing: Balancing, step: Step) -> None:
+    """Have a plan made where one might pay."""
+    if balancing.asked:
+        return
+    problem = problem_now(group_id, balancing, step)
+    if problem is None or burdens(problem, balancing)[0].most_to_gain < balancing.rules.min_gain:
+        balancing.patience.over()
+        return
+    snapshot = asked_of(group_id, with_loads(problem.snapshot, group_id, balancing, step), step)
+    balancing.asked = step.fresh_epoch(0)
+    step.out.plans.append(PlanRequest(group_id, balancing.asked, snapshot.assignor, snapshot))
+
+
+def planned(event: Planned, balancing: Balancing, step: Step) -> None:
+    """What the group would become. It counts if the group is still the one that was looked at."""
+    balancing.asked = 0
+    asked_for, now = balancing.problem, problem_now(event.group_id, balancing, step)
+    if event.plan is None or now is None or now is not asked_for:
+        balancing.patience.over()
+        return
+    plan = as_held(event.group_id, event.plan, now, step)
+    if not pays(event.group_id, plan, now, balancing, step):
+        balancing.patience.over()
+    elif balancing.patience.paid(now.same, step.now_ms) >= balancing.rules.rounds:
+        conclude(event.group_id, plan, now, balancing, step)
+        balancing.patience.over()
+
+
+def asked_of(group_id: str, snapshot: Snapshot, step: Step) -> Snapshot:
+    """What the assignor is told of it: drained members get nothing."""
+    if group_id not in step.state.holds:
+        return snapshot
+    group = step.state.logged(group_id)
+    return members.asked(group_id, snapshot, KINDS[type(group)].situation(group, step).who.values(), step)
+
+
+def as_held(group_id: str, plan: Plan, problem: Problem, step: Step) -> Plan:
+    """What would become of the plan where an operator has pinned partitions or drains members."""
+    holds, group = step.state.holds.get(group_id), step.state.logged(group_id)
+    if holds is None:
+        return plan
+    situation = KINDS[type(group)].situation(group, step)
+    return corrected(plan, holds, replace(situation, snapshot=problem.snapshot)).plan
+
+
+def problem_now(group_id: str, balancing: Balancing, step: Step) -> Problem | None:
+    """The group as it is now, if it may be evened out; made anew only after it has changed."""
+    group = step.state.logged(group_id)
+    loads = balancing.loads
+    if group is None or loads is None or not loads.rated or rests(group, step):
+        return None
+    stored = step.state.settings[group_id]
+    held = step.state.holds.get(group_id)
+    same = (type(group), group.generation, tuple(group.members), stored.version, held, loads.counts)
+    if balancing.problem is None or balancing.problem.same != same:
+        snapshot = KINDS[type(group)].snapshot(group, step)
+        if snapshot is None or any(loads.counts.get(topic) != count for topic, count in snapshot.topics.items()):
+            return None
+        balancing.problem = problem_of(snapshot, same, wanted_options(step.state, group_id))
+    return balancing.problem
+
+
+def burdens(problem: Problem, balancing: Balancing, plan: Plan | None = None) -> tuple[Burden, Burden]:
+    """What members carry, now or by a plan: by the mean of the loads, and by the last sample alone."""
+    assert balancing.loads is not None
+    owner = problem.owner if plan is None else problem.owners_by(plan)
+    drain_ms = balancing.rules.drain_ms
+    mean, last = balancing.loads.mean().records(drain_ms), balancing.loads.last().records(drain_ms)
+    return (
+        burden(owner, problem.loads(balancing.loads, mean), problem.capacity),
+        burden(owner, problem.loads(balancing.loads, last), problem.capacity),
+    )
+
+
+def pays(group_id: str, plan: Plan, problem: Problem, balancing: Balancing, step: Step) -> bool:
+    """Whether the heaviest member becomes lighter by enough, now as well as on the average, and what moves may move."""
+    rules = balancing.rules
+    moves = problem.owners_by(plan) != problem.owner
+    if not moves.any() or (rules.move_budget and int(moves.sum()) > rules.move_budget):
+        return False
+    resting = problem.mask(memory.last_moves(group_id, rules, step))
+    if (moves & resting).any():
+        return False
+    before, after = burdens(problem, balancing), burdens(problem, balancing, plan)
+    return all(gain(was, becomes) >= rules.min_gain for was, becomes in zip(before, after, strict=True))
+
+
+def conclude(group_id: str, plan: Plan, problem: Problem, balancing: Balancing, step: Step) -> None:
+    """Do it, or say what would have been done."""
+    group = step.state.logged(group_id)
+    assert group is not None
+    before, after = burdens(problem, balancing)[0], burdens(problem, balancing, plan)[0]
+    moves = problem.moves_to(plan)
+    why = proof(before, after, len(moves), problem, balancing, step.now_ms)
+    kind = KINDS[type(group)]
+    hindrance = cannot_act(group, kind.plans_itself(group)) if balancing.rules.mode == ACT else ""
+    if balancing.rules.mode == ACT and not hindrance:
+        kind.replan(group, Trigger(Cause.LAG_IMBALANCE, why), step)
+    elif memory.may_tell(group_id, balancing.rules, step):
+        watched(group, f"{why}; not done: {hindrance}" if hindrance else why, moves, step)
+        memory.told(group_id, balancing.rules, step)

@@ -1,0 +1,152 @@
+"""What the partitions of one group carry, as arrays: written and read per second, and what waits, as means.
+
+A mean is exponentially weighted by the time between two looks. `Loads` takes a group in pieces, each of one moment, and
+says what was seen in the last sample alone as well: a mean remembers a burst for longer than the burst lasted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+HALF_LIFE_SAMPLES = 5
+UNKNOWN = -1
+"""The end of a log that is away, or the position of a partition where nothing is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """One row a partition: records a second written and read, and records that wait."""
+
+    produced: Floats
+    consumed: Floats
+    lag: Floats
+
+    def records(self, drain_ms: int) -> Floats:
+        """A partition's load, as the records to be read of it in `drain_ms`: what comes in or is read meanwhile, and
+        what waits already. Divided by that time it is `max(produce rate, consume rate) + lag / drain target`.
+
+        >>> Carried(np.array([2.0]), np.array([3.0]), np.array([600.0])).records(300_000).tolist()
+        [1500.0]
+        """
+        return np.maximum(self.produced, self.consumed) * (drain_ms / 1000) + self.lag
+
+
+class Loads:
+    """Of the partitions of these topics, which lie on one axis in the order of `counts`.
+
+    A partition without a commit has nothing that waits: nobody knows where its reader will begin. One whose log or
+    position went back (made anew, offsets reset) tells no rate at that look, and starts from there.
+    """
+
+    def __init__(self, counts: Mapping[str, int], sample_ms: int, former: "Loads | None" = None) -> None:
+        """`former`: what was known when there were other partitions; what is left of them is known still."""
+        self.counts = dict(counts)
+        self.samples: int = 0 if former is None else former.samples
+        """How many were taken whole."""
+        self._half_life_ms = HALF_LIFE_SAMPLES * sample_ms
+        self._base: dict[str, int] = {}
+        size = 0
+        for topic, count in self.counts.items():
+            self._base[topic] = size
+            size += count
+        self._ends = np.full(size, UNKNOWN, dtype=np.int64)
+        self._committed = np.full(size, UNKNOWN, dtype=np.int64)
+        self._seen_ms = np.full(size, UNKNOWN, dtype=np.int64)
+        # NaN: not known yet; the first figure is the mean.
+        self._mean = Carried(*(np.full(size, np.nan) for _ in range(3)))
+        self._last = Carried(*(np.full(size, np.nan) for _ in range(3)))
+        if former is not None:
+            self._inherit(former)
+
+    def _inherit(self, former: "Loads") -> None:
+        for topic, count in self.counts.items():
+            start, old, both = self._base[topic], former._base.get(topic, 0), min(count, former.counts.get(topic, 0))
+            for mine, theirs in zip(self._columns, former._columns, strict=True):
+                mine[start : start + both] = theirs[old : old + both]
+
+    @property
+    def _columns(self) -> "tuple[NDArray[Any], ...]":
+        return self._ends, self._committed, self._seen_ms, *columns(self._mean), *columns(self._last)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def take(self, topic: str, first: int, ends: Sequence[int], committed: Sequence[int], at_ms: int) -> None:
+        """Partitions of one topic from `first` on, as they were at that moment. Strangers and the surplus are left."""
+        if topic not in self._base or not 0 <= first < self.counts[topic]:
+            return
+        count = min(len(ends), self.counts[topic] - first)
+        here = slice(self._base[topic] + first, self._base[topic] + first + count)
+        new_ends = np.asarray(ends[:count], dtype=np.int64)
+        new_committed = np.asarray(committed[:count], dtype=np.int64)
+        elapsed_ms = np.where(self._seen_ms[here] == UNKNOWN, 0, at_ms - self._seen_ms[here])
+        keep = 0.5 ** (np.maximum(elapsed_ms, 0) / self._half_life_ms)
+        seen = (
+            rate(self._ends[here], new_ends, elapsed_ms),
+            rate(self._committed[here], new_committed, elapsed_ms),
+            np.where(
+                new_ends == UNKNOWN,
+                np.nan,
+                np.where(new_committed == UNKNOWN, 0, np.maximum(new_ends - new_committed, 0)),
+            ),
+        )
+        for mean, last, now in zip(columns(self._mean), columns(self._last), seen, strict=True):
+            last[here] = now
+            known = ~np.isnan(now)
+            blended = np.where(np.isnan(mean[here]), now, keep * mean[here] + (1 - keep) * now)
+            mean[here] = np.where(known, blended, mean[here])
+        self._ends[here], self._committed[here], self._seen_ms[here] = new_ends, new_committed, at_ms
+
+    def taken(self) -> None:
+        """The sample is whole."""
+        self.samples += 1
+
+    @property
+    def rated(self) -> bool:
+        """Whether there has been time for a rate: one sample tells none."""
+        return self.samples > 1
+
+    def mean(self) -> Carried:
+        """Smoothed; what is not known counts as nothing."""
+        return Carried(*(np.nan_to_num(column) for column in columns(self._mean)))
+
+    def last(self) -> Carried:
+        """Of the last sample alone; where it could tell nothing, the mean stands in."""
+        return Carried(
+            *(
+                np.where(np.isnan(now), np.nan_to_num(mean), now)
+                for now, mean in zip(columns(self._last), columns(self._mean), strict=True)
+            )
+        )
+
+    def by_topic(self, column: Floats) -> dict[str, Floats]:
+        """A column of this axis, topic by topic."""
+        return {topic: column[start : start + self.counts[topic]] for topic, start in self._base.items()}
+
+    def whole(self, column: Floats, counts: Mapping[str, int]) -> dict[str, list[int]]:
+        """A column as whole numbers, for these partitions; one that was never looked at counts as the mean of all."""
+        mean = round(float(column.mean())) if len(column) else 0
+        rows = self.by_topic(column)
+        known = {
+            topic: rows[topic][:count].round().astype(int).tolist() if topic in rows else []
+            for topic, count in counts.items()
+        }
+        return {topic: known[topic] + [mean] * (count - len(known[topic])) for topic, count in counts.items()}
+
+
+def columns(carried: Carried) -> tuple[Floats, Floats, Floats]:
+    return carried.produced, carried.consumed, carried.lag
+
+
+def rate(before: Ints, now: Ints, elapsed_ms: Ints) -> Floats:
+    """Records a second between two looks; NaN where there was none before, or it went back."""
+    known = (before != UNKNOWN) & (now >= before) & (elapsed_ms > 0)
+    out = np.full(len(now), np.nan)
+    np.divide((now - before) * 1000.0, elapsed_ms, out=out, where=known)
+    return out

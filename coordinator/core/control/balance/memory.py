@@ -1,0 +1,76 @@
+"""What a balanced group remembers of its moves: a hard fact, for the cooldown outlives the process."""
+
+from collections.abc import Mapping
+
+from muster.coordinator.core.control.balance.records import NEVER_MS, BalanceForgotten, BalanceStored, Moved
+from muster.coordinator.core.control.balance.rules import Rules, rules_of
+from muster.coordinator.core.state import ShardState, Step
+from muster.coordinator.core.types import Outcome, RebalanceEntry
+
+
+def rules_for(group_id: str, state: ShardState) -> Rules:
+    """What an operator has set for the group's balance."""
+    stored = state.settings.get(group_id)
+    return rules_of(stored.values) if stored else Rules()
+
+
+def noted(group_id: str, entry: RebalanceEntry, step: Step) -> None:
+    """A rebalance has been decided: partitions of a balanced group that went from one member to another, of whatever
+    cause, stay where they are for a while."""
+    if not step.state.settings or entry.outcome is not Outcome.COMPLETED:
+        return
+    rules = rules_for(group_id, step.state)
+    places = {
+        (move.topic, move.partition) for move in entry.moves if move.source and move.target not in ("", move.source)
+    }
+    if rules.on and places:
+        known = {place: at for place, at in last_moves(group_id, rules, step).items() if place not in places}
+        known.update(dict.fromkeys(places, step.now_ms))
+        step.keep(BalanceStored(group_id, watched_at_ms(group_id, step), packed(known)))
+
+
+def told(group_id: str, rules: Rules, step: Step) -> None:
+    """The ledger has been told what would have been moved."""
+    step.keep(BalanceStored(group_id, step.now_ms, packed(last_moves(group_id, rules, step))))
+
+
+def forget(group_id: str, step: Step) -> None:
+    if group_id in step.state.balanced:
+        step.keep(BalanceForgotten(group_id))
+
+
+def last_moves(group_id: str, rules: Rules, step: Step) -> dict[tuple[str, int], int]:
+    """Partitions that moved too recently to move again, and when that was."""
+    stored = step.state.balanced.get(group_id)
+    return {
+        (topic, partition): step.past(at_ms)
+        for at_ms, topics in (stored.moved if stored else ())
+        if step.now_ms - step.past(at_ms) < rules.cooldown_ms
+        for topic, partitions in topics
+        for partition in partitions
+    }
+
+
+def watched_at_ms(group_id: str, step: Step) -> int:
+    stored = step.state.balanced.get(group_id)
+    return stored.watched_at_ms if stored else NEVER_MS
+
+
+def may_tell(group_id: str, rules: Rules, step: Step) -> bool:
+    """Whether the ledger may be told again what would have been moved: once in a cooldown."""
+    at_ms = watched_at_ms(group_id, step)
+    return at_ms == NEVER_MS or step.now_ms - step.past(at_ms) >= rules.cooldown_ms
+
+
+def packed(moved: Mapping[tuple[str, int], int]) -> Moved:
+    """
+    >>> packed({("t", 1): 7, ("t", 0): 7, ("t", 2): 5})
+    ((5, (('t', (2,)),)), (7, (('t', (0, 1)),)))
+    """
+    times: dict[int, dict[str, list[int]]] = {}
+    for (topic, partition), at_ms in sorted(moved.items()):
+        times.setdefault(at_ms, {}).setdefault(topic, []).append(partition)
+    return tuple(
+        (at_ms, tuple((topic, tuple(partitions)) for topic, partitions in times[at_ms].items()))
+        for at_ms in sorted(times)
+    )

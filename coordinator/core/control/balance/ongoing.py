@@ -1,0 +1,27 @@
+"""What is going on in a group whose balance is on. Soft: it begins anew with the process."""
+
+from dataclasses import dataclass
+
+from muster.coordinator.core.control.balance.judging import Patience
+from muster.coordinator.core.control.balance.loads import Loads
+from muster.coordinator.core.control.balance.problem import Problem
+from muster.coordinator.core.control.balance.rules import Rules
+
+
+@dataclass(slots=True)
+class Balancing:
+    """Of one group, by these rules."""
+
+    rules: Rules
+    patience: Patience
+    serial: int = 0
+    """Of the measurement that is under way; 0: none is."""
+    loads: Loads | None = None
+    asked: int = 0
+    """The epoch of the plan that is being made; 0: none is."""
+    problem: Problem | None = None
+    """What was last planned for: it stays as long as the group does."""
+    partitions: int = 0
+    """How many the group reads, measured or not."""
+    refused: str = ""
+    """Why nothing is measured."""

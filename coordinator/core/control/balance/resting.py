@@ -1,0 +1,39 @@
+"""When a group's balance rests, and where it may look on only."""
+
+from muster.coordinator.core.control.balance.weighing import eager_member
+from muster.coordinator.core.control.holds import standing
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.state import Step
+
+AT_REST = "Stable"
+"""The word of every kind for a group in which nothing is on its way."""
+
+
+def rests(group: Group, step: Step) -> bool:
+    """Whether nothing is to be judged now: there is nobody to share with, things are in flux, or on trial."""
+    canary = step.state.canaries.get(group.id)
+    return (
+        standing.resting(step.state, group.id)
+        or len(group.members) < 2
+        or bool(group.under_way)
+        or group.state.value != AT_REST
+        or (canary is not None and canary.runs)
+    )
+
+
+def cannot_act(group: Group | None, plans_itself: bool) -> str:
+    """Why nothing may be moved in this group for the sake of balance; empty where it may. `plans_itself`: its members
+    do, not the coordinator."""
+    if group is None or not group.members:
+        return ""
+    if plans_itself:
+        return (
+            f"the members of group {group.id!r} make its plans; set an assignor for the group, or let its members join "
+            "with group.protocol=consumer"
+        )
+    if member := eager_member(group):
+        return (
+            f"member {member!r} of group {group.id!r} lets go of all it has in a rebalance (eager), so every move "
+            "would stop the whole group; let all members offer cooperative assignors only, or set balance=watch"
+        )
+    return ""

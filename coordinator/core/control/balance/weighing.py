@@ -1,0 +1,91 @@
+"""What an assignor is given so that it evens out load: measured loads for lags, and the settings of `balance`.
+
+While a group's balance acts, every plan that the coordinator makes for it is made from this: what one rebalance has
+evened out, the next one, of whatever cause, does not undo.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from muster.assignors.api import AssignorError, JsonValue, Snapshot
+from muster.assignors.registry import resolve
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.control.assigning import cooperative_names
+from muster.coordinator.core.control.balance import memory
+from muster.coordinator.core.control.balance.rules import ACT, OWN_OPTIONS, Rules
+from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.plan import wants_lags
+from muster.coordinator.core.state import Step
+
+if TYPE_CHECKING:
+    from muster.coordinator.core.control.balance.ongoing import Balancing
+
+LAG_STICKY = "lag-sticky"
+
+
+def weighed(snapshot: Snapshot, group: Group, step: Step) -> Snapshot:
+    """The snapshot of a plan that will be carried out: as it is, unless the group's balance acts and has measured."""
+    balancing = step.state.balancing.get(group.id)
+    if balancing is None or balancing.rules.mode != ACT or eager_member(group):
+        return snapshot
+    if balancing.loads is None or not balancing.loads.rated:
+        return snapshot
+    return with_loads(snapshot, group.id, balancing, step)
+
+
+def with_loads(snapshot: Snapshot, group_id: str, balancing: "Balancing", step: Step) -> Snapshot:
+    """For whichever assignor can use them: the group's own, or `lag-sticky`."""
+    rules, loads = balancing.rules, balancing.loads
+    assert loads is not None
+    assignor = snapshot.assignor if weight_aware(snapshot.assignor) else LAG_STICKY
+    return replace(
+        snapshot,
+        assignor=assignor,
+        lags=loads.whole(loads.mean().records(rules.drain_ms), snapshot.topics),
+        options={**kept_options(assignor, snapshot.options), **own_options(snapshot, group_id, rules, step)},
+    )
+
+
+def kept_options(assignor: str, options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Those of the operator that the assignor takes, but for what balance hands in by itself."""
+    known = getattr(resolve(assignor), "options", ())
+    return {name: value for name, value in options.items() if name in known and name not in OWN_OPTIONS}
+
+
+def own_options(snapshot: Snapshot, group_id: str, rules: Rules, step: Step) -> dict[str, JsonValue]:
+    moved: dict[str, JsonValue] = {}
+    for (topic, partition), at_ms in memory.last_moves(group_id, rules, step).items():
+        if topic in snapshot.topics:
+            row = moved.setdefault(topic, {})
+            assert isinstance(row, dict)
+            row[str(partition)] = max(0, at_ms)
+    budget: dict[str, JsonValue] = {"move.budget": rules.move_budget} if rules.move_budget else {}
+    return {
+        "min.gain": rules.min_gain,
+        **budget,
+        "cooldown.ms": rules.cooldown_ms,
+        "moved.at.ms": moved,
+        "now.ms": max(0, step.now_ms),
+    }
+
+
+def weight_aware(word: str) -> bool:
+    """Whether the assignor takes loads, and lets itself be told when a move pays."""
+    try:
+        return wants_lags(word) and set(OWN_OPTIONS) <= set(getattr(resolve(word), "options", ()))
+    except AssignorError:
+        return False
+
+
+def eager_member(group: Group) -> str:
+    """The first member of a classic group that lets go of everything in a rebalance; empty when none does.
+
+    Cooperative is only who offers nothing but cooperative assignors: with an eager one beside them, clients are eager.
+    """
+    if not isinstance(group, ClassicGroup):
+        return ""
+    for member in group.members.values():
+        if not cooperative_names().issuperset(member.offer):
+            return member.id
+    return ""

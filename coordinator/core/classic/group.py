@@ -10,11 +10,12 @@ from muster.assignors.api import JsonValue
 from muster.coordinator.core.bounds import FIXED_BYTES, text_bytes
 from muster.coordinator.core.classic.members import Member, Members
 from muster.coordinator.core.control.assigning import A_MEMBER, Planner
+from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.ledger import Departure, RebalanceInProgress, Settling
 from muster.coordinator.core.moves import Withheld
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.records import GroupStored, MemberRecord
-from muster.coordinator.core.types import GroupState, StoredOffset, TimerKey
+from muster.coordinator.core.types import GroupState, RequestId, StoredOffset, TimerKey
 
 MOVES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
@@ -44,6 +45,8 @@ class ClassicGroup:
     pending_joins: set[str] = field(default_factory=set)
     """Ids handed out with MEMBER_ID_REQUIRED that have not come back yet."""
     pending_syncs: set[str] = field(default_factory=set)
+    door: dict[RequestId, JoinGroup] = field(default_factory=dict)
+    """Newcomers that wait until the group is frozen no longer."""
     new_member_added: bool = False
     initial_remaining_ms: int | None = None
     """While the initial delay runs: how much longer it may still be extended."""

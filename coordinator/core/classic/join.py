@@ -15,6 +15,7 @@ from muster.coordinator.core.classic.rebalance import (
     remove_member,
 )
 from muster.coordinator.core.classic.remote import plans
+from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import JoinReply, refused_join
 from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.groups.group import group_id_given
@@ -79,6 +80,9 @@ def protocols_fit_the_log(request: JoinGroup, limits: Limits) -> None:
 def join_group(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
     """Take the member in, park it until the join phase is over, or say why not. The request is `acceptable`."""
     not_dead(group)
+    if door.is_shut(group, request, step):
+        door.wait(group, request, rebalance_timeout(request), step)
+        return
     try:
         room_for(group, request.member_id, step.limits.max_group_size)
     except CoordinatorError as full:
@@ -144,6 +148,8 @@ def join_with_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
 
 
 def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
+    if door.returns(group, member, request, step):
+        return
     changed = member.protocols != request.protocols or member.remote_assignor != plans.wanted(request, step.limits)
     match group.state:
         case GroupState.PREPARING_REBALANCE:

@@ -9,9 +9,9 @@ from muster.coordinator.core.classic.apply import FACTS
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.remote import again, plans
 from muster.coordinator.core.control.held import classic as held
+from muster.coordinator.core.control.held import thaw
 from muster.coordinator.core.control.holds.correction import Situation
 from muster.coordinator.core.groups.unconcerned import Unconcerned
-from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import GroupState
 
@@ -49,8 +49,7 @@ class Classic(Unconcerned[ClassicGroup]):
     def at_rest(self, group: ClassicGroup, /) -> bool:
         return group.is_in(GroupState.EMPTY, GroupState.STABLE) and group.settling is None
 
-    def replan(self, group: ClassicGroup, trigger: Trigger, step: Step, /) -> None:
-        again.ended(group, trigger, step)
+    replan = staticmethod(thaw.replan)
 
     def assignor(self, group: ClassicGroup, step: Step, /) -> str:
         return group.remote if group.members else ""

@@ -7,6 +7,7 @@ from muster.coordinator.core.classic.positions import delete_records
 from muster.coordinator.core.classic.rebalance import join_timer_fired, prepare_rebalance, subscribed_topics
 from muster.coordinator.core.classic.remote import again, plans
 from muster.coordinator.core.classic.sync import sync_timer_fired
+from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import DeleteReply, refused_join, refused_sync
 from muster.coordinator.core.events import DeleteGroup
 from muster.coordinator.core.ledger import Trigger
@@ -84,6 +85,8 @@ def timer_fired(group: ClassicGroup, key: TimerKey, step: Step) -> None:
             sync_timer_fired(group, step)
         case ("follow", _):
             again.follow_up(group, step)
+        case ("door", _, request_id):
+            door.waited_in_vain(group, int(request_id), step)
         case ("session", _, member_id):
             liveness.session_expired(group, member_id, step)
         case _:
@@ -92,6 +95,7 @@ def timer_fired(group: ClassicGroup, key: TimerKey, step: Step) -> None:
 
 def dissolve(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
     """Nobody is of this group any more: whoever is parked is refused."""
+    door.send_away(group, code, step)
     for member in group.members.values():
         join_request = group.members.unpark(member)
         if join_request is not None:

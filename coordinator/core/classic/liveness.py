@@ -6,6 +6,7 @@ from muster.coordinator.core.classic.checks import known_member, not_dead, same_
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
+from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import HeartbeatReply
 from muster.coordinator.core.events import Heartbeat
 from muster.coordinator.core.ledger import Departure, by_member
@@ -74,6 +75,7 @@ def renew_session(group: ClassicGroup, member: Member, step: Step) -> None:
 
 def forget(group: ClassicGroup, member_id: str, request: RequestId, step: Step) -> None:
     """Whoever waited for its share is gone. The member lives on until its session ends."""
+    door.forget(group, request, step)
     member = group.members.get(member_id)
     if member is not None and member.sync_request == request:
         member.sync_request = None

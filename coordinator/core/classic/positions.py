@@ -7,6 +7,7 @@ from muster.coordinator.core.classic.checks import known_member, not_dead, same_
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.fences.facts import fences_hold
+from muster.coordinator.core.control.held import door
 from muster.coordinator.core.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.groups.forgetting import expired, forget_belongings
 from muster.coordinator.core.groups.kind import Positions, Refused
@@ -103,6 +104,7 @@ def is_subscribed(group: ClassicGroup, topic: str) -> bool:
 
 def delete_records(group: ClassicGroup, step: Step) -> None:
     """Tombstones for the group and all that belongs to it, its ledger included."""
+    door.send_away(group, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, step)
     forget_belongings(group.id, step)
     for member_id in group.pending_joins:
         step.disarm(group.session_timer(member_id))

@@ -16,6 +16,7 @@ from muster.coordinator.core.classic.rebalance import (
     vote,
 )
 from muster.coordinator.core.classic.remote import plans
+from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import JoinReply, refused_join, refused_sync
 from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.ledger import Departure, Trigger, by_member
@@ -40,6 +41,8 @@ def replace(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step)
     match group.state:
         case GroupState.STABLE if cause is Cause.STATIC_MEMBER_REPLACED:
             group.members.unpark(member)
+            if door.frozen(group, step):
+                door.cut(group, member)
             group.subscribed_topics = subscribed_topics(group)
             step.keep(group.record(step.now_ms))
             step.reply(request.request_id, calm_reply(group, member, old_id, was_leader, request, trigger))
@@ -73,6 +76,8 @@ def incarnation_fits_the_log(group: ClassicGroup, request: JoinGroup, old_id: st
 
 def replacement(group: ClassicGroup, member: Member, step: Step) -> tuple[Cause, str]:
     """Why the place was taken over, and what of it calls for a new plan while the group is stable."""
+    if door.frozen(group, step):
+        return Cause.STATIC_MEMBER_REPLACED, ""
     if group.state is GroupState.STABLE and vote(group) != group.protocol_name:
         return Cause.PROTOCOL_CHANGED, f" and turned the vote from {group.protocol_name} to {vote(group)}"
     if group.state is GroupState.STABLE and not covers_topics(group, step):

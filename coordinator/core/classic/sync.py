@@ -10,6 +10,7 @@ from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.rebalance import prepare_rebalance, remove_member
 from muster.coordinator.core.classic.remote import insisting
 from muster.coordinator.core.classic.shares import accept, answer_sync, disarm_when_complete
+from muster.coordinator.core.control.held import classic as held
 from muster.coordinator.core.effects import refused_sync
 from muster.coordinator.core.events import SyncGroup
 from muster.coordinator.core.ledger import Departure, Trigger
@@ -93,7 +94,8 @@ def sync_timer_fired(group: ClassicGroup, step: Step) -> None:
     for member in late:
         departure = Departure("its owner did not sync within the rebalance timeout", member.last_seen_ms)
         remove_member(group, member, departure, step)
-    prepare_rebalance(group, trigger, step)
+    if not held.stands(group, trigger, step):
+        prepare_rebalance(group, trigger, step)
 
 
 def sync_timeout(late: list[Member]) -> Trigger:

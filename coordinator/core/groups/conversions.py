@@ -20,12 +20,14 @@ from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup
 from muster.coordinator.core.consumer.migration.downgrade import DOWNGRADE
 from muster.coordinator.core.consumer.migration.upgrade import UPGRADE
 from muster.coordinator.core.consumer.records import GroupEpochStored, TargetEpochStored
+from muster.coordinator.core.control.held import door
 from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup
 from muster.coordinator.core.groups.conversion import Conversion
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.records import GroupDeleted, GroupStored
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import GroupState
+from muster.coordinator.errors import ErrorCode
 
 
 def converted(request: JoinGroup | ConsumerHeartbeat | RegisterConsumer, step: Step) -> Group | None:
@@ -62,6 +64,7 @@ def may_register(group: Group, request: RegisterConsumer, step: Step) -> None:
 
 
 def give_up_classic(group: ClassicGroup, step: Step) -> None:
+    door.send_away(group, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, step)
     step.keep(GroupDeleted(group.id))
 
 

@@ -1,0 +1,20 @@
+"""The freeze of a classic group is over: everybody is called back, and the door opens."""
+
+from muster.coordinator.core.classic import join
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.remote import again
+from muster.coordinator.core.control.held import door
+from muster.coordinator.core.effects import JoinReply
+from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.state import Step
+from muster.coordinator.errors import CoordinatorError
+
+
+def replan(group: ClassicGroup, trigger: Trigger, step: Step) -> None:
+    """Whoever plans for it. Those who waited join this very round."""
+    again.ended(group, trigger, step)
+    for request in door.emptied(group, step):
+        try:
+            join.join_group(group, request, step)
+        except CoordinatorError as refusal:
+            step.reply(request.request_id, JoinReply(refusal.code, refusal.message))

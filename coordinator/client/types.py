@@ -82,6 +82,11 @@ class RebalanceEvent:
     deadline_ms: int
     assignment: tuple[TopicPartition, ...] = ()
 
+    @property
+    def deadline(self) -> float:
+        """`deadline_ms` in seconds, to be compared with `time.time()`. What is not given up by then is taken."""
+        return self.deadline_ms / 1000
+
 
 class FencingToken(NamedTuple):
     """Proof of ownership for whatever an owner writes to.

@@ -80,6 +80,8 @@ class ConsumerHeartbeatReply:
     cause: Cause = Cause.UNSPECIFIED
     """With an assignment: why the group was assigned anew."""
     cause_detail: str = ""
+    revoke_within_ms: int = 0
+    """With an assignment that takes partitions away: when they are taken."""
 
 
 @value

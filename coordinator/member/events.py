@@ -67,6 +67,8 @@ class ConsumerHeartbeatAnswered:
     assignment: Partitions | None = None
     cause: Cause = Cause.UNSPECIFIED
     cause_detail: str = ""
+    revoke_within_ms: int = 0
+    """When what this takes away is taken; 0: nobody said."""
 
 
 @dataclass(frozen=True, slots=True)

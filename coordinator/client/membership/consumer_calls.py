@@ -80,6 +80,7 @@ class ConsumerCalls:
             assignment,
             cause_of(answer.cause),
             answer.cause_detail,
+            answer.revoke_within_ms,
         )
 
     def _read(self, topics: Iterable[pb.ConsumerTopicPartitions]) -> Partitions:

@@ -116,6 +116,10 @@ class ClassicGroup:
         return ("assign", self.id)
 
     @property
+    def handoff_timer(self) -> TimerKey:
+        return ("handoff", self.id)
+
+    @property
     def follow_timer(self) -> TimerKey:
         return ("follow", self.id)
 

@@ -5,7 +5,7 @@ from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member, Members
 from muster.coordinator.core.classic.positions import delete_records
 from muster.coordinator.core.classic.rebalance import join_timer_fired, prepare_rebalance, subscribed_topics
-from muster.coordinator.core.classic.remote import again, plans
+from muster.coordinator.core.classic.remote import again, handoff, plans
 from muster.coordinator.core.classic.sync import sync_timer_fired
 from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import DeleteReply, refused_join, refused_sync
@@ -83,6 +83,8 @@ def timer_fired(group: ClassicGroup, key: TimerKey, step: Step) -> None:
             again.retry(group, step)
         case ("sync", _):
             sync_timer_fired(group, step)
+        case ("handoff", _):
+            handoff.overdue(group, step)
         case ("follow", _):
             again.follow_up(group, step)
         case ("door", _, request_id):

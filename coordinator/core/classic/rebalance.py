@@ -36,6 +36,7 @@ def prepare_rebalance(group: ClassicGroup, trigger: Trigger, step: Step, arrivin
         complete_join(group, step)
     else:
         step.arm(group.join_timer, group.max_rebalance_timeout_ms)
+        plans.await_holders(group, step)
 
 
 def take_back_plan(group: ClassicGroup, step: Step) -> None:
@@ -86,6 +87,7 @@ def join_timer_fired(group: ClassicGroup, step: Step) -> None:
 def complete_join(group: ClassicGroup, step: Step) -> None:
     """End the join phase: a new generation for those who came, or an empty group."""
     step.disarm(group.join_timer)
+    step.disarm(group.handoff_timer)
     drop_absent_members(group, step)
     if group.members and not elect_leader(group):
         # Only static members are left, and none of them has come back: wait for them, the generation stands.

@@ -115,6 +115,8 @@ class Progress:
     handover: Handover | None = None
     free_since: dict[tuple[TopicId, int], int] = field(default_factory=dict)
     """Partitions that were let go and that nobody holds since then."""
+    taken: dict[tuple[TopicId, int], str] = field(default_factory=dict)
+    """Partitions that a member was too slow to let go of, until they are given on: it may not commit them any more."""
     last_seen_ms: dict[str, int] = field(default_factory=dict)
     resolving: dict[str, int] = field(default_factory=dict)
     """Regular expressions that are being resolved off the loop, and the version that was asked for."""
@@ -200,8 +202,11 @@ class ConsumerGroup:
     def fetch_timer(self, member_id: str) -> TimerKey:
         return ("fetch", self.id, member_id)
 
+    def handoff_timer(self, member_id: str) -> TimerKey:
+        return ("handoff", self.id, member_id)
+
     def timers_of(self, member_id: str) -> tuple[TimerKey, ...]:
-        return tuple((kind, self.id, member_id) for kind in ("session", "rebalance", "rejoin", "fetch"))
+        return tuple((kind, self.id, member_id) for kind in ("session", "rebalance", "handoff", "rejoin", "fetch"))
 
     @property
     def assign_timer(self) -> TimerKey:

@@ -8,6 +8,7 @@ from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, Consu
 from muster.coordinator.core.consumer.migration import upgrade
 from muster.coordinator.core.consumer.reconcile import Wish, reconciled
 from muster.coordinator.core.consumer.records import ConsumerMemberStored, Shares
+from muster.coordinator.core.control.handoff import draining
 from muster.coordinator.core.control.settings.consumer import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.core.effects import ConsumerHeartbeatReply
 from muster.coordinator.core.events import ConsumerHeartbeat
@@ -144,9 +145,9 @@ def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None
     was = (member.state, member.revoking)
     history.keep_current(group, member, following, step)
     if member.state is not MemberState.UNREVOKED or member.classic is not None:
-        step.disarm(group.rebalance_timer(member.id))
+        draining.watch_no_more(group, member, step)
     elif was != (member.state, member.revoking):
-        step.arm(group.rebalance_timer(member.id), member.rebalance_timeout_ms)
+        draining.watch(group, member, step)
 
 
 def lives(group: ConsumerGroup, sent: ConsumerHeartbeat, step: Step) -> None:
@@ -177,4 +178,5 @@ def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: S
         names={topic: names[topic] for topic in assignment or () if topic in names},
         cause=entry.cause if entry else Cause.UNSPECIFIED,
         cause_detail=entry.detail if entry else "",
+        revoke_within_ms=draining.left_ms(group, member, step) if tell_all else 0,
     )

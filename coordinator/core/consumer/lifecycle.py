@@ -3,6 +3,7 @@
 from muster.coordinator.core.consumer import history, removal, target
 from muster.coordinator.core.consumer.group import ConsumerGroup, MemberState
 from muster.coordinator.core.consumer.records import GroupEpochStored, TargetDeleted, TargetEpochStored
+from muster.coordinator.core.control.handoff import draining
 from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import TimerKey
@@ -15,7 +16,7 @@ def load(group: ConsumerGroup, step: Step) -> None:
         group.progress.last_seen_ms[member.id] = step.now_ms
         step.arm(group.session_timer(member.id), removal.session_timeout_ms(group, member, step))
         if member.state is MemberState.UNREVOKED and member.classic is None:
-            step.arm(group.rebalance_timer(member.id), member.rebalance_timeout_ms)
+            draining.watch(group, member, step)
     target.assign(group, step)
 
 
@@ -47,6 +48,8 @@ def timer_fired(group: ConsumerGroup, key: TimerKey, step: Step) -> None:
             removal.session_expired(group, group.members[member_id], step)
         case ("rebalance", _, member_id):
             removal.rebalance_timed_out(group, group.members[member_id], step)
+        case ("handoff", _, member_id):
+            draining.timed_out(group, group.members[member_id], step)
         case ("rejoin", _, member_id):
             removal.did_not_rejoin(group, group.members[member_id], step)
         case ("fetch", _, member_id):

@@ -54,16 +54,29 @@ def given_on(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit
             row = owners.get(ids.get(of_topic, b""), NO_OWNERS)
         if row.get(place[1], own) != own:
             refused[place] = ErrorCode.STALE_MEMBER_EPOCH
+    if group.progress.taken:
+        refused |= taken_from(group, member, request, step)
     if not refused or member.classic is not None:
         return {}
     if len(refused) == len(request.offsets):
         topic, partition = next(iter(refused))
+        owner = group.owner(ids[topic], partition)
+        whose = "is taken from it" if owner is None else f"belongs to member {owner!r}"
         raise CoordinatorError(
             ErrorCode.STALE_MEMBER_EPOCH,
-            f"{topic}-{partition} was given on by member {member.id!r}, and belongs to member "
-            f"{group.owner(ids[topic], partition)!r}; commit only what is owned",
+            f"{topic}-{partition} was given on by member {member.id!r}, and {whose}; commit only what is owned",
         )
     return refused
+
+
+def taken_from(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit, step: Step) -> Refused:
+    """What the member was too slow to let go of, and nobody has yet."""
+    taken, ids = group.progress.taken, step.state.topic_ids
+    return {
+        (topic, partition): ErrorCode.STALE_MEMBER_EPOCH
+        for topic, partition in request.offsets
+        if taken.get((ids.get(topic, b""), partition)) == member.id
+    }
 
 
 def committer(group: ConsumerGroup, member_id: str) -> ConsumerMember:

@@ -13,13 +13,12 @@ from muster.assignors.api import JsonValue, RebalanceProtocol
 from muster.assignors.registry import BUILT_IN, resolve
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR, COOPERATIVE_ONLY, PROTOCOLS
+from muster.coordinator.core.control.settings.handoff import HANDOFF_TIMEOUT
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.plan import CONSUMER, topics_of
 from muster.coordinator.core.state import ShardState
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-
-HANDOFF_TIMEOUT = "handoff.timeout.ms"
 
 PLAIN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky", "RoundRobinAssigner"})
 """Names whose members read only partitions in their share: the first four of Kafka's client in Java, librdkafka,
@@ -48,9 +47,7 @@ A_MEMBER = Planner()
 
 def handoff_timeout_ms(state: ShardState, group_id: str) -> int:
     """How long whoever has to let go may take; 0: as long as a rebalance may take."""
-    stored = state.settings.get(group_id)
-    value = stored.values.get(HANDOFF_TIMEOUT) if stored else None
-    return value if isinstance(value, int) else 0
+    return HANDOFF_TIMEOUT.of(state, group_id)
 
 
 def classic_planner(

@@ -8,6 +8,7 @@ pushed member hears what a polled one hears, only sooner, and one that has not a
 from collections.abc import Callable
 from typing import TypeAlias
 
+from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
 from muster.coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, PushReply
 from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, Listen, SessionHeartbeat, StreamLost
 from muster.coordinator.core.groups.kind import Outlook
@@ -38,6 +39,7 @@ SILENT = (
     *(OffsetsStored, OffsetStored, OffsetDeleted),
     *(RebalanceDecided, RebalanceSettled, RebalanceShadowed, ShadowsForgotten, RebalanceForgotten),
     *(StallNoted, StallForgotten, NumbersPassed, LossMended),
+    *(FenceStored, FenceForgotten),
 )
 """Facts that no heartbeat speaks of."""
 

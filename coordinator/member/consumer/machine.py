@@ -39,6 +39,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self._say_again = False
         self._interval_ms = settings.heartbeat_interval_ms
         self._unreleased_since_ms: int | None = None
+        self._revoke_within_ms = 0
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -165,6 +166,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
             self._become(State.STABLE)
         if answer.assignment is not None:
             self._target = frozenset(answer.assignment)
+        self._revoke_within_ms = answer.revoke_within_ms
         self._cause = answer.cause
         self._cause_detail = answer.cause_detail or f"the coordinator's assignment at epoch {answer.epoch}"
         self._reconcile()
@@ -245,6 +247,10 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         if kind is act.Revoke:
             self._letting_go |= set(partitions)
         super()._tell(kind, partitions)
+
+    def _patience_ms(self, kind: type[act.Revoke] | type[act.Lost]) -> int:
+        patience_ms = super()._patience_ms(kind)
+        return min(patience_ms, self._revoke_within_ms) if self._revoke_within_ms else patience_ms
 
     def _released(self) -> None:
         self._letting_go.clear()

@@ -289,7 +289,7 @@ class ConsumerGroupHeartbeatRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., group_instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Union[SubscribedTopicNames, _Mapping]] = ..., subscribed_topic_regex: _Optional[str] = ..., server_assignor: _Optional[str] = ..., topic_partitions: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., client_id: _Optional[str] = ...) -> None: ...
 
 class ConsumerGroupHeartbeatResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment", "cause", "cause_detail")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment", "cause", "cause_detail", "revoke_within_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -299,6 +299,7 @@ class ConsumerGroupHeartbeatResponse(_message.Message):
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     CAUSE_DETAIL_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
@@ -308,7 +309,8 @@ class ConsumerGroupHeartbeatResponse(_message.Message):
     assignment: ConsumerAssignment
     cause: _ledger_pb2.RebalanceCause
     cause_detail: str
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., cause: _Optional[_Union[_ledger_pb2.RebalanceCause, str]] = ..., cause_detail: _Optional[str] = ...) -> None: ...
+    revoke_within_ms: int
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., cause: _Optional[_Union[_ledger_pb2.RebalanceCause, str]] = ..., cause_detail: _Optional[str] = ..., revoke_within_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumerGroupDescribeRequest(_message.Message):
     __slots__ = ("group_ids",)

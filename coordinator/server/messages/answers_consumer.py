@@ -27,6 +27,7 @@ def heartbeat(reply: effects.ConsumerHeartbeatReply) -> pb.ConsumerGroupHeartbea
         assignment=None if reply.assignment is None else assignment(reply.assignment, reply.names),
         cause=cast(ledger_pb2.RebalanceCause, reply.cause),
         cause_detail=reply.cause_detail,
+        revoke_within_ms=reply.revoke_within_ms,
     )
 
 

@@ -161,6 +161,13 @@ def await_release(group: ClassicGroup, step: Step) -> None:
     step.arm(group.follow_timer, wait_ms)
 
 
+def await_holders(group: ClassicGroup, step: Step) -> None:
+    """The round that gives out has begun; whoever holds what is to be given has to come before long."""
+    wait_ms = handoff_timeout_ms(step.state, group.id)
+    if group.remote and group.carried and 0 < wait_ms < group.max_rebalance_timeout_ms:
+        step.arm(group.handoff_timer, wait_ms)
+
+
 def lowest_version(group: ClassicGroup) -> int:
     """Of all subscriptions: a share in it can be read by every member. What cannot be read has none."""
     return min((version_of(member.metadata(group.protocol_name)) for member in group.members.values()), default=NEWEST)

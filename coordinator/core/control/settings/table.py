@@ -6,6 +6,7 @@ from typing import Any, Final
 from muster.coordinator.core.control.balance.settings import SETTINGS as BALANCE
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR, ASSIGNOR_OPTIONS, COOPERATIVE_ONLY, PROTOCOLS
 from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from muster.coordinator.core.control.settings.handoff import HANDOFF_TIMEOUT
 from muster.coordinator.core.control.settings.holding import HOLD_MS
 from muster.coordinator.core.control.settings.setting import Setting
 from muster.coordinator.core.control.trial.setting import SHADOW_ASSIGNORS
@@ -23,5 +24,6 @@ SETTINGS: Final[Mapping[str, Setting[Any]]] = {
         ASSIGNMENT_INTERVAL,
         SHADOW_ASSIGNORS,
         *BALANCE,
+        HANDOFF_TIMEOUT,
     )
 }

@@ -68,9 +68,13 @@ class GroupPages:
         try:
             facts = await self._asking.group(group)
         except Refused as refusal:
-            if refusal.code == "GROUP_ID_NOT_FOUND" and (await self._asking.history(group, 1)).rebalances:
-                return RedirectResponse("/ledger?" + urlencode({"group": group}), 303)  # who deleted it
-            raise
+            # Who deleted it is in the ledger; a page that is open says that its group is gone, and stays.
+            opened = "hx-request" in request.headers
+            if opened or refusal.code != "GROUP_ID_NOT_FOUND":
+                raise
+            if not (await self._asking.history(group, 1)).rebalances:
+                raise
+            return RedirectResponse("/ledger?" + urlencode({"group": group}), 303)
         figures = self._figures.of(group, with_rates=by == "rate")
 
         def make() -> Mapping[str, Any]:

@@ -127,9 +127,14 @@ def test_a_page_says_when_its_group_is_gone(watched: Watched, seeded: Seeded) ->
     reader.leave()
     seeded.readers.remove(reader)
     wait_until(lambda: not seeded.admin.describe_group("for-now").members)
-    seeded.admin.delete_groups(["for-now"])
+    seeded.admin.delete_groups(["for-now"], "tried enough")
     page.locator("#lost", has_text="there is no group 'for-now'").wait_for()
     assert page.locator("h1").inner_text() == "for-now", "what was known stays"
+    watched.open("/groups/for-now")
+    assert page.url.endswith("/ledger?group=for-now")
+    page.locator(".events", has_text="An operator deleted the group").wait_for()
+    page.locator(".events summary").first.click()
+    assert page.locator(".events", has_text="operator at 127.0.0.1: tried enough deleted the group").is_visible()
 
 
 def test_a_click_opens_the_whole_explanation_by_keyboard_too(watched: Watched) -> None:

@@ -91,6 +91,8 @@ def group_of(event: Event) -> str:
 
 
 WANTED = (
+    "plans by a setting",
+    "groups at rest that are planned by a setting",
     "told of operators: group_deleted",
     "told of operators: positions_changed",
     "rebalances superseded",

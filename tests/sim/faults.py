@@ -56,6 +56,8 @@ class Faults:
     """A member's process crashes, closes, is replaced, or a new one comes."""
     topics_every_ms: int = 0
     operator_every_ms: int = 0
+    settings_every_ms: int = 0
+    """An operator sets or unsets who plans for a group."""
     migrate_every_ms: int = 0
     """A place in a group on the move gets a process of the other protocol."""
     bad_leader: float = 0.0
@@ -128,4 +130,5 @@ def draw(rng: Random) -> Faults:
         bulk_every_ms=often(0.4, 5_000, 40_000),
         full_every_ms=often(0.4, 10_000, 90_000),
         harm=rate(0.4, 0.7),
+        settings_every_ms=often(0.5, 6_000, 60_000),
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
+from muster.coordinator.core.classic.remote import again, plans
 from muster.coordinator.core.consumer import reconcile
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.group import ConsumerMember as MemberOfGroup
@@ -16,8 +17,9 @@ from muster.coordinator.core.consumer.records import (
     TargetEpochStored,
     TopicId,
 )
-from muster.coordinator.core.effects import Effects, HeartbeatReply
-from muster.coordinator.core.events import ConsumerHeartbeat, Event, Loaded, OffsetCommit, SyncGroup
+from muster.coordinator.core.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply
+from muster.coordinator.core.events import AlterSettings, ConsumerHeartbeat, Event, Loaded, OffsetCommit, SyncGroup
+from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record
 from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.core.shard import Shard
@@ -242,6 +244,73 @@ def clumsy_member(settings: MemberSettings, subscriber: Subscriber) -> ClassicMe
     if isinstance(subscriber.handover, Cooperative):
         subscriber.handover = Clumsy()
     return ClassicMember(settings, subscriber)
+
+
+class PompousShard(Shard):
+    """Tells members of a leader where the coordinator plans."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        effects = super().step(event, now_ms)
+        effects.replies = [(request, self.boasting(reply)) for request, reply in effects.replies]
+        return effects
+
+    def boasting(self, reply: Reply) -> Reply:
+        if not isinstance(reply, JoinReply) or reply.code or reply.leader:
+            return reply
+        group = next((group for group in self.groups.values() if reply.member_id in group.members), None)
+        return reply if group is None else replace(reply, leader=group.leader or "")
+
+
+class WordlessShard(Shard):
+    """Says nothing to whoever gets nothing."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        effects = super().step(event, now_ms)
+        effects.replies = [(request, wordless(reply)) for request, reply in effects.replies]
+        return effects
+
+
+def wordless(reply: Reply) -> Reply:
+    nothing = isinstance(reply, SyncReply) and not reply.code and not assignment_of(reply.assignment)
+    return replace(reply, assignment=b"") if nothing else reply  # type: ignore[arg-type, call-arg]
+
+
+class UnheedingShard(Shard):
+    """Keeps settings, and tells no group of them."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        if not isinstance(event, AlterSettings):
+            return super().step(event, now_ms)
+        hidden, self.state.groups = self.state.groups, {}
+        try:
+            return super().step(event, now_ms)
+        finally:
+            self.state.groups = hidden
+
+
+class SnatchingShard(Shard):
+    """Gives classic members at once what others still hold."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        honest, plans.withheld = plans.withheld, lambda _snapshot, target: target
+        try:
+            return super().step(event, now_ms)
+        finally:
+            plans.withheld = honest
+
+
+class AmnesiacShard(Shard):
+    """Does not look, once loaded, who made the last plan."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        if not isinstance(event, Loaded):
+            return super().step(event, now_ms)
+        honest, plans.restored = plans.restored, lambda _group, _step: None
+        aware, again.loaded = again.loaded, lambda _group, _step: None
+        try:
+            return super().step(event, now_ms)
+        finally:
+            plans.restored, again.loaded = honest, aware
 
 
 class GreedyShard(Shard):

@@ -30,6 +30,8 @@ from tests.sim.world import World
 SAFETY_MS = 180_000
 STALLED_MS = 60_000 + 65_000
 """A node that stands still when all is quiet goes on after a minute, and its deadlines have moved by it."""
+CALLED_BACK_MS = 20_000
+"""By then everybody has heard that his group has another planner."""
 AFTERWARDS_MS = 20_000
 """What a node still flushes when all is quiet is told by then, and what lay in its sockets is read."""
 
@@ -113,16 +115,24 @@ class Simulation:
         world.run(world.now_ms + SAFETY_MS, self.watch.after_event)
         self.workload.be_calm()
         world.trace("calm")
-        began_ms = world.now_ms
-        bound_ms = self.bound_ms()
+        settled_after_ms = self.settle()
+        if settled_after_ms >= 0 and self.faults.settings_every_ms:
+            # Nothing else calls anybody back now: what was set has to do it, whatever becomes of its process.
+            self.workload.tinker_with_all()
+            world.run(world.now_ms + CALLED_BACK_MS, self.watch.after_event)
+            settled_after_ms = max(settled_after_ms, self.settle())
+        world.run(world.now_ms + AFTERWARDS_MS, self.watch.after_event)
+        self.watch.finished()
+        return settled_after_ms
+
+    def settle(self) -> int:
+        """Let time pass until all is well; how long that took, in ms. -1: too long, which breaks the run."""
+        world, began_ms, bound_ms = self.world, self.world.now_ms, self.bound_ms()
         world.run(began_ms + bound_ms, self.watch.after_event, self.quiet)
         if not self.quiet():
             world.violated("liveness", f"after {bound_ms} ms without faults: {self.unrest()}")
             return -1
-        settled_after_ms = world.now_ms - began_ms
-        world.run(world.now_ms + AFTERWARDS_MS, self.watch.after_event)
-        self.watch.finished()
-        return settled_after_ms
+        return world.now_ms - began_ms
 
     def bound_ms(self) -> int:
         """How long the worst leftovers of the faults may take, one after the other."""

@@ -24,6 +24,7 @@ from tests.sim.checkers.generations import GenerationsNeverGoBack
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.operators import OperatorsAreTold
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
+from tests.sim.checkers.planners import WhoIsToPlanPlans
 from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
 from tests.sim.run import HARD, Parts, Result, run_seed
@@ -49,6 +50,7 @@ SEEDS_PER_MUTANT = 15
 FAILING = {"flush_fails": 0.2, "flush_ms": 300}
 FULL = {"full_every_ms": 15_000}
 HARM = {"harm": 0.7, "unload_every_ms": 20_000}
+TINKERED = {"settings_every_ms": 10_000}
 UNREADABLE = {"flush_fails": 0.05, "fence": 0, "read_fails": 0.5, "kill_every_ms": 0, "power_loss_every_ms": 0}
 ROOT = Path(__file__).parents[2]
 
@@ -146,6 +148,11 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(CooperativeGivesNothingBack, Parts(member=mutants.clumsy_member), id="7-clumsy-member"),
         pytest.param(DecisionsAreExplained, Parts(shard=mutants.UnexplainedShard), id="8-unexplained-shard"),
         pytest.param(OperatorsAreTold, Parts(shard=mutants.UnexplainedShard), id="14-unexplained-shard"),
+        pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.PompousShard, weather=TINKERED), id="15-pompous-shard"),
+        pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.WordlessShard, weather=TINKERED), id="15-wordless-shard"),
+        pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.UnheedingShard, weather=TINKERED), id="15-unheeding-shard"),
+        pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.SnatchingShard, weather=TINKERED), id="15-snatching-shard"),
+        pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.AmnesiacShard, weather=TINKERED), id="15-amnesiac-shard"),
     ],
 )
 def test_each_checker_catches_what_is_broken_on_purpose(checker: type[Checker], broken: Parts) -> None:

@@ -11,6 +11,7 @@ from tests.sim.checkers.generations import GenerationsNeverGoBack
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.operators import OperatorsAreTold
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
+from tests.sim.checkers.planners import WhoIsToPlanPlans
 from tests.sim.checkers.refusals import RefusalsChangeNothing
 from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
@@ -30,4 +31,5 @@ ALL = (
     WhoseRecordsAreWholeIsServed,
     AFullDiskStopsOnlyWrites,
     OperatorsAreTold,
+    WhoIsToPlanPlans,
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from muster.assignors.api import Assignor
 from muster.assignors.registry import resolve
@@ -27,6 +28,7 @@ from tests.sim.members.classic_part import ClassicPart, MakeClassic
 from tests.sim.members.client import Habits, Process
 from tests.sim.members.consumer_part import ConsumerPart, MakeConsumer
 from tests.sim.members.part import Part
+from tests.sim.members.settings import Tinkerer
 from tests.sim.members.strangers import Strangers
 from tests.sim.network import Network
 from tests.sim.node.node import Node
@@ -104,9 +106,11 @@ class Workload:
     calm: bool = False
     _repair_due: bool = False
     _strangers: Strangers = field(init=False)
+    _tinkerer: Tinkerer = field(init=False)
 
     def __post_init__(self) -> None:
         self._strangers = Strangers(self.network)
+        self._tinkerer = Tinkerer(self.network)
 
     # Setting up
 
@@ -184,6 +188,7 @@ class Workload:
             (faults.topics_every_ms, self._change_topics),
             (faults.operator_every_ms, self._operate),
             (faults.migrate_every_ms, self._migrate),
+            (faults.settings_every_ms, lambda: self._tinkerer.tinker(self.world.rng.choice(self.places).group_id)),
         ):
             if every_ms:
                 self._now_and_then(every_ms, disturbance)
@@ -400,6 +405,14 @@ class Workload:
             )
         )
         self.network.call("operator", request, 5_000, lambda _: None)
+
+    def tinker_with_all(self) -> None:
+        """Somebody changes who plans, for every group; right behind it the shards may go, and come back."""
+        for group_id in sorted({place.group_id for place in self.places}):
+            self._tinkerer.tinker(group_id)
+        if self.world.chance(0.5):
+            for shard in range(self.node.log.shards):
+                self.world.after(self.world.between(10, 300), partial(self.node.unload, shard, 1_000))
 
     # The end of all disturbances
 

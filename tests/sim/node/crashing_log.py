@@ -13,7 +13,7 @@ from muster.coordinator.runtime.codec.consumer import (
     TARGET_EPOCH,
 )
 from muster.coordinator.runtime.codec.fields import INT16, FieldReader
-from muster.coordinator.runtime.codec.own import DELAY_KEY, PROBE_KEY
+from muster.coordinator.runtime.codec.own import DELAY_KEY, PROBE_KEY, SETTINGS_KEY
 from muster.coordinator.runtime.codec.records import GROUP_KEY, OFFSET_KEY_WRITTEN
 from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from tests.sim.faults import CALM, Faults
@@ -35,6 +35,7 @@ RECORD_KINDS = {
     INT16.pack(CURRENT): "a member's share",
     INT16.pack(REGEX): "a pattern",
     INT16.pack(DELAY_KEY): "a delay",
+    INT16.pack(SETTINGS_KEY): "settings",
 }
 """By how their keys begin: those that the simulation writes."""
 

@@ -27,7 +27,6 @@ from muster.coordinator.core.records import GroupDeleted
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
-from tests.sim.census import group_of
 from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World
@@ -42,8 +41,8 @@ class NothingIsOwnedTwice(Checker):
         """(group, which of its lives, generation) -> partition -> who was told that it is his"""
         self.lives: Counter[str] = Counter()
         """How often a group of this name was deleted: the next one counts its generations from the start."""
-        self.decided: dict[int, int] = {}
-        """request id -> the group's life in which its answer was decided; it may be released after that"""
+        self.decided: dict[int, dict[str, int]] = {}
+        """request id -> the lives that groups were in when its answer was decided; it may be released after that"""
         self.joined: dict[str, dict[str, int]] = {}
         """group -> member id -> the generation it was last told to have joined"""
         self.generations: dict[str, int] = {}
@@ -53,7 +52,7 @@ class NothingIsOwnedTwice(Checker):
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         self.dirty = True
-        self._note_lives(event, effects)
+        self._note_lives(effects)
         for _, reply in effects.replies:
             if isinstance(reply, JoinReply) and reply.code is ErrorCode.NONE:
                 self._note_join(core, reply)
@@ -68,10 +67,12 @@ class NothingIsOwnedTwice(Checker):
             if consumer_group := core.consumer_groups.get(group_id):
                 self._kept_once(consumer_group)
 
-    def _note_lives(self, event: Event, effects: Effects) -> None:
-        """A step answers requests of one group; they speak of it as it was before anything deletes it."""
-        life = self.lives[group_of(event)]
-        self.decided.update((request_id, life) for request_id, _ in effects.replies)
+    def _note_lives(self, effects: Effects) -> None:
+        """Answers speak of their groups as they were before anything in this step deletes one.
+
+        What concerns all groups, such as a topic's growth, may answer whoever listens in any of them.
+        """
+        self.decided.update((request_id, dict(self.lives)) for request_id, _ in effects.replies)
 
     def _kept_once(self, group: ConsumerGroup) -> None:
         keepers: dict[tuple[bytes, int], str] = {}
@@ -114,7 +115,7 @@ class NothingIsOwnedTwice(Checker):
         self._give((asked.group_id, self._life(request), told.member_epoch), who, named)
 
     def _life(self, request: Request) -> int:
-        return self.decided.pop(request.request_id, 0)
+        return self.decided.pop(request.request_id, {}).get(request.group_id, 0)
 
     def _give(self, key: tuple[str, int, int], who: str, share: Mapping[str, Sequence[int]]) -> None:
         group_id, _, generation = key

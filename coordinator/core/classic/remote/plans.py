@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from muster.assignors.api import Assignment, AssignorError, JsonValue, RebalanceProtocol, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.assignors.api import Plan as AssignorPlan
-from muster.assignors.data.user_data import NEWEST, encode_assignment, member_from_subscription, parse_topics
+from muster.assignors.data.user_data import NEWEST, encode_assignment, member_from_subscription
 from muster.assignors.registry import BUILT_IN, known
 from muster.assignors.run import run, withheld
 from muster.coordinator.core.bounds import too_large
@@ -174,10 +174,9 @@ def lowest_version(group: ClassicGroup) -> int:
 
 
 def version_of(subscription: bytes) -> int:
-    try:
-        return min(parse_topics(subscription)[0], NEWEST)
-    except ValueError:
-        return NEWEST
+    """It begins with it. A newer one than is known here is read as the newest that is."""
+    version = int.from_bytes(subscription[:2], signed=True)
+    return min(version, NEWEST) if len(subscription) >= 2 and version >= 0 else NEWEST
 
 
 def failed(group: ClassicGroup, request: PlanRequest, why: str, step: Step) -> None:

@@ -58,12 +58,13 @@ class Isolation:
         self._closed = False
         self._apart: list[Isolation] = []
 
-    def apart(self, nice: int) -> Isolation:
-        """One with processes of its own, which stand back for all others: nobody waits for a place for them.
+    def apart(self, *, nice: int = 0, max_processes: int | None = None) -> Isolation:
+        """One with processes of its own: nobody who waits for a place here waits for them. It ends with this one.
 
-        It ends with this one.
+        `nice`: how far they stand back for others that want the processor.
         """
-        made = Isolation(replace(self._limits, nice=nice))
+        limits = self._limits
+        made = Isolation(replace(limits, nice=nice, max_processes=max_processes or limits.max_processes))
         self._apart.append(made)
         return made
 

@@ -8,6 +8,7 @@ from muster.assignors.api import JsonValue
 from muster.coordinator.core.central.orders import Order
 from muster.coordinator.core.consumer.records import Epochs, Shares, TopicId
 from muster.coordinator.core.control.holds.values import HoldsStored
+from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.plan import PlanRequest
@@ -338,6 +339,7 @@ Reply: TypeAlias = (
     | ListSettingsReply
     | ClaimFenceReply
     | HoldsReply
+    | CanaryReply
     | ConsumerHeartbeatReply
     | DescribeConsumerReply
     | CentralReply

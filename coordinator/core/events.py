@@ -9,9 +9,10 @@ from muster.coordinator.core.central.events import CentralRequest, StreamClosed
 from muster.coordinator.core.consumer.records import ConsumerRecord, Shares
 from muster.coordinator.core.control.events import ControlRequest
 from muster.coordinator.core.control.fences.events import ClaimFence
+from muster.coordinator.core.control.trial.events import CanaryRequest, TrialEvent
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, Score, TimerKey
+from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol, RequestId, TimerKey
 from muster.coordinator.core.value import value
 
 
@@ -351,15 +352,6 @@ class Planned:
 
 
 @value
-class Shadowed:
-    """What came of a `ShadowRequest`, under its ticket."""
-
-    group_id: str
-    ticket: int
-    scores: tuple[Score, ...]
-
-
-@value
 class RegexResolved:
     """What came of a `ResolveRegex`, under its version: the topics that match as a whole, or why nobody knows."""
 
@@ -426,6 +418,7 @@ Request: TypeAlias = (
     | AlterSettings
     | ClaimFence
     | ControlRequest
+    | CanaryRequest
     | CentralRequest
 )
 Event: TypeAlias = (
@@ -439,7 +432,7 @@ Event: TypeAlias = (
     | ExpireOffsets
     | ForgetOffsets
     | Planned
-    | Shadowed
+    | TrialEvent
     | RegexResolved
     | LoadMeasured
     | GroupObserved

@@ -7,6 +7,7 @@ from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.control.balance.records import BalanceForgotten, BalanceStored
 from muster.coordinator.core.control.fences.facts import FENCE_FACTS
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
+from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryStored
 from muster.coordinator.core.groups.kind import Keeper
 from muster.coordinator.core.ledger import Ledger
 from muster.coordinator.core.records import (
@@ -142,6 +143,14 @@ def forget_balance(state: ShardState, record: BalanceForgotten) -> None:
     state.balanced.pop(record.group_id, None)
 
 
+def keep_canary(state: ShardState, record: CanaryStored) -> None:
+    state.canaries[record.group_id] = record
+
+
+def forget_canary(state: ShardState, record: CanaryForgotten) -> None:
+    state.canaries.pop(record.group_id, None)
+
+
 def note_stall(state: ShardState, record: StallNoted) -> None:
     state.stalls[record.stall.number] = record.stall
 
@@ -175,6 +184,8 @@ FACTS: Mapping[type[Any], Keeper] = {
     HoldsEnded: end_holds,
     BalanceStored: keep_balance,
     BalanceForgotten: forget_balance,
+    CanaryStored: keep_canary,
+    CanaryForgotten: forget_canary,
     StallNoted: note_stall,
     StallForgotten: forget_stall,
     NumbersPassed: pass_numbers,

@@ -22,7 +22,8 @@ from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, Res
 from muster.coordinator.core.control.fences import claims
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.holds import standing, verbs
-from muster.coordinator.core.control.trial import shadow
+from muster.coordinator.core.control.trial import canary, gone, shadow
+from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, LagMeasured, Shadowed, StartCanary
 from muster.coordinator.core.events import (
     AlterSettings,
     ConsumerHeartbeat,
@@ -48,7 +49,6 @@ from muster.coordinator.core.events import (
     Planned,
     RegexResolved,
     SessionHeartbeat,
-    Shadowed,
     StoodStill,
     StreamLost,
     SyncGroup,
@@ -146,6 +146,9 @@ def on_timer(event: TimerFired, step: Step) -> None:
     if event.key[0] in standing.TIMERS:
         verbs.timer_fired(event.key, step)
         return
+    if event.key[0] == gone.TIMER:
+        canary.time_over(event.key[1], step)
+        return
     group = step.state.groups.get(event.key[1])
     KINDS[type(group)].timer(group, event.key, step)
 
@@ -192,6 +195,7 @@ def on_loaded(event: Loaded, step: Step) -> None:
         step.keep(LossMended(event.lost_until))
     balance.loaded(step)
     standing.load(step)
+    canary.load(step)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
     # A topic may have been deleted while nobody listened, and made anew since.
     if step.state.catalog_known:
@@ -242,6 +246,10 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     GroupUnseen: watching.unseen,
     Planned: on_planned,
     Shadowed: shadow.answered,
+    StartCanary: canary.start,
+    EndCanary: canary.end,
+    DescribeCanary: canary.describe,
+    LagMeasured: canary.measured,
     RegexResolved: on_regex,
     LoadMeasured: balance.measured,
     Forget: on_forget,

@@ -13,6 +13,7 @@ from muster.coordinator.core.consumer.records import ConsumerRecord
 from muster.coordinator.core.control.balance.records import BalanceRecord
 from muster.coordinator.core.control.fences.records import FenceRecord
 from muster.coordinator.core.control.holds.values import HoldsRecord
+from muster.coordinator.core.control.trial.records import CanaryRecord
 from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, StoredOffset
 from muster.coordinator.core.value import value
 
@@ -189,7 +190,14 @@ class LossMended:
 
 
 OwnRecord: TypeAlias = (
-    DelayStored | DelayForgotten | SettingsStored | SettingsUnset | HoldsRecord | BalanceRecord | CentralRecord
+    DelayStored
+    | DelayForgotten
+    | SettingsStored
+    | SettingsUnset
+    | HoldsRecord
+    | CanaryRecord
+    | BalanceRecord
+    | CentralRecord
 )
 """Hard facts that Kafka has no record for."""
 GroupRecord: TypeAlias = (

@@ -7,6 +7,8 @@ from muster.coordinator.core import effects, events
 from muster.coordinator.core.central import events as central
 from muster.coordinator.core.control import events as control
 from muster.coordinator.core.control.fences.events import ClaimFence
+from muster.coordinator.core.control.trial import events as trial
+from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.effects import DescribeReply, Effects, JoinReply, Reply
 from muster.coordinator.core.events import DescribeGroup, Event, JoinGroup, Request
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -32,6 +34,9 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     control.HoldGroup: effects.HoldsReply,
     control.ResumeGroup: effects.HoldsReply,
     control.DescribeHolds: effects.HoldsReply,
+    trial.StartCanary: CanaryReply,
+    trial.EndCanary: CanaryReply,
+    trial.DescribeCanary: CanaryReply,
     events.ConsumerHeartbeat: effects.ConsumerHeartbeatReply,
     events.DescribeConsumerGroup: effects.DescribeConsumerReply,
     central.RegisterConsumer: effects.CentralReply,

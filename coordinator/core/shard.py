@@ -7,6 +7,7 @@ from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic import liveness
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.control.trial import canary
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.groups.kinds import FACTS
@@ -93,4 +94,6 @@ class Shard:
             assert not step.out.decided, "a request was refused after something had been decided"
             return refused(event, refusal)
         push.tell_listeners(hear, step)
+        if self.state.canaries and canary.watch(step):
+            push.tell_listeners(hear, step)
         return step.out

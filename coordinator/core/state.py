@@ -58,6 +58,8 @@ class ShardState:
     """By group id: an operator's word, whether or not there is such a group."""
     canaries: dict[str, CanaryStored] = field(default_factory=dict)
     """By group id: the assignor that is, or was last, on trial."""
+    lag_over: dict[str, int] = field(default_factory=dict)
+    """By group id: how many samples in a row its lag was over what its canary may cost."""
     shadowing: dict[str, Shadowing] = field(default_factory=dict)
     fences: dict[str, dict[tuple[str, int], FenceStored]] = field(default_factory=dict)
     """group -> partition -> who may write on its behalf. Hard state."""
@@ -162,6 +164,15 @@ class ShardState:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something went wrong in a group that no record tells of: a member was lost, or else a plan failed."""
+
+    group_id: str
+    lost_member: bool
+    detail: str
+
+
 @dataclass(slots=True)
 class Step:
     """One step under way: the state, the time, and what it wants of the runtime."""
@@ -169,6 +180,7 @@ class Step:
     state: ShardState
     now_ms: int
     out: Effects = field(default_factory=Effects)
+    incidents: list[Incident] = field(default_factory=list)
     on_behalf: bool = False
     """The coordinator asks itself what a heartbeat would be told: nobody has proved to be alive."""
     looked_at: tuple[tuple[str, int], ...] = ()
@@ -181,6 +193,13 @@ class Step:
     def keep(self, record: Record) -> None:
         apply(self.state, record)
         self.out.records.append(record)
+
+    def lost_member(self, group_id: str, why: str) -> None:
+        """To session or poll timeout."""
+        self.incidents.append(Incident(group_id, True, why))
+
+    def plan_failed(self, group_id: str, why: str) -> None:
+        self.incidents.append(Incident(group_id, False, why))
 
     def past(self, stored_ms: int) -> int:
         """A time that the log tells of. One still to come is of a clock that was set back since: it counts as the time

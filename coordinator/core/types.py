@@ -16,7 +16,8 @@ TimerKey: TypeAlias = tuple[str, ...]
 ("assign", group), ("rebalance", group, member), and for their classic members ("rejoin", group, member), ("fetch",
 group, member); in central groups ("retry", group), ("lease", group, member), ("ping", group, member),
 ("order", group, member). What an operator holds of a group, of whatever kind, ends by ("hold", group), and is looked at
-again by ("look", group); whoever waits at the door of a frozen group does so until ("door", group, request)."""
+again by ("look", group); whoever waits at the door of a frozen group does so until ("door", group, request), and a
+canary's time is over by ("canary", group)."""
 
 Partitions: TypeAlias = tuple[int, ...]
 """Partition numbers of one topic, ascending."""

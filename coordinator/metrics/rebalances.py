@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
-from muster.coordinator.core.types import Outcome, Phase, RebalanceEntry
+from muster.coordinator.core.types import BESIDE, Outcome, Phase, RebalanceEntry
 from muster.coordinator.metrics.instruments import LONG_BOUNDS, Timing
 
 
@@ -39,7 +39,9 @@ class Rebalances:
         self.phases: dict[str, Timing] = {}
 
     def told(self, group_id: str, group_type: str, entry: RebalanceEntry) -> None:
-        """An entry has become durable, or more is known of it."""
+        """An entry has become durable, or more is known of it. Those of no rebalance are not counted."""
+        if entry.outcome in BESIDE:
+            return
         group = self.groups.setdefault(group_id, OfGroup())
         if entry.number > group.begun:
             group.begun = entry.number

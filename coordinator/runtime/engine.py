@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from muster.coordinator.core.control.trial.events import Shadowed
 from muster.coordinator.core.events import (
     Event,
     Forget,
     LoadMeasured,
     Planned,
     RegexResolved,
-    Shadowed,
     StoodStill,
     TopicsChanged,
     Unload,

@@ -6,6 +6,7 @@ from muster.coordinator.core import events
 from muster.coordinator.core.central import events as central
 from muster.coordinator.core.control import events as control
 from muster.coordinator.core.control.fences.events import ClaimFence
+from muster.coordinator.core.control.trial import events as trial
 from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.types import Limits
@@ -110,6 +111,9 @@ def example(kind: type[events.Request]) -> events.Request:
         control.HoldGroup: control.HoldGroup(1, "g", control.AskFreeze(), None, None, False, "operator"),
         control.ResumeGroup: control.ResumeGroup(1, "g", None, None, False, "operator"),
         control.DescribeHolds: control.DescribeHolds(1, "g"),
+        trial.StartCanary: trial.StartCanary(1, "g", "range", 60_000, (), 1_000, True, False, "operator"),
+        trial.EndCanary: trial.EndCanary(1, "g", True, "operator"),
+        trial.DescribeCanary: trial.DescribeCanary(1, "g"),
         ClaimFence: ClaimFence(1, "g", "m", "t", 0, 1, -1, -1, 100),
         events.ConsumerHeartbeat: events.ConsumerHeartbeat(1, "g", "m", 1),
         events.DescribeConsumerGroup: events.DescribeConsumerGroup(1, "g"),

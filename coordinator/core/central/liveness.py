@@ -120,6 +120,8 @@ def expel(group: CentralGroup, member: CentralMember, step: Step) -> None:
 
 def remove(group: CentralGroup, member: CentralMember, trigger: Trigger, departure: Departure, step: Step) -> None:
     """The member is out; whatever it had is for others."""
+    if trigger.cause in (Cause.SESSION_EXPIRED, Cause.POLL_TIMEOUT):
+        step.lost_member(group.id, trigger.detail)
     held.left(group, member, step)
     for key in group.timers_of(member.id):
         step.disarm(key)

@@ -87,6 +87,7 @@ def plan(group: CentralGroup, step: Step) -> None:
     try:
         made = None if lacks_lags(request) else step.state.planner(request)
     except AssignorError as error:
+        step.plan_failed(group.id, str(error))
         failed(group, str(error), step)
         return
     if made is None:
@@ -110,6 +111,7 @@ def planned(group: CentralGroup, event: Planned, step: Step) -> None:
     if progress.dirty and (group.lost or not progress.second_look):
         look(group, step)
     elif event.plan is None:
+        step.plan_failed(group.id, event.error)
         failed(group, event.error, step)
     else:
         adopt(group, event.plan, step)
@@ -124,7 +126,9 @@ def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
     wanted: Plan = {member_id: shares_of(kept.plan.get(member_id, {})) for member_id in group.members}
     size, limit = ownership_bytes(group, wanted), step.limits.max_group_bytes
     if size > limit:
-        failed(group, too_large(group.id, "the members and their partitions", size, limit), step)
+        why = too_large(group.id, "the members and their partitions", size, limit)
+        step.plan_failed(group.id, why)
+        failed(group, why, step)
         return
     progress.counts = dict(progress.request.snapshot.topics)
     if wanted == group.owned:

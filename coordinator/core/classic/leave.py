@@ -44,7 +44,10 @@ def take_out(
         member = identified(group, who)
     except CoordinatorError as refusal:
         return refused(who, refusal.code, refusal.message)
-    triggers.append(leave_trigger(member, who.reason, operator))
+    trigger = leave_trigger(member, who.reason, operator)
+    if trigger.cause is Cause.POLL_TIMEOUT:
+        step.lost_member(group.id, trigger.detail)
+    triggers.append(trigger)
     remove_member(group, member, departure_of(member, operator, step), step)
     return MemberReply(who.member_id, who.group_instance_id, ErrorCode.NONE)
 

@@ -104,6 +104,7 @@ def session_expired(group: ClassicGroup, member_id: str, step: Step) -> None:
         member,
         f"was not heard of for {silent_ms} ms (session timeout {member.session_timeout_ms} ms)",
     )
+    step.lost_member(group.id, trigger.detail)
     departure = Departure("its owner's session expired", member.last_seen_ms)
     remove_member(group, member, departure, step)
     rebalance_or_wait(group, trigger, step)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from muster.coordinator.core.classic.history import cause_of
 from muster.coordinator.core.consumer import removal
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from muster.coordinator.core.effects import LeaveReply, MemberReply
@@ -28,6 +29,8 @@ def leave_group(group: ConsumerGroup, request: LeaveGroup, step: Step) -> None:
             continue
         gone[member.id] = (member, departure_of(group, member, request.operator, step))
         triggers.append(trigger_of(member, who.reason, request.operator))
+        if cause_of(who.reason, Cause.MEMBER_LEFT) is Cause.POLL_TIMEOUT and not request.operator:
+            step.lost_member(group.id, triggers[-1].detail)
         replies.append(MemberReply(who.member_id, who.group_instance_id, ErrorCode.NONE))
     step.reply(request.request_id, LeaveReply(members=tuple(replies)))
     if gone:

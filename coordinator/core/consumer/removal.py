@@ -34,6 +34,7 @@ def session_expired(group: ConsumerGroup, member: ConsumerMember, step: Step) ->
     session_ms = session_timeout_ms(group, member, step)
     what = f"was not heard of for {step.now_ms - seen_ms} ms (session timeout {session_ms} ms)"
     trigger = by_member(Cause.SESSION_EXPIRED, member, what)
+    step.lost_member(group.id, trigger.detail)
     remove(group, [(member, Departure("its owner's session expired", seen_ms))], trigger, step)
 
 

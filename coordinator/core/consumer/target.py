@@ -128,6 +128,7 @@ def seen_by(event: Planned, now: Snapshot) -> Snapshot:
 
 def failed(group: ConsumerGroup, why: str, step: Step) -> None:
     """The group keeps its last good target; the assignor gets another chance after the interval."""
+    step.plan_failed(group.id, why)
     pause_ms = max(ASSIGNMENT_INTERVAL.of(step.state, group.id), RETRY_FLOOR_MS)
     group.progress.retry_at_ms = step.now_ms + pause_ms
     step.arm(group.assign_timer, pause_ms)

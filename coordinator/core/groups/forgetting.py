@@ -2,6 +2,7 @@
 
 from muster.coordinator.core.control.fences.facts import forget_fences
 from muster.coordinator.core.control.holds import standing
+from muster.coordinator.core.control.trial import gone
 from muster.coordinator.core.entries import forget_entry
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.records import DelayForgotten, OffsetDeleted
@@ -25,6 +26,7 @@ def forget_belongings(group_id: str, step: Step) -> None:
         step.keep(OffsetDeleted(group_id, topic, partition))
     forget_fences(group_id, step)
     standing.forget(group_id, step)
+    gone.forget(group_id, step)
     forget_ledger(group_id, step)
 
 

@@ -183,6 +183,7 @@ def take_over(asked: Step, request_id: RequestId, step: Step) -> None:
     step.out.timers |= asked.out.timers
     step.out.notices += asked.out.notices
     step.out.plans += asked.out.plans
+    step.incidents += asked.incidents
     step.out.regexes += asked.out.regexes
     step.out.replies += [(asker, reply) for asker, reply in asked.out.replies if asker != request_id]
 

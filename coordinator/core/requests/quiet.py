@@ -2,6 +2,7 @@
 
 from muster.coordinator.core.central.events import AwaitOrders, PingAnswered
 from muster.coordinator.core.control.events import DescribeHolds
+from muster.coordinator.core.control.trial.events import DescribeCanary
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
     DescribeConsumerGroup,
@@ -28,6 +29,7 @@ READS = (
     DescribeSettings,
     ListSettings,
     DescribeHolds,
+    DescribeCanary,
 )
 SIGNS_OF_LIFE = (Heartbeat, Listen, PingAnswered, AwaitOrders)
 

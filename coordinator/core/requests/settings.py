@@ -10,6 +10,7 @@ from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR
 from muster.coordinator.core.control.settings.setting import Change, invalid
 from muster.coordinator.core.control.settings.table import SETTINGS
+from muster.coordinator.core.control.trial import canary
 from muster.coordinator.core.effects import ListSettingsReply, SettingsReply
 from muster.coordinator.core.entries import keep_entry, next_number
 from muster.coordinator.core.events import AlterSettings, DescribeSettings, ListSettings
@@ -47,6 +48,7 @@ def alter_settings(request: AlterSettings, step: Step) -> None:
     named(request.group_id)
     before = step.state.settings.get(request.group_id)
     check_request(request, before)
+    canary.undisturbed(request.group_id, (*request.set, *request.unset), step)
     old = before.values if before else {}
     values = {name: value for name, value in {**old, **request.set}.items() if name not in request.unset}
     if before is None and values:

@@ -1,13 +1,13 @@
 """Hard facts that Kafka has no record for, kept in `__consumer_offsets` beside those it has.
 
 Key: int16 32000 (who owns what in a central group), 32001 (what the leader of a delayed group knows), 32003 (the
-settings of a group), 32005 (what of a group an operator holds) or 32007 (when partitions of a balanced group moved
-last), then the group id; 32004 (records that were given up) with an empty one. Kafka's own key types are small numbers;
-its tools and its loader pass over those they do not know. Value: JSON, {"version": 1, "central": {...}}, {"version": 1,
-"leader_state": "...", "until_ms": ..., "delay_ms": ...}, {"version": 1, "changes": how often they were changed,
-"settings": {...}, "suspended": why its assignor does not count, if so}, {"version": 1, "holds": {...}}, {"version": 1,
-"watched_at_ms": ..., "moved": [[when, {topic: [partitions]}], ...]} or {"version": 1, "until": the offset up to which
-records were given up}.
+settings of a group), 32005 (what of a group an operator holds), 32006 (its canary) or 32007 (when partitions of a
+balanced group moved last), then the group id; 32004 (records that were given up) with an empty one. Kafka's own key
+types are small numbers; its tools and its loader pass over those they do not know. Value: JSON, {"version": 1,
+"central": {...}}, {"version": 1, "leader_state": "...", "until_ms": ..., "delay_ms": ...}, {"version": 1, "changes":
+how often they were changed, "settings": {...}, "suspended": why its assignor does not count, if so}, {"version": 1,
+"holds": {...}}, {"version": 1, "canary": {...}}, {"version": 1, "watched_at_ms": ..., "moved": [[when, {topic:
+[partitions]}], ...]} or {"version": 1, "until": the offset up to which records were given up}.
 
 The first two used to lie in `__rebalances`, where `muster.coordinator.runtime.codec.ledger` still reads them: a diary
 that is damaged must cost explanations, never ownership.
@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.control.balance.records import BalanceForgotten, BalanceStored
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
+from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryStored
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -47,10 +48,12 @@ PROBE_BYTES = 4_096
 SETTINGS_KEY = 32_003
 LOSS_KEY = 32_004
 HOLDS_KEY = 32_005
+CANARY_KEY = 32_006
 BALANCE_KEY = 32_007
-OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY, SETTINGS_KEY, LOSS_KEY, HOLDS_KEY, BALANCE_KEY})
+OWN_KINDS = frozenset({CENTRAL_KEY, DELAY_KEY, SETTINGS_KEY, LOSS_KEY, HOLDS_KEY, CANARY_KEY, BALANCE_KEY})
 
 HOLDS = TypeAdapter(HoldsStored)
+CANARY = TypeAdapter(CanaryStored)
 
 
 class SettingsValue(BaseModel):
@@ -81,6 +84,11 @@ class BalanceValue(BaseModel):
         return BalanceStored(group_id, self.watched_at_ms, moved)
 
 
+class CanaryValue(BaseModel):
+    version: Literal[1]
+    canary: CanaryStored
+
+
 class LossValue(BaseModel):
     model_config = ConfigDict(strict=True)
 
@@ -99,6 +107,11 @@ def encode_own(record: OwnRecord | LossMended) -> KeyValue:
         case DelayStored(group_id, leader_state, until_ms, delay_ms):
             value = {"version": VERSION, "leader_state": leader_state, "until_ms": until_ms, "delay_ms": delay_ms}
             return KeyValue(own_key(DELAY_KEY, group_id), compact_json(value))
+        case CanaryStored(group_id):
+            canary = b'{"version":%d,"canary":%b}' % (VERSION, CANARY.dump_json(record))
+            return KeyValue(own_key(CANARY_KEY, group_id), canary)
+        case CanaryForgotten(group_id):
+            return KeyValue(own_key(CANARY_KEY, group_id), None)
         case DelayForgotten(group_id):
             return KeyValue(own_key(DELAY_KEY, group_id), None)
         case SettingsStored(group_id, version, values, suspended):
@@ -133,6 +146,8 @@ def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord | 
         if kind == BALANCE_KEY:
             forgotten = BalanceForgotten(group_id)
             return forgotten if value is None else BalanceValue.model_validate_json(value).stored(group_id)
+        if kind == CANARY_KEY:
+            return CanaryForgotten(group_id) if value is None else CanaryValue.model_validate_json(value).canary
         if kind == SETTINGS_KEY:
             if value is None:
                 return SettingsUnset(group_id)

@@ -16,6 +16,7 @@ from muster.coordinator.core.central.records import CentralDeleted, CentralStore
 from muster.coordinator.core.control.balance.records import BalanceForgotten, BalanceStored
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
+from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryStored
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -103,7 +104,7 @@ def encode(records: Iterable[Record]) -> Encoded:
                 out.groups.append(KeyValue(group_key(record.group_id), None))
             case SettingsStored() | SettingsUnset() | BalanceStored() | BalanceForgotten() | LossMended():
                 out.groups.append(encode_own(record))
-            case HoldsStored() | HoldsEnded():
+            case HoldsStored() | HoldsEnded() | CanaryStored() | CanaryForgotten():
                 out.groups.append(encode_own(record))
             case CentralStored() | CentralDeleted() | DelayStored() | DelayForgotten():
                 out.groups.append(encode_own(record))

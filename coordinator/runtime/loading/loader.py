@@ -10,6 +10,7 @@ from muster.coordinator.core.central.records import CentralDeleted, CentralStore
 from muster.coordinator.core.consumer.records import ConsumerRecord
 from muster.coordinator.core.control.balance.records import BalanceForgotten
 from muster.coordinator.core.control.holds.values import HoldsEnded
+from muster.coordinator.core.control.trial.records import CanaryForgotten
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -43,9 +44,8 @@ MAX_COMPLAINTS = 20
 
 Item = TypeVar("Item")
 
-TOMBSTONES = (
-    GroupDeleted | OffsetDeleted | DelayForgotten | CentralDeleted | SettingsUnset | HoldsEnded | BalanceForgotten
-)
+OWN_TOMBSTONES = DelayForgotten | CentralDeleted | SettingsUnset | HoldsEnded | CanaryForgotten | BalanceForgotten
+TOMBSTONES = GroupDeleted | OffsetDeleted | OWN_TOMBSTONES
 KEPT_ELSEWHERE = CentralStored | CentralDeleted | DelayStored | DelayForgotten
 """Facts of our own that older versions kept in the ledger."""
 

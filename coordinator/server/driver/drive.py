@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 from muster.assignors.isolation.pool import Isolation
 from muster.coordinator.core import events
 from muster.coordinator.core.central.events import StreamClosed
+from muster.coordinator.core.control.trial.events import LagMeasured
 from muster.coordinator.core.effects import GroupChanged, Reply
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import PlanRequest
@@ -58,7 +59,7 @@ class Waiter(Protocol):
     def set_exception(self, why: BaseException, /) -> None: ...
 
 
-Unanswered: TypeAlias = events.StreamLost | StreamClosed | GroupObserved | GroupUnseen
+Unanswered: TypeAlias = events.StreamLost | StreamClosed | GroupObserved | GroupUnseen | LagMeasured
 """Events that are no requests."""
 
 

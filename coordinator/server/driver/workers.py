@@ -22,9 +22,10 @@ from muster.assignors.isolation.process import START_DEADLINE_MS
 from muster.assignors.registry import BUILT_IN
 from muster.assignors.run import overran, run
 from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.control.trial.events import Shadowed
 from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed, scored
 from muster.coordinator.core.effects import ResolveRegex
-from muster.coordinator.core.events import Planned, RegexResolved, Shadowed
+from muster.coordinator.core.events import Planned, RegexResolved
 from muster.coordinator.core.plan import Plan, PlanRequest, planned
 from muster.coordinator.core.types import Score
 
@@ -61,7 +62,7 @@ class Workers:
     def __init__(self, deadline_ms: int, max_threads: int = MAX_THREADS, isolation: Isolation | None = None) -> None:
         self._deadline_ms = deadline_ms
         self._isolation = isolation or Isolation()
-        self._shadows = self._isolation.apart(YIELDING)
+        self._shadows = self._isolation.apart(nice=YIELDING)
         self._shadow_place = asyncio.Semaphore(1)
         self._wanted = 0
         """Plans that groups wait for."""

@@ -9,7 +9,7 @@ import structlog
 
 from muster.coordinator.config import Address, Settings, known_settings
 from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.core.types import Outcome, RebalanceEntry
+from muster.coordinator.core.types import BESIDE, Outcome, RebalanceEntry
 from muster.coordinator.edge.audit import ACTIONS, Action, watched
 from muster.coordinator.server.dispatch import Method
 
@@ -92,6 +92,9 @@ def settles(entry: RebalanceEntry) -> bool:
 
 def tell(group_id: str, entry: RebalanceEntry) -> None:
     culprit = entry.culprit_client_id or entry.culprit
+    if entry.outcome in BESIDE:
+        log.info(entry.outcome.name.lower(), group=group_id, entry=entry.number, by=culprit, what=entry.detail)
+        return
     log.info(
         "rebalance",
         group=group_id,

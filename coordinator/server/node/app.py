@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -111,10 +110,9 @@ class Node:
         self._zookeeper: ZooKeeperSide | None = None
         self._central: CentralElection | None = None
         self.telling = Telling(self._clock, lambda: self._observing.changes.note("") if self._observing else None)
-        limits = isolation_limits(settings)
-        self._isolation = Isolation(limits)
+        self._isolation = Isolation(isolation_limits(settings))
         # A simulation takes no place from a group that waits for its plan.
-        self._isolated_simulations = Isolation(replace(limits, max_processes=1))
+        self._isolated_simulations = self._isolation.apart(max_processes=1)
         self._cluster_id: str | None = None
 
     @property
@@ -189,7 +187,9 @@ class Node:
         malformed: tuple[type[Exception], ...] = (MalformedRequest, MalformedStorageRequest)
         if self._observing is not None:
             ids = partial(topic_ids, self.broker)
-            table |= self._observing.start(self.engine, self.broker, ids, lambda: self._partitions, self._log_span)
+            table |= self._observing.start(
+                self.engine, self.broker, ids, lambda: self._partitions, self._log_span, self.driver.tell
+            )
             malformed += self._observing.malformed
         if self._tracing is not None:
             table = self._tracing.listening(table)
@@ -247,7 +247,6 @@ class Node:
         await close(self._observing, self._tracing)
         await asyncio.to_thread(self.broker.close)
         self._isolation.close()
-        self._isolated_simulations.close()
         await self._listener.stop(LAST_WORDS_S)
         self._lines.close()
         log.info("stopped")

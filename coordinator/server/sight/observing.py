@@ -4,10 +4,12 @@ The room `scaler` is imported with `scaler.enable` and not before.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Protocol
 
 from muster.coordinator.config import Settings
+from muster.coordinator.core.control.trial.events import LagMeasured
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.observe.changes import Changes
 from muster.coordinator.observe.history import History, Place
@@ -58,12 +60,14 @@ class Observing:
         topic_ids: Callable[[], Mapping[str, bytes]],
         partitions: Callable[[], Mapping[str, int]],
         span: Callable[[str, int], tuple[int, int]],
+        tell: Callable[[int, LagMeasured], None],
     ) -> dict[str, Method]:
-        """Sample from now on, and the scaler's methods, if it is on."""
+        """Sample from now on, and the scaler's methods, if it is on. `tell` gives a shard what its canaries ask for."""
         if self.history is None:
             return {}
         looking = Looking(engine, logs.ends)
-        self._sampling = Sampling(self.history, looking, self._clock_ms, topic_ids, self.changes.note, self._on_look)
+        on_look = partial(self._looked, looking, self.history, tell)
+        self._sampling = Sampling(self.history, looking, self._clock_ms, topic_ids, self.changes.note, on_look)
         self._sampling.start()
         if not self.services:
             return {}
@@ -74,6 +78,16 @@ class Observing:
         groups = ScaledGroups(looking, self.history, self._clock_ms, partitions, span)
         self._scaler = ExternalScaler(groups, self._clock_ms)
         return methods_of(pb.DESCRIPTOR.services_by_name["ExternalScaler"], self._scaler)
+
+    def _looked(
+        self, looking: Looking, history: History, tell: Callable[[int, LagMeasured], None], group_id: str
+    ) -> None:
+        """A group was sampled: a canary of it is held against its lag."""
+        self._on_look(group_id)
+        shard, lag = looking.of_group(group_id), history.lag(group_id)
+        canary = shard.state.canaries.get(group_id) if shard is not None else None
+        if shard is not None and canary is not None and canary.runs and lag is not None:
+            tell(shard.index, LagMeasured(group_id, lag))
 
     def noticed(self, notice: GroupChanged) -> None:
         """A group has another state, generation or plan; until it is at rest, who it waits for changes untold."""

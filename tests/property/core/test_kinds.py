@@ -19,6 +19,7 @@ from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.control import events as control
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.holds.values import By, Orphans
+from muster.coordinator.core.control.trial import events as trial
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.groups.conversions import CONVERSIONS
@@ -168,6 +169,20 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
         st.just("op"),
     ),
     control.DescribeHolds: st.builds(control.DescribeHolds, requests, groups),
+    trial.StartCanary: st.builds(
+        trial.StartCanary,
+        requests,
+        groups,
+        st.sampled_from(["range", "roundrobin", 'lag-sticky{"move.budget": 1}', "nobody"]),
+        st.sampled_from([0, 1_000, 60_000]),
+        st.sampled_from([(), ("moves > 0",), ("expired > 0", "moves > 2x")]),
+        st.just(1_000),
+        st.booleans(),
+        st.booleans(),
+        st.just("operator"),
+    ),
+    trial.EndCanary: st.builds(trial.EndCanary, requests, groups, st.booleans(), st.just("operator")),
+    trial.DescribeCanary: st.builds(trial.DescribeCanary, requests, groups),
 }
 """What anybody may say to a group, by its type."""
 

@@ -7,6 +7,14 @@ from hypothesis import strategies as st
 
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.consumer import records as consumer
+from muster.coordinator.core.control.trial.records import (
+    Baseline,
+    CanaryForgotten,
+    CanaryState,
+    CanaryStored,
+    Guard,
+    Tally,
+)
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -87,6 +95,15 @@ CONSUMER_RECORDS = st.one_of(
     ),
 )
 MEMBERS = st.builds(MemberRecord, TEXT, st.none() | TEXT, TEXT, TEXT, TIMEOUT, TIMEOUT, BLOB, BLOB)
+FIGURE = st.floats(allow_nan=False, allow_infinity=False)
+GUARDS = st.lists(st.builds(Guard, TEXT, FIGURE, st.booleans()), max_size=3).map(tuple)
+BASELINES = st.builds(Baseline, INT32, INT64, FIGURE, INT32, FIGURE, FIGURE, INT64)
+JSON = st.dictionaries(TEXT, st.none() | st.booleans() | INT32 | TEXT | st.lists(INT32, max_size=3), max_size=3)
+CANARIES = st.builds(
+    CanaryStored,
+    *(TEXT, st.sampled_from(CanaryState), TEXT, JSON, TEXT, TEXT, INT64, INT64, INT64, st.booleans(), GUARDS, INT64),
+    *(BASELINES, st.from_type(Tally), TEXT),
+)
 GROUP_RECORDS = st.one_of(
     st.builds(GroupStored, TEXT, TEXT, INT32, st.none() | TEXT, st.none() | TEXT, INT64, st.tuples(MEMBERS, MEMBERS)),
     st.builds(GroupStored, TEXT, TEXT, INT32, st.none() | TEXT, st.none() | TEXT, INT64, st.just(())),
@@ -98,10 +115,15 @@ GROUP_RECORDS = st.one_of(
     st.builds(DelayForgotten, TEXT),
     st.from_type(CentralStored),
     st.builds(CentralDeleted, TEXT),
+    CANARIES,
+    st.builds(CanaryForgotten, TEXT),
 )
-FIGURE = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+MAYBE_FIGURE = st.none() | FIGURE
 st.register_type_strategy(
-    Score, st.builds(Score, TEXT, TEXT, st.none() | INT64, FIGURE, FIGURE, FIGURE, INT32, INT32, INT32, INT32)
+    Score,
+    st.builds(
+        Score, TEXT, TEXT, st.none() | INT64, MAYBE_FIGURE, MAYBE_FIGURE, MAYBE_FIGURE, INT32, INT32, INT32, INT32
+    ),
 )
 LEDGER_RECORDS = st.one_of(
     st.builds(RebalanceDecided, TEXT, st.from_type(RebalanceEntry)),

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, assert_never
 
 from muster.assignors.api import AssignorError
 from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.control.trial.events import Shadowed
 from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed, scored
 from muster.coordinator.core.effects import ResolveRegex
-from muster.coordinator.core.events import Planned, RegexResolved, Shadowed
+from muster.coordinator.core.events import Planned, RegexResolved
 from muster.coordinator.core.plan import Plan, PlanRequest, plan_at_once, planned
 from muster.coordinator.runtime.answers import Work
 

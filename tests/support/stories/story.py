@@ -45,7 +45,7 @@ def pairs(words: list[str]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
 
 
-UNITS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+UNITS = {"ms": 1, "m": 60_000, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def milliseconds(word: str) -> int:

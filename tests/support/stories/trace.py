@@ -10,6 +10,9 @@ from muster.coordinator.core.consumer.group import MemberState
 from muster.coordinator.core.control.balance.records import NEVER_MS, BalanceForgotten, BalanceRecord, BalanceStored
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
 from muster.coordinator.core.control.holds import values as holds
+from muster.coordinator.core.control.trial import records as trial
+from muster.coordinator.core.control.trial.guards import written
+from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.types import Cause, Limits, RebalanceEntry, Score, Stall, StoredOffset
 from muster.coordinator.errors import ErrorCode
@@ -42,16 +45,17 @@ def describe_record(record: records.Record) -> str:
         case records.RebalanceSettled():
             settled = record.settlement
             return f"ledger #{settled.number} settled: {settled.unowned_partition_ms} partition-ms unowned"
-        case records.RebalanceForgotten():
-            return f"ledger #{record.number} forgotten"
-        case records.ShadowsForgotten():
-            return f"ledger #{record.number} shadows forgotten"
+        case records.RebalanceForgotten() | records.ShadowsForgotten():
+            shadows = " shadows" if isinstance(record, records.ShadowsForgotten) else ""
+            return f"ledger #{record.number}{shadows} forgotten"
         case records.DelayStored() | records.DelayForgotten():
             return describe_delay(record)
         case records.StallNoted() | records.StallForgotten():
             return describe_noted(record)
-        case records.SettingsStored() | records.SettingsUnset() | holds.HoldsStored() | holds.HoldsEnded():
-            return describe_asked(record)
+        case trial.CanaryStored() | trial.CanaryForgotten() | holds.HoldsStored() | holds.HoldsEnded():
+            return f"append {describe_control(record)}"
+        case records.SettingsStored() | records.SettingsUnset():
+            return describe_settings(record)
         case BalanceStored() | BalanceForgotten() | FenceStored() | FenceForgotten():
             return describe_balance(record) if isinstance(record, BalanceRecord) else describe_fence(record)
         case central.CentralStored():
@@ -113,10 +117,26 @@ def describe_claim(reply: effects.ClaimFenceReply) -> str:
     return code(reply.code) if reply.code else f"{reply.producer_id}/{reply.epoch}{former}"
 
 
-def describe_asked(record: records.SettingsStored | records.SettingsUnset | holds.HoldsRecord) -> str:
+def describe_control(record: trial.CanaryRecord | holds.HoldsRecord) -> str:
     if isinstance(record, holds.HoldsStored | holds.HoldsEnded):
-        return f"append {type(record).__name__} {describe_holds(record)}"
-    return describe_settings(record)
+        return f"{type(record).__name__} {describe_holds(record)}"
+    return describe_canary(record)
+
+
+def describe_canary(record: trial.CanaryRecord) -> str:
+    if isinstance(record, trial.CanaryForgotten):
+        return f"CanaryForgotten {record.group_id}"
+    tally = record.tally
+    counted = (
+        *(("rebalances", tally.rebalances), ("moves", tally.moves), ("settled", tally.settled)),
+        *(("unowned_ms", tally.unowned_ms), ("failures", tally.plan_failures), ("expired", tally.expired)),
+        ("own", tally.own_round),
+    )
+    seen = "".join(f" {name}={count}" for name, count in counted if count)
+    why = f" ({record.ended})" if record.ended else ""
+    until = f" until {record.until_ms}ms" if record.runs else ""
+    options = json.dumps(dict(record.options)) if record.options else ""
+    return f"Canary {record.group_id} {record.state.value} {record.assignor}{options}{until}{seen}{why}"
 
 
 def describe_settings(record: records.SettingsStored | records.SettingsUnset) -> str:
@@ -261,13 +281,19 @@ def describe_reply(reply: effects.Reply) -> str:
         case effects.ExplainReply():
             told = [*map(explained, reply.entries), *map(describe_stall, reply.stalls)]
             return code(reply.code) if reply.code else "\n".join(told) or "nothing"
-        case effects.ClaimFenceReply() | effects.HoldsReply():
-            return describe_claim(reply) if isinstance(reply, effects.ClaimFenceReply) else describe_held(reply)
+        case effects.ClaimFenceReply() | effects.HoldsReply() | CanaryReply():
+            return describe_control_reply(reply)
         case effects.SettingsReply():
             values = json.dumps(dict(reply.values))
             return f"{code(reply.code)} {reply.message}" if reply.code else f"version={reply.version} {values}"
         case _:
             return code(reply.code)
+
+
+def describe_control_reply(reply: effects.ClaimFenceReply | effects.HoldsReply | CanaryReply) -> str:
+    if isinstance(reply, effects.ClaimFenceReply):
+        return describe_claim(reply)
+    return describe_held(reply) if isinstance(reply, effects.HoldsReply) else describe_trial(reply)
 
 
 def describe_held(reply: effects.HoldsReply) -> str:
@@ -276,6 +302,20 @@ def describe_held(reply: effects.HoldsReply) -> str:
     left = f" draining={','.join(map(str, reply.draining))}" if any(reply.draining) else ""
     said = f"{reply.sentence}\n  " if reply.sentence else ""
     return f"{said}{describe_holds(reply.holds) if reply.holds else 'nothing is held'}{left}"
+
+
+def describe_trial(reply: CanaryReply) -> str:
+    if reply.code:
+        return f"{code(reply.code)} {reply.message}"
+    if reply.canary is None:
+        return "no canary"
+    canary, seen = reply.canary, reply.canary.baseline
+    guards = [f"  {written(guard)}: {reply.idle.get(written(guard), 'counts')}" for guard in canary.guards]
+    baseline = (
+        f"  before, {canary.former}: {seen.rebalances} rebalances in {seen.span_ms}ms, {seen.moves:g} moves, "
+        f"{seen.unowned_ms:g}ms unowned in {seen.settled}; lag {seen.lag:g} in {seen.lag_span_ms}ms"
+    )
+    return "\n".join([describe_canary(canary), baseline, *guards])
 
 
 def describe_stall(stall: Stall) -> str:

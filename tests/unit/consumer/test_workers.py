@@ -10,9 +10,10 @@ import pytest
 from muster.assignors.api import Member, RebalanceProtocol, Snapshot
 from muster.assignors.isolation.pool import Isolation, IsolationLimits
 from muster.coordinator.core.control.trial.candidates import candidate_of
+from muster.coordinator.core.control.trial.events import Shadowed
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import ResolveRegex
-from muster.coordinator.core.events import Planned, RegexResolved, Shadowed
+from muster.coordinator.core.events import Planned, RegexResolved
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.types import Cause, Limits, MemberPlan, Outcome, RebalanceEntry
 from muster.coordinator.server.driver.workers import Workers

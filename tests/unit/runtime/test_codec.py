@@ -7,6 +7,7 @@ import pytest
 from muster.coordinator.core.control.balance.records import BalanceForgotten, BalanceStored
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored, Pin, Until
+from muster.coordinator.core.control.trial.records import CanaryForgotten
 from muster.coordinator.core.records import (
     GroupDeleted,
     GroupStored,
@@ -120,6 +121,7 @@ def offset(
             id="moves of a balanced group",
         ),
         pytest.param(BalanceForgotten("g"), "7d07 0001 67", None, id="moves tombstone"),
+        pytest.param(CanaryForgotten("g"), "7d06 0001 67", None, id="canary tombstone"),
         pytest.param(GroupDeleted("g"), GROUP_KEY, None, id="group tombstone"),
     ],
 )

@@ -7,6 +7,8 @@ import pytest
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.central.events import CentralRequest
 from muster.coordinator.core.control.events import ControlRequest
+from muster.coordinator.core.control.trial.events import CanaryRequest
+from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.refusals import REPLY_TYPES
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.slot import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
@@ -184,6 +186,8 @@ def test_every_request_has_a_reply_type() -> None:
     assert {REPLY_TYPES[request] for request in SETTINGS} == {effects.SettingsReply}
     held = set(get_args(ControlRequest))
     assert {REPLY_TYPES[request] for request in held} == {effects.HoldsReply}
-    apart = pushed | told | held | SETTINGS
+    tried = set(get_args(CanaryRequest))
+    assert {REPLY_TYPES[request] for request in tried} == {CanaryReply}
+    apart = pushed | told | held | tried | SETTINGS
     for request, reply in ((one, reply) for one, reply in REPLY_TYPES.items() if one not in apart):
         assert reply.__name__.removesuffix("Reply") == request.__name__.removesuffix("Group").removesuffix("Groups")

@@ -181,6 +181,7 @@ def version_of(subscription: bytes) -> int:
 
 def failed(group: ClassicGroup, request: PlanRequest, why: str, step: Step) -> None:
     """Keep the last plan if it still fits; else leave the members waiting, and try again a little later."""
+    step.plan_failed(group.id, why)
     last = history.last_plan(group)
     if last.keys() == group.members.keys():
         try:

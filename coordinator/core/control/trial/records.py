@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from muster.assignors.api import JsonValue
 from muster.coordinator.core.value import value
 
 
@@ -72,7 +71,10 @@ class CanaryStored:
     group_id: str
     state: CanaryState
     assignor: str
-    options: Mapping[str, JsonValue]
+    options: Mapping[str, Any]
+    """JSON, as all options of assignors."""
+    former: str
+    """Who planned before, and plans again after a roll-back."""
     operator: str
     began_at_ms: int
     for_ms: int
@@ -81,8 +83,6 @@ class CanaryStored:
     """What becomes of it at the end of its time: it is the setting, or it waits."""
     guards: tuple[Guard, ...]
     lag_floor: int
-    after: int
-    """Rebalances with a higher number are the canary's."""
     baseline: Baseline = field(default_factory=Baseline)
     tally: Tally = field(default_factory=Tally)
     ended: str = ""

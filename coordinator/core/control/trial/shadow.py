@@ -5,9 +5,9 @@ the others go without. Their scores are a record beside the entry (`RebalanceSha
 nobody makes up for them. Where the setting `shadow.assignors` is not set, a decision costs one look at the settings.
 """
 
+from muster.coordinator.core.control.trial.events import Shadowed
 from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed
 from muster.coordinator.core.control.trial.setting import SHADOW_ASSIGNORS
-from muster.coordinator.core.events import Shadowed
 from muster.coordinator.core.plan import CONSUMER
 from muster.coordinator.core.records import RebalanceShadowed
 from muster.coordinator.core.state import Shadowing, Step

@@ -1,0 +1,20 @@
+"""A canary's group is gone: so is the canary. Apart from the rest of it, which knows the kinds of groups."""
+
+from muster.coordinator.core.control.trial.records import CanaryForgotten
+from muster.coordinator.core.state import Step
+from muster.coordinator.core.types import TimerKey
+
+TIMER = "canary"
+
+
+def timer(group_id: str) -> TimerKey:
+    """Fires when the canary's time is over."""
+    return (TIMER, group_id)
+
+
+def forget(group_id: str, step: Step) -> None:
+    """Nothing is left that it could be tried on."""
+    if group_id in step.state.canaries:
+        step.disarm(timer(group_id))
+        step.state.lag_over.pop(group_id, None)
+        step.keep(CanaryForgotten(group_id))

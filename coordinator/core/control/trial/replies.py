@@ -1,0 +1,18 @@
+"""What operators are answered who ask about canaries."""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from muster.coordinator.core.control.trial.records import CanaryStored
+from muster.coordinator.core.value import value
+from muster.coordinator.errors import ErrorCode
+
+
+@value
+class CanaryReply:
+    """The canary as it is, or would be; None: the group never had one. `idle`: guards that do not count, and why."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    canary: CanaryStored | None = None
+    idle: Mapping[str, str] = field(default_factory=dict)

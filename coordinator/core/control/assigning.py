@@ -12,6 +12,7 @@ from functools import cache
 from muster.assignors.api import JsonValue, RebalanceProtocol
 from muster.assignors.registry import BUILT_IN, resolve
 from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.control.holds.correction import HELD
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR, COOPERATIVE_ONLY, PROTOCOLS
 from muster.coordinator.core.control.settings.handoff import HANDOFF_TIMEOUT
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
@@ -24,6 +25,10 @@ PLAIN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky", "Round
 """Names whose members read only partitions in their share: the first four of Kafka's client in Java, librdkafka,
 kafka-python, aiokafka, Sarama and franz-go, the last of kafkajs. Never `stream`: Kafka Streams dies of a share without
 its user data."""
+
+
+TOLD_BESIDE = frozenset({"fallback", "reason", HELD})
+"""What the ledger is told among a plan's options, and no assignor was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,6 @@ def cooperative_enough(request: JoinGroup, state: ShardState) -> None:
 
 
 def options_differ(planned: Mapping[str, JsonValue], group_id: str, state: ShardState) -> bool:
-    """Whether a plan was made with other options than the assignor has now; what a fallback told is none."""
-    before = {name: value for name, value in planned.items() if name not in ("fallback", "reason")}
+    """Whether a plan was made with other options than the assignor has now; what is only told beside them is none."""
+    before = {name: value for name, value in planned.items() if name not in TOLD_BESIDE}
     return before != dict(wanted_options(state, group_id))

@@ -23,7 +23,8 @@ from muster.coordinator.core.classic.shares import accept, disarm_when_complete
 from muster.coordinator.core.control.assigning import A_MEMBER, Planner, classic_planner, handoff_timeout_ms
 from muster.coordinator.core.control.balance.weighing import weighed
 from muster.coordinator.core.control.held import classic as held
-from muster.coordinator.core.control.who import wanted_options
+from muster.coordinator.core.control.holds.standing import resting
+from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import JoinGroup, Planned
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.plan import CONSUMER, Plan, PlanRequest, canonical_name, lacks_lags, loadable, owned_of
@@ -33,6 +34,9 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 ASKED, SET = "remote", "setting"
 """What the ledger says of a snapshot that this module made: the members asked for it, or an operator had set it."""
+
+NOW = "now.ms"
+"""The option by which a plan that balance weighed is known: nothing else hands it in."""
 
 FIRST_RETRY_MS = 1_000
 MAX_RETRY_MS = 30_000
@@ -85,11 +89,16 @@ def chosen(group: ClassicGroup) -> str:
 
 
 def planner_of(group: ClassicGroup, step: Step) -> Planner:
-    """Who is to plan for the group as it is."""
+    """Who is to plan for the group as it is.
+
+    While it is frozen, or deployed, the coordinator keeps what it plans: a leader would move partitions as it likes.
+    """
     members = tuple(group.members.values())
     if not members:
         return A_MEMBER
-    return classic_planner(step.state, group.id, group.protocol_type, group.protocol_name or "", members, chosen(group))
+    protocol = group.protocol_name or ""
+    found = classic_planner(step.state, group.id, group.protocol_type, protocol, members, chosen(group))
+    return group.planner if group.remote and not found.assignor and resting(step.state, group.id) else found
 
 
 def ask(group: ClassicGroup, step: Step) -> None:
@@ -239,15 +248,19 @@ def read_member(member: Member, protocol: str | None) -> AssignorMember:
 def restored(group: ClassicGroup, step: Step) -> None:
     """After a reload the ledger tells who made the last plan, and from which partition counts.
 
-    If an operator had set it, the members' own words are lost: none of them counts as asking.
+    If an operator had set it, the members' own words are lost: none of them counts as asking. Of a plan that balance
+    weighed, neither is on record what else would have planned, nor with which options: what is set counts.
     """
     last = history.newest_plan(group, step)
     if last is None or last.snapshot_source not in (ASKED, SET) or last.generation != group.generation:
         return
     snapshot = Snapshot.from_json(last.snapshot_json)
     by_setting = last.snapshot_source == SET
-    group.planner = Planner(canonical_name(snapshot.assignor, step.limits), by_setting)
-    group.planned_topics, group.planned_options = dict(snapshot.topics), snapshot.options
+    name, options = canonical_name(snapshot.assignor, step.limits), snapshot.options
+    if NOW in options:
+        name, options = wanted_assignor(step.state, group.id) or name, wanted_options(step.state, group.id)
+    group.planner = Planner(name, by_setting)
+    group.planned_topics, group.planned_options = dict(snapshot.topics), options
     if by_setting:
         return
     for member in group.members.values():

@@ -48,13 +48,15 @@ class Consumer:
         on_lost: OnPartitions["Consumer"] | None = None,
         *,
         black_list: bool = False,
+        on_prepare: OnPartitions["Consumer"] | None = None,
     ) -> None:
         """Take part in the group for these topics; one that begins with ^ is a regular expression.
 
         Subscribing again changes the topics. Without `on_lost`, lost partitions go to `on_revoke`. `black_list` means
-        every topic that the expressions do not match (group.protocol=zookeeper).
+        every topic that the expressions do not match (group.protocol=zookeeper). `on_prepare` hears of partitions that
+        others are still letting go of (group.protocol=consumer): `event.ready()` tells these that they need not wait.
         """
-        self._listener = Listener(on_assign, on_revoke, on_lost)
+        self._listener = Listener(on_assign, on_revoke, on_lost, on_prepare)
         self._run(self._core.subscribe([topics] if isinstance(topics, str) else list(topics), black_list))
 
     def unsubscribe(self) -> None:

@@ -1,9 +1,12 @@
 """The values that programs see: plain, immutable, comparable."""
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from muster.coordinator.client.membership.heirs import Heirs
     from muster.coordinator.core.types import Cause
 
 
@@ -67,10 +70,11 @@ class Message(NamedTuple):
 class RebalanceEvent:
     """Why a callback is called.
 
-    `kind` is "assigned", "revoked" or "lost". The partitions handed to the callback are everything (absolute) when
-    `protocol` is "eager", and only what changes (delta) when it is "cooperative"; `assignment` is everything owned
-    once the callback returns. `rebalance_number` counts the group's rebalances as the ledger does; before a join it
-    is the last one known. `deadline_ms` (epoch milliseconds) is when the group stops waiting for this callback.
+    `kind` is "assigned", "revoked", "lost" or "prepare" (these, `coming`, will be assigned once others have let go of
+    them). The partitions handed to the callback are everything (absolute) when `protocol` is "eager", and only what
+    changes (delta) when it is "cooperative"; `assignment` is everything owned once the callback returns.
+    `rebalance_number` counts the group's rebalances as the ledger does; before a join it is the last one known.
+    `deadline_ms` (epoch milliseconds) is when the group stops waiting for this callback.
     """
 
     kind: str
@@ -81,6 +85,30 @@ class RebalanceEvent:
     protocol: str
     deadline_ms: int
     assignment: tuple[TopicPartition, ...] = ()
+
+    coming: tuple[TopicPartition, ...] = ()
+    heirs: "Heirs | None" = field(default=None, compare=False, repr=False)
+    on_ready: "Callable[[tuple[TopicPartition, ...]], None] | None" = field(default=None, compare=False, repr=False)
+
+    def ready(self) -> None:
+        """In `on_prepare`, or later, from any thread: what it was called for is prepared. The owner is told."""
+        if self.on_ready is not None:
+            self.on_ready(self.coming)
+
+    @property
+    def heirs_ready(self) -> bool:
+        """In `on_revoke`: whether the next owners of all these partitions have said that they are ready."""
+        return self.heirs is not None and self.heirs.ready
+
+    def wait_until_ready(self, timeout: float | None = None) -> bool:
+        """In `on_revoke`: wait for that, at most `timeout` seconds and until the deadline; whether it came.
+
+        It blocks the thread; what waits in an event loop looks at `heirs_ready`.
+        """
+        if self.heirs is None:
+            return False
+        left_s = max(0.0, self.deadline - time.time())
+        return self.heirs.wait(left_s if timeout is None else min(timeout, left_s))
 
     @property
     def deadline(self) -> float:

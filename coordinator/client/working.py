@@ -105,7 +105,7 @@ class Working:
                 return None
 
     def done(self, callback: Callback) -> None:
-        if callback.kind != "assigned":
+        if callback.kind in ("revoked", "lost"):
             for tp in callback.partitions:
                 self.owned.pop(tp, None)
         if self.driver is not None:

@@ -83,6 +83,10 @@ class ConsumerHeartbeatReply:
     cause_detail: str = ""
     revoke_within_ms: int = 0
     """With an assignment that takes partitions away: when they are taken."""
+    coming: Shares | None = None
+    """What the member is to have as soon as others let go of it."""
+    heirs_ready: Shares = field(default_factory=dict)
+    """Of what the member is to let go of, that whose next owner has prepared for it."""
 
 
 @value

@@ -94,6 +94,8 @@ class ConsumerHeartbeat:
     client_host: str = ""
     fresh_id: str = ""
     client_software: str = ""
+    ready: Shares | None = None
+    """What it was told is coming, and has prepared for."""
 
     @property
     def full(self) -> bool:

@@ -52,6 +52,7 @@ class SendConsumerHeartbeat:
     regex: str | None = None
     server_assignor: str | None = None
     owned: Partitions | None = None
+    ready: Partitions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,22 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepare:
+    """These will be this member's as soon as others let go of them. Nothing is waited for."""
+
+    partitions: Partitions
+    cause: Cause
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeirsReady:
+    """Of what is being revoked: whoever gets these is ready for them."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """The membership is over and joining again cannot help."""
 
@@ -158,6 +175,8 @@ Action: TypeAlias = (
     | LeaveConsumerGroup
     | Abandon
     | Plan
+    | Prepare
+    | HeirsReady
     | Revoke
     | Lost
     | Assign

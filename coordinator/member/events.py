@@ -69,6 +69,17 @@ class ConsumerHeartbeatAnswered:
     cause_detail: str = ""
     revoke_within_ms: int = 0
     """When what this takes away is taken; 0: nobody said."""
+    coming: Partitions | None = None
+    """What it is to have as soon as others let go of it; None: nothing."""
+    heirs_ready: Partitions = ()
+    """Of what it lets go of, that whose next owner is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The application has prepared for these, of those that `Prepare` named."""
+
+    partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,5 +197,12 @@ Told: TypeAlias = Start | CommitRefused | TopicsChanged | SubscriptionChanged | 
 
 Event: TypeAlias = Answer | Told | Planned | PlanFailed | Pushed
 ConsumerEvent: TypeAlias = (
-    Told | CoordinatorFound | ConsumerHeartbeatAnswered | RequestFailed | Revoked | ConsumerPushed | SessionOpened
+    Told
+    | CoordinatorFound
+    | ConsumerHeartbeatAnswered
+    | RequestFailed
+    | Revoked
+    | ConsumerPushed
+    | SessionOpened
+    | Ready
 )

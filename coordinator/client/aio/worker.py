@@ -25,9 +25,10 @@ class Worker:
         resources: Iterable[str] = (),
         on_gain: OnPartition["Worker"] | None = None,
         on_lose: OnPartition["Worker"] | None = None,
+        on_prepare: OnPartition["Worker"] | None = None,
     ) -> None:
-        """Take part. Joining again changes the names."""
-        self._listener = Listener(on_gain, on_lose)
+        """Take part. Joining again changes the names. `on_prepare` as in `Consumer.subscribe`, for each partition."""
+        self._listener = Listener(on_gain, on_lose, on_prepare=on_prepare)
         await self._core.join(tuple(topics), tuple(resources))
 
     async def poll(self, timeout: float | None = None) -> bool:

@@ -1,7 +1,7 @@
-"""The three callbacks of a subscription, and which of them hears what."""
+"""The callbacks of a subscription, and which of them hears what."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muster.coordinator.client.membership.seam import Callback
@@ -18,6 +18,7 @@ class Listener:
     on_assign: OnChange | None = None
     on_revoke: OnChange | None = None
     on_lost: OnChange | None = None
+    on_prepare: OnChange | None = None
 
     def call(self, consumer: object, callback: Callback) -> Awaitable[Any] | None:
         """Run the callback; what it returns may have to be awaited. Its errors are the application's."""
@@ -25,6 +26,8 @@ class Listener:
 
     def call_for(self, worker: object, partition: TopicPartition, callback: Callback) -> Awaitable[Any] | None:
         """The same for a single partition, as workers want it."""
+        if callback.kind == "prepare":
+            callback = replace(callback, event=replace(callback.event, coming=(partition,)))
         return self._call(worker, partition, callback)
 
     def _call(self, owner: object, what: object, callback: Callback) -> Awaitable[Any] | None:
@@ -38,6 +41,8 @@ class Listener:
         match kind:
             case "assigned":
                 return self.on_assign
+            case "prepare":
+                return self.on_prepare
             case "revoked":
                 return self.on_revoke
             case _:

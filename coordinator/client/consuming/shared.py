@@ -233,7 +233,7 @@ class Consuming:
             self.fetcher.add(callback.partitions)
             self.assigned |= set(callback.partitions)
             self.gained.update(dict.fromkeys(callback.partitions, callback.event.generation))
-        else:
+        elif callback.kind != "prepare":
             for tp in callback.partitions:
                 if (state := self.fetcher.states.get(tp)) is not None:
                     state.revoking = True
@@ -247,7 +247,7 @@ class Consuming:
 
     def done(self, callback: Callback) -> None:
         """The application's callback has run."""
-        if callback.kind != "assigned":
+        if callback.kind in ("revoked", "lost"):
             self.fetcher.drop(callback.partitions)
             self.assigned -= set(callback.partitions)
             for tp in callback.partitions:

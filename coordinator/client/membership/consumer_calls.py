@@ -65,6 +65,9 @@ class ConsumerCalls:
             request.topic_partitions.SetInParent()
             for topic, numbers in by_topic(action.owned).items():
                 request.topic_partitions.topic_partitions.add(topic_id=self._ids[topic], partitions=numbers)
+        if action.ready is not None:
+            for topic, numbers in by_topic(action.ready).items():
+                request.ready.topic_partitions.add(topic_id=self._ids[topic], partitions=numbers)
         return request
 
     def answered(self, token: int, answer: pb.ConsumerGroupHeartbeatResponse) -> ev.ConsumerHeartbeatAnswered:
@@ -81,6 +84,8 @@ class ConsumerCalls:
             cause_of(answer.cause),
             answer.cause_detail,
             answer.revoke_within_ms,
+            self._read(answer.coming.topic_partitions) if answer.HasField("coming") else None,
+            self._read(answer.heirs_ready.topic_partitions),
         )
 
     def _read(self, topics: Iterable[pb.ConsumerTopicPartitions]) -> Partitions:

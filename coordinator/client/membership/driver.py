@@ -14,12 +14,13 @@ from muster.coordinator.client.errors import ClientError, Refused, TransportRefu
 from muster.coordinator.client.membership.classic_calls import ClassicCalls
 from muster.coordinator.client.membership.consumer_calls import ConsumerCalls
 from muster.coordinator.client.membership.group_calls import LEAVE_PATIENCE_MS, GroupCalls
+from muster.coordinator.client.membership.heirs import Heirs
 from muster.coordinator.client.membership.performing import Performing
 from muster.coordinator.client.membership.planner import Plans
 from muster.coordinator.client.membership.pushed import Machine, Pushed
 from muster.coordinator.client.membership.seam import Callback
-from muster.coordinator.client.membership.telling import callback_of
-from muster.coordinator.client.types import GroupMetadata
+from muster.coordinator.client.membership.telling import callback_of, preparation_of
+from muster.coordinator.client.types import GroupMetadata, TopicPartition
 from muster.coordinator.core.types import Cause
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
@@ -79,6 +80,7 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
         self._plan_task: asyncio.Task[None] | None = None
         self._leave_task: asyncio.Task[None] | None = None
         self._silent_since_ms: int | None = None
+        self._heirs: Heirs | None = None
 
     @property
     def identity(self) -> GroupMetadata:
@@ -148,6 +150,11 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
                 if self._plan_task is not None:
                     self._plan_task.cancel()
                 self._plan_task = asyncio.create_task(self._plan(action))
+            case act.HeirsReady():
+                if self._heirs is not None:
+                    self._heirs.are_ready(action.partitions)
+            case act.Prepare():
+                self._prepare(action)
             case act.WakeAt():
                 self._wake_at(action.at_ms, spread=self.machine.state is State.JOINING)
             case _:
@@ -157,13 +164,27 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
         match action:
             case act.Revoke() | act.Lost() | act.Assign():
                 machine, patience_ms = self.machine, self.settings.rebalance_timeout_ms
-                self.callbacks.append(
-                    callback_of(action, machine.generation, self._protocol, machine.owned, patience_ms)
-                )
+                told = callback_of(action, machine.generation, self._protocol, machine.owned, patience_ms)
+                if isinstance(action, act.Revoke):
+                    self._heirs = Heirs(action.partitions)
+                    told = replace(told, event=replace(told.event, heirs=self._heirs))
+                self.callbacks.append(told)
             case act.Fail():
                 self.failure = refusal(action.code, action.code.name, action.message, self.settings.group_id)
             case act.Closed():
                 pass  # Whoever closes looks at the machine's state.
+        self._wake_owner()
+
+    def _prepare(self, action: act.Prepare) -> None:
+        """Whoever is ready says so from any thread."""
+        machine, loop = self.machine, asyncio.get_running_loop()
+
+        def ready(partitions: tuple[TopicPartition, ...]) -> None:
+            loop.call_soon_threadsafe(self.send, ev.Ready(partitions))
+
+        self.callbacks.append(
+            preparation_of(action, machine.generation, machine.owned, self.settings.rebalance_timeout_ms, ready)
+        )
         self._wake_owner()
 
     # Calls

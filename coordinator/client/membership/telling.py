@@ -1,6 +1,7 @@
 """How a member's word about partitions becomes a callback of the application."""
 
 import time
+from collections.abc import Callable
 
 from muster.coordinator.client.calls.transport import now_ms
 from muster.coordinator.client.membership.seam import Callback
@@ -29,3 +30,27 @@ def callback_of(
     told = action.added if isinstance(action, act.Assign) else action.partitions
     token = None if isinstance(action, act.Assign) else action.token
     return Callback(event.kind, tuple(TopicPartition(*tp) for tp in told), event, token)
+
+
+def preparation_of(
+    action: act.Prepare,
+    generation: int,
+    owned: set[Pair],
+    patience_ms: int,
+    on_ready: Callable[[tuple[TopicPartition, ...]], None],
+) -> Callback:
+    """What is coming. The deadline is the latest by which the others let go, or are made to."""
+    coming = tuple(TopicPartition(*tp) for tp in action.partitions)
+    event = RebalanceEvent(
+        "prepare",
+        action.cause,
+        action.detail,
+        0,
+        generation,
+        "cooperative",
+        time.time_ns() // 1_000_000 + patience_ms,
+        tuple(TopicPartition(*tp) for tp in sorted(owned)),
+        coming,
+        on_ready=on_ready,
+    )
+    return Callback("prepare", coming, event, None)

@@ -117,6 +117,10 @@ class Progress:
     """Partitions that were let go and that nobody holds since then."""
     taken: dict[tuple[TopicId, int], str] = field(default_factory=dict)
     """Partitions that a member was too slow to let go of, until they are given on: it may not commit them any more."""
+    ready: dict[tuple[TopicId, int], str] = field(default_factory=dict)
+    """Partitions that a member waits for, and has prepared for."""
+    told: dict[tuple[TopicId, int], str] = field(default_factory=dict)
+    """Of these, whom they were told as the one who holds them."""
     last_seen_ms: dict[str, int] = field(default_factory=dict)
     resolving: dict[str, int] = field(default_factory=dict)
     """Regular expressions that are being resolved off the loop, and the version that was asked for."""

@@ -8,7 +8,7 @@ from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, Consu
 from muster.coordinator.core.consumer.migration import upgrade
 from muster.coordinator.core.consumer.reconcile import Wish, reconciled
 from muster.coordinator.core.consumer.records import ConsumerMemberStored, Shares
-from muster.coordinator.core.control.handoff import draining
+from muster.coordinator.core.control.handoff import draining, warming
 from muster.coordinator.core.control.settings.consumer import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.core.effects import ConsumerHeartbeatReply
 from muster.coordinator.core.events import ConsumerHeartbeat
@@ -65,6 +65,8 @@ def stay(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
         target.bump(group, triggers[0], step)
     target.assign(group, step)
     reconcile(group, member, request.owned, step)
+    if request.ready:
+        warming.is_ready(group, member, request.ready, step)
     renew_session(group, member, step)
     tell_all = joining or request.full or shares(member.assigned) != had
     step.reply(request.request_id, answer(group, member, tell_all, step))
@@ -167,6 +169,8 @@ def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> N
 
 def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: Step) -> ConsumerHeartbeatReply:
     assignment = shares(member.assigned) if tell_all else None
+    coming, heirs_ready = warming.coming(group, member), warming.tell(group, member)
+    told = {*(assignment or ()), *(coming or ()), *heirs_ready}
     names = step.state.topic_names
     ledger = step.state.ledgers.get(group.id)
     entry = ledger.newest if tell_all and ledger else None
@@ -175,8 +179,10 @@ def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: S
         member_epoch=member.epoch,
         heartbeat_interval_ms=HEARTBEAT_INTERVAL.of(step.state, group.id),
         assignment=assignment,
-        names={topic: names[topic] for topic in assignment or () if topic in names},
+        names={topic: names[topic] for topic in told if topic in names},
         cause=entry.cause if entry else Cause.UNSPECIFIED,
         cause_detail=entry.detail if entry else "",
+        coming=coming,
+        heirs_ready=heirs_ready,
         revoke_within_ms=draining.left_ms(group, member, step) if tell_all else 0,
     )

@@ -152,6 +152,8 @@ def keep_current(group: ConsumerGroup, member: ConsumerMember, record: CurrentSt
     for cell in sorted(set(cells(member.assigned)) - assigned):
         free_since_ms = progress.free_since.pop(cell, None)
         progress.taken.pop(cell, None)
+        progress.ready.pop(cell, None)
+        progress.told.pop(cell, None)
         if handover is not None and handover.waiting.get(cell) == member.id:
             del handover.waiting[cell]
             since_ms = handover.started_at_ms if free_since_ms is None else free_since_ms

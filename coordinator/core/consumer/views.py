@@ -3,6 +3,7 @@
 from muster.assignors.data.user_data import encode_assignment
 from muster.coordinator.core.consumer import history, target
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
+from muster.coordinator.core.control.handoff import warming
 from muster.coordinator.core.control.settings.consumer import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.core.control.who import wanted_assignor
 from muster.coordinator.core.effects import (
@@ -111,7 +112,8 @@ def outlook(group: ConsumerGroup, listener: Listen) -> Outlook:
     if member.epoch != listener.generation:
         return Outlook.MOVED_ON
     at_rest = member.state is MemberState.STABLE and member.epoch == group.target_epoch == group.epoch
-    return Outlook.NOTHING_NEW if at_rest or member.state is MemberState.UNREVOKED else Outlook.UNKNOWN
+    draining = member.state is MemberState.UNREVOKED and not warming.untold(group, member)
+    return Outlook.NOTHING_NEW if at_rest or draining else Outlook.UNKNOWN
 
 
 def steady(group: ConsumerGroup, beat: ConsumerHeartbeat) -> bool:

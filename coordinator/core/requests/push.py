@@ -168,7 +168,7 @@ def news(listener: Listen, reply: object) -> PushReply | None:
     match reply:
         case ConsumerHeartbeatReply():
             moved = reply.member_epoch != listener.generation or reply.assignment is not None
-            return PushReply(reply.code, reply.message, reply) if reply.code or moved else None
+            return PushReply(reply.code, reply.message, reply) if reply.code or moved or reply.heirs_ready else None
         case HeartbeatReply():
             if not reply.code:
                 return None

@@ -40,6 +40,8 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self._interval_ms = settings.heartbeat_interval_ms
         self._unreleased_since_ms: int | None = None
         self._revoke_within_ms = 0
+        self._coming: frozenset[TopicPartition] = frozenset()
+        self._ready: set[TopicPartition] = set()
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -65,6 +67,9 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
                     self._commit_refused(event)
             case ev.TopicsChanged():
                 pass  # The coordinator watches topics for everybody.
+            case ev.Ready():
+                self._ready |= self._coming.intersection(event.partitions)
+                self._speak_up()
             case ev.SubscriptionChanged():
                 self._wish = Wish(tuple(sorted(set(event.topics))), event.regex, self._wish.server_assignor)
                 self._speak_up()
@@ -122,7 +127,8 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     def _report(self) -> Report:
         # What the callbacks are still about is not given up yet.
-        return Report(self._wish, tuple(sorted(self.owned | self._letting_go)))
+        ready = tuple(sorted(self._ready & self._coming))
+        return Report(self._wish, tuple(sorted(self.owned | self._letting_go)), ready)
 
     def _heartbeat(self) -> None:
         """Everything when joining or after a lost answer, otherwise what is new."""
@@ -169,8 +175,18 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self._revoke_within_ms = answer.revoke_within_ms
         self._cause = answer.cause
         self._cause_detail = answer.cause_detail or f"the coordinator's assignment at epoch {answer.epoch}"
+        self._look_ahead(answer)
         self._reconcile()
         self._speak_up()
+
+    def _look_ahead(self, answer: ev.ConsumerHeartbeatAnswered) -> None:
+        """Others drain meanwhile: whoever gets something may prepare for it, whoever gives it need not wait longer."""
+        if answer.heirs_ready:
+            self._out.append(act.HeirsReady(answer.heirs_ready))
+        before, self._coming = self._coming, frozenset(answer.coming or ())
+        self._ready &= self._coming
+        if fresh := self._coming - before:
+            self._out.append(act.Prepare(tuple(sorted(fresh)), self._cause, self._cause_detail))
 
     def _reconcile(self) -> None:
         """Let go of what is not ours any more, then take what is new; during callbacks only the latest word counts."""
@@ -318,6 +334,8 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self.generation = NO_GENERATION
         self._abandon(RequestKind.HEARTBEAT, RequestKind.FIND)
         self._said = self._target = None
+        self._coming = frozenset()
+        self._ready.clear()
         self._link.retry_at_ms = self._link.heartbeat_at_ms = None
 
     def _wishes(self) -> Iterator[int | None]:

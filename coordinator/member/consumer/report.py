@@ -21,6 +21,8 @@ class Report:
 
     wish: Wish
     owned: Partitions
+    ready: Partitions = ()
+    """What it was told is coming, and is ready for."""
 
 
 def heartbeat(
@@ -45,6 +47,7 @@ def heartbeat(
             wish.regex,
             wish.server_assignor or None,
             report.owned,
+            report.ready or None,
         )
     return act.SendConsumerHeartbeat(
         token,
@@ -54,4 +57,5 @@ def heartbeat(
         # An empty expression takes the earlier one back.
         regex=report.wish.regex if report.wish.regex != said.wish.regex else None,
         owned=report.owned if report.owned != said.owned else None,
+        ready=report.ready if report.ready and report.ready != said.ready else None,
     )

@@ -263,7 +263,7 @@ class SubscribedTopicNames(_message.Message):
     def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ConsumerGroupHeartbeatRequest(_message.Message):
-    __slots__ = ("group_id", "member_id", "member_epoch", "group_instance_id", "rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "subscribed_topic_regex", "server_assignor", "topic_partitions", "client_id")
+    __slots__ = ("group_id", "member_id", "member_epoch", "group_instance_id", "rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "subscribed_topic_regex", "server_assignor", "topic_partitions", "client_id", "ready")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -275,6 +275,7 @@ class ConsumerGroupHeartbeatRequest(_message.Message):
     SERVER_ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
     TOPIC_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     member_id: str
     member_epoch: int
@@ -286,10 +287,11 @@ class ConsumerGroupHeartbeatRequest(_message.Message):
     server_assignor: str
     topic_partitions: ConsumerAssignment
     client_id: str
-    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., group_instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Union[SubscribedTopicNames, _Mapping]] = ..., subscribed_topic_regex: _Optional[str] = ..., server_assignor: _Optional[str] = ..., topic_partitions: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., client_id: _Optional[str] = ...) -> None: ...
+    ready: ConsumerAssignment
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., group_instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Union[SubscribedTopicNames, _Mapping]] = ..., subscribed_topic_regex: _Optional[str] = ..., server_assignor: _Optional[str] = ..., topic_partitions: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., client_id: _Optional[str] = ..., ready: _Optional[_Union[ConsumerAssignment, _Mapping]] = ...) -> None: ...
 
 class ConsumerGroupHeartbeatResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment", "cause", "cause_detail", "revoke_within_ms")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment", "cause", "cause_detail", "revoke_within_ms", "coming", "heirs_ready")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -300,6 +302,8 @@ class ConsumerGroupHeartbeatResponse(_message.Message):
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     CAUSE_DETAIL_FIELD_NUMBER: _ClassVar[int]
     REVOKE_WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
+    COMING_FIELD_NUMBER: _ClassVar[int]
+    HEIRS_READY_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
@@ -310,7 +314,9 @@ class ConsumerGroupHeartbeatResponse(_message.Message):
     cause: _ledger_pb2.RebalanceCause
     cause_detail: str
     revoke_within_ms: int
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., cause: _Optional[_Union[_ledger_pb2.RebalanceCause, str]] = ..., cause_detail: _Optional[str] = ..., revoke_within_ms: _Optional[int] = ...) -> None: ...
+    coming: ConsumerAssignment
+    heirs_ready: ConsumerAssignment
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., cause: _Optional[_Union[_ledger_pb2.RebalanceCause, str]] = ..., cause_detail: _Optional[str] = ..., revoke_within_ms: _Optional[int] = ..., coming: _Optional[_Union[ConsumerAssignment, _Mapping]] = ..., heirs_ready: _Optional[_Union[ConsumerAssignment, _Mapping]] = ...) -> None: ...
 
 class ConsumerGroupDescribeRequest(_message.Message):
     __slots__ = ("group_ids",)

@@ -28,6 +28,8 @@ def heartbeat(reply: effects.ConsumerHeartbeatReply) -> pb.ConsumerGroupHeartbea
         cause=cast(ledger_pb2.RebalanceCause, reply.cause),
         cause_detail=reply.cause_detail,
         revoke_within_ms=reply.revoke_within_ms,
+        coming=None if reply.coming is None else assignment(reply.coming, reply.names),
+        heirs_ready=assignment(reply.heirs_ready, reply.names) if reply.heirs_ready else None,
     )
 
 

@@ -31,6 +31,7 @@ def heartbeat(
         client_id=shape.name("client_id", request.client_id),
         client_host=client_host,
         client_software=client_software,
+        ready=owned(request.ready) if request.HasField("ready") else None,
     )
 
 

@@ -192,6 +192,7 @@ class ConsumerStage:
             owned=None if owned == NOTHING_SAID else side.assigned if owned == "all" else owned_from(owned),
             client_id=name,
             client_host="host",
+            ready=owned_from(said["ready"]) if "ready" in said else None,
         )
         self.beats[event.request_id] = (group, name)
         return event

@@ -331,7 +331,9 @@ def describe_beat(reply: effects.ConsumerHeartbeatReply) -> str:
     interval_ms = reply.heartbeat_interval_ms
     again = f" again in {interval_ms}ms" if interval_ms not in (0, TOLD_MS) else ""
     has = "" if reply.assignment is None else f" has {cells(reply.assignment)}"
-    return f"epoch={reply.member_epoch}{again}{has}"
+    told = f"epoch={reply.member_epoch}{again}{has}"
+    heirs = f", heirs are ready for {cells(reply.heirs_ready)}" if reply.heirs_ready else ""
+    return told + heirs
 
 
 def describe_consumer_group(reply: effects.DescribeConsumerReply) -> str:

@@ -76,7 +76,7 @@ class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat v1 (KIP-848). `member_epoch` 0 joins, -1 leaves, -2 leaves for a while (static members).
 
     None means "as before" for every optional field, `rebalance_timeout_ms` says so with -1; an empty regex clears it.
-    `owned` is keyed by topic id. `fresh_id` is for edges that speak v0, where the member id is made on this side.
+    `owned` and `ready` (what is coming, and prepared for) are keyed by topic id. `fresh_id` is for edges that speak v0.
     """
 
     request_id: RequestId
@@ -95,7 +95,6 @@ class ConsumerHeartbeat:
     fresh_id: str = ""
     client_software: str = ""
     ready: Shares | None = None
-    """What it was told is coming, and has prepared for."""
 
     @property
     def full(self) -> bool:

@@ -85,7 +85,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "The group waits a whole rebalance timeout for a plan, puts its leader out and begins again.",
         "Look at the leader: it is stuck in its assignor or its callbacks, or cut off between JoinGroup and SyncGroup. "
-        "`group.remote.assignor` lets the coordinator plan instead.",
+        "`muster groups set G assignor=uniform` lets the coordinator plan instead.",
         group=churn.leader_never_syncs,
     ),
     Rule(
@@ -201,8 +201,8 @@ RULES: tuple[Rule, ...] = (
         "skew-by-lag",
         WARNING,
         "The group is as late as its latest member, however fast the others are.",
-        "Let the coordinator share out by lag (`lag` or `lag-sticky`; see it first: `muster simulate`), or look at why "
-        "this member is slow.",
+        "Let the coordinator share out by lag (`muster groups set G assignor=lag-sticky`, which needs nothing of the "
+        "clients; see it first: `muster simulate`), or look at why this member is slow.",
         group=skew.by_lag,
     ),
     Rule(

@@ -45,6 +45,9 @@ class Admin:
 
     group_holds = waiting(AsyncAdmin.group_holds)
     freeze_group = waiting(AsyncAdmin.freeze_group)
+    canary = waiting(AsyncAdmin.canary)
+    start_canary = waiting(AsyncAdmin.start_canary)
+    end_canary = waiting(AsyncAdmin.end_canary)
     deploy_group = waiting(AsyncAdmin.deploy_group)
     drain_member = waiting(AsyncAdmin.drain_member)
     undrain_member = waiting(AsyncAdmin.undrain_member)

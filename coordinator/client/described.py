@@ -208,3 +208,32 @@ class Held:
 
     sentence: str
     holds: GroupHolds
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryGuard:
+    """`idle`: why it does not count. `baseline`: what it compares with; `figure`: the group's since it began."""
+
+    guard: str
+    idle: str
+    baseline: float | None
+    figure: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """An assignor on trial. `state`: canary, waiting, promoted or rolled back. Times are epoch milliseconds."""
+
+    state: str
+    assignor: str
+    former: str
+    operator: str
+    began_at_ms: int
+    until_ms: int
+    promotes: bool
+    guards: tuple[CanaryGuard, ...]
+    lag_floor: int
+    rebalances: int
+    """Since its own round."""
+    ended: str
+    """Why it is over."""

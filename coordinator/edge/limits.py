@@ -30,7 +30,7 @@ MANY: Final = frozenset(
 """Lists of up to MAX_ENTRIES."""
 
 FEW: Final = frozenset(
-    {"protocols", "assignors", "states_filter", "types_filter", "resource_types", "set", "scalerMetadata"}
+    {"protocols", "assignors", "states_filter", "types_filter", "resource_types", "set", "scalerMetadata", "guards"}
 )
 """Lists of up to MAX_FEW."""
 

@@ -13,6 +13,11 @@ COMMANDS = {
     "explain": Lazy("muster.coordinator.cli.groups.explain:explain", "Tell why the group rebalanced, each time."),
     "history": Lazy("muster.coordinator.cli.groups.explain:history", "One line per rebalance."),
     "shadow": Lazy("muster.coordinator.cli.groups.shadow:shadow", "Show what other assignors would have decided."),
+    "canary": Lazy(
+        "muster.coordinator.cli.control.canary:canary", "Try another assignor for a while, with a way back."
+    ),
+    "promote": Lazy("muster.coordinator.cli.control.canary:promote", "The canary becomes the setting."),
+    "rollback": Lazy("muster.coordinator.cli.control.canary:rollback", "The canary goes."),
     "settings": Lazy("muster.coordinator.cli.groups.settings:settings", "Show what is set for the group."),
     "set": Lazy(
         "muster.coordinator.cli.groups.settings:set_", "Set something for the group, such as assignor.options."

@@ -9,6 +9,7 @@ from grpc_health.v1 import health_pb2
 
 from muster.assignors.api import JsonValue, Snapshot
 from muster.coordinator.client.aio.control import Control
+from muster.coordinator.client.aio.trial import Trial
 from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.catalog import Catalog
 from muster.coordinator.client.calls.describing import describe_groups, described, listing, settings_of, status_of
@@ -42,7 +43,7 @@ class AdminConfig(ClientConfig):
     kind: ClassVar[str] = "admin client"
 
 
-class Admin(Control):
+class Admin(Control, Trial):
     """Everything an operator may ask or change. Refusals are typed errors that name the topic or group."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:

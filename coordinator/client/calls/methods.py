@@ -83,6 +83,12 @@ CLAIM_FENCE = Method(FENCING + "ClaimFence", fence_pb.ClaimFenceRequest, fence_p
 # Said twice it is as said once, but for the ledger's second entry, and the version that the first has raised.
 HOLD_GROUP = Method(CONTROL + "HoldGroup", control_pb.HoldGroupRequest, control_pb.HoldGroupResponse, False)
 RESUME_GROUP = Method(CONTROL + "ResumeGroup", control_pb.ResumeGroupRequest, control_pb.ResumeGroupResponse, False)
+# Said twice the second is refused: one runs already, or none does any more.
+START_CANARY = Method(CONTROL + "StartCanary", control_pb.StartCanaryRequest, control_pb.StartCanaryResponse, False)
+END_CANARY = Method(CONTROL + "EndCanary", control_pb.EndCanaryRequest, control_pb.EndCanaryResponse, False)
+DESCRIBE_CANARY = Method(
+    CONTROL + "DescribeCanary", control_pb.DescribeCanaryRequest, control_pb.DescribeCanaryResponse
+)
 DESCRIBE_HOLDS = Method(CONTROL + "DescribeHolds", control_pb.DescribeHoldsRequest, control_pb.DescribeHoldsResponse)
 
 HEALTH = Method("/grpc.health.v1.Health/Check", health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse)

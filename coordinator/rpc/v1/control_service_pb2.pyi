@@ -20,6 +20,14 @@ class NamedBy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NAMED_BY_CLIENT_ID: _ClassVar[NamedBy]
     NAMED_BY_INSTANCE: _ClassVar[NamedBy]
     NAMED_BY_HOST: _ClassVar[NamedBy]
+
+class CanaryState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CANARY_STATE_UNSPECIFIED: _ClassVar[CanaryState]
+    CANARY_STATE_CANARY: _ClassVar[CanaryState]
+    CANARY_STATE_WAITING: _ClassVar[CanaryState]
+    CANARY_STATE_PROMOTED: _ClassVar[CanaryState]
+    CANARY_STATE_ROLLED_BACK: _ClassVar[CanaryState]
 ORPHANS_UNSPECIFIED: Orphans
 ORPHANS_GIVE: Orphans
 ORPHANS_KEEP: Orphans
@@ -27,6 +35,11 @@ NAMED_BY_UNSPECIFIED: NamedBy
 NAMED_BY_CLIENT_ID: NamedBy
 NAMED_BY_INSTANCE: NamedBy
 NAMED_BY_HOST: NamedBy
+CANARY_STATE_UNSPECIFIED: CanaryState
+CANARY_STATE_CANARY: CanaryState
+CANARY_STATE_WAITING: CanaryState
+CANARY_STATE_PROMOTED: CanaryState
+CANARY_STATE_ROLLED_BACK: CanaryState
 
 class Freeze(_message.Message):
     __slots__ = ("orphans",)
@@ -199,3 +212,113 @@ class HeldShare(_message.Message):
     partitions: int
     until_ms: int
     def __init__(self, member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., partitions: _Optional[int] = ..., until_ms: _Optional[int] = ...) -> None: ...
+
+class StartCanaryRequest(_message.Message):
+    __slots__ = ("group_id", "assignor", "for_ms", "guards", "lag_floor", "wait", "validate_only", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    FOR_MS_FIELD_NUMBER: _ClassVar[int]
+    GUARDS_FIELD_NUMBER: _ClassVar[int]
+    LAG_FLOOR_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    assignor: str
+    for_ms: int
+    guards: _containers.RepeatedScalarFieldContainer[str]
+    lag_floor: int
+    wait: bool
+    validate_only: bool
+    reason: str
+    def __init__(self, group_id: _Optional[str] = ..., assignor: _Optional[str] = ..., for_ms: _Optional[int] = ..., guards: _Optional[_Iterable[str]] = ..., lag_floor: _Optional[int] = ..., wait: bool = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class StartCanaryResponse(_message.Message):
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "canary")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    CANARY_FIELD_NUMBER: _ClassVar[int]
+    error_code: _errors_pb2.ErrorCode
+    error_message: str
+    throttle_time_ms: int
+    canary: Canary
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., canary: _Optional[_Union[Canary, _Mapping]] = ...) -> None: ...
+
+class EndCanaryRequest(_message.Message):
+    __slots__ = ("group_id", "promote", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    PROMOTE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    promote: bool
+    reason: str
+    def __init__(self, group_id: _Optional[str] = ..., promote: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class EndCanaryResponse(_message.Message):
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "canary")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    CANARY_FIELD_NUMBER: _ClassVar[int]
+    error_code: _errors_pb2.ErrorCode
+    error_message: str
+    throttle_time_ms: int
+    canary: Canary
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., canary: _Optional[_Union[Canary, _Mapping]] = ...) -> None: ...
+
+class DescribeCanaryRequest(_message.Message):
+    __slots__ = ("group_id",)
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    def __init__(self, group_id: _Optional[str] = ...) -> None: ...
+
+class DescribeCanaryResponse(_message.Message):
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "canary")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    CANARY_FIELD_NUMBER: _ClassVar[int]
+    error_code: _errors_pb2.ErrorCode
+    error_message: str
+    throttle_time_ms: int
+    canary: Canary
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., canary: _Optional[_Union[Canary, _Mapping]] = ...) -> None: ...
+
+class CanaryGuard(_message.Message):
+    __slots__ = ("guard", "idle", "baseline", "figure")
+    GUARD_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    BASELINE_FIELD_NUMBER: _ClassVar[int]
+    FIGURE_FIELD_NUMBER: _ClassVar[int]
+    guard: str
+    idle: str
+    baseline: float
+    figure: float
+    def __init__(self, guard: _Optional[str] = ..., idle: _Optional[str] = ..., baseline: _Optional[float] = ..., figure: _Optional[float] = ...) -> None: ...
+
+class Canary(_message.Message):
+    __slots__ = ("state", "assignor", "former", "operator", "began_at_ms", "until_ms", "promotes", "guards", "lag_floor", "rebalances", "ended")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    PROMOTES_FIELD_NUMBER: _ClassVar[int]
+    GUARDS_FIELD_NUMBER: _ClassVar[int]
+    LAG_FLOOR_FIELD_NUMBER: _ClassVar[int]
+    REBALANCES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    state: CanaryState
+    assignor: str
+    former: str
+    operator: str
+    began_at_ms: int
+    until_ms: int
+    promotes: bool
+    guards: _containers.RepeatedCompositeFieldContainer[CanaryGuard]
+    lag_floor: int
+    rebalances: int
+    ended: str
+    def __init__(self, state: _Optional[_Union[CanaryState, str]] = ..., assignor: _Optional[str] = ..., former: _Optional[str] = ..., operator: _Optional[str] = ..., began_at_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., promotes: bool = ..., guards: _Optional[_Iterable[_Union[CanaryGuard, _Mapping]]] = ..., lag_floor: _Optional[int] = ..., rebalances: _Optional[int] = ..., ended: _Optional[str] = ...) -> None: ...

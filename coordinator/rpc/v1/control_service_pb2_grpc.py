@@ -51,6 +51,21 @@ class GroupControlStub(object):
                 request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeHoldsRequest.SerializeToString,
                 response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeHoldsResponse.FromString,
                 _registered_method=True)
+        self.StartCanary = channel.unary_unary(
+                '/coordinator.rpc.v1.GroupControl/StartCanary',
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.StartCanaryRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.StartCanaryResponse.FromString,
+                _registered_method=True)
+        self.EndCanary = channel.unary_unary(
+                '/coordinator.rpc.v1.GroupControl/EndCanary',
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.EndCanaryRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.EndCanaryResponse.FromString,
+                _registered_method=True)
+        self.DescribeCanary = channel.unary_unary(
+                '/coordinator.rpc.v1.GroupControl/DescribeCanary',
+                request_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeCanaryRequest.SerializeToString,
+                response_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeCanaryResponse.FromString,
+                _registered_method=True)
 
 
 class GroupControlServicer(object):
@@ -79,6 +94,27 @@ class GroupControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StartCanary(self, request, context):
+        """Has another assignor plan the group for a while, watched by guards. One at a time: INVALID_UPDATE_VERSION.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndCanary(self, request, context):
+        """Promotes the candidate, which is the group's setting then, or rolls it back. None runs: INVALID_UPDATE_VERSION.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeCanary(self, request, context):
+        """The canary that runs, or ran last.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +132,21 @@ def add_GroupControlServicer_to_server(servicer, server):
                     servicer.DescribeHolds,
                     request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeHoldsRequest.FromString,
                     response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeHoldsResponse.SerializeToString,
+            ),
+            'StartCanary': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartCanary,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.StartCanaryRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.StartCanaryResponse.SerializeToString,
+            ),
+            'EndCanary': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndCanary,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.EndCanaryRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.EndCanaryResponse.SerializeToString,
+            ),
+            'DescribeCanary': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeCanary,
+                    request_deserializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeCanaryRequest.FromString,
+                    response_serializer=muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeCanaryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -181,6 +232,87 @@ class GroupControl(object):
             '/coordinator.rpc.v1.GroupControl/DescribeHolds',
             muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeHoldsRequest.SerializeToString,
             muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeHoldsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartCanary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.rpc.v1.GroupControl/StartCanary',
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.StartCanaryRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.StartCanaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndCanary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.rpc.v1.GroupControl/EndCanary',
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.EndCanaryRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.EndCanaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeCanary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coordinator.rpc.v1.GroupControl/DescribeCanary',
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeCanaryRequest.SerializeToString,
+            muster_dot_coordinator_dot_rpc_dot_v1_dot_control__service__pb2.DescribeCanaryResponse.FromString,
             options,
             channel_credentials,
             insecure,

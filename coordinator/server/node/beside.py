@@ -1,6 +1,6 @@
 """What a shadow is shown beside the recorded snapshot: lags where it asks for them, and rates to measure by."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
 from typing import TYPE_CHECKING
@@ -16,6 +16,19 @@ from muster.coordinator.server.node.lags import Span, lags_of, with_lags
 if TYPE_CHECKING:
     from muster.coordinator.observe.history import History, Rates
     from muster.coordinator.server.sight.observing import Observing
+
+
+HOUR_MS = 3_600_000
+
+
+def lag_before(history: "History | None", clock_ms: Callable[[], int], group_id: str) -> tuple[float, int]:
+    """The mean of the group's total lag in the last hour, and over how many milliseconds of it that is known."""
+    if history is None:
+        return 0.0, 0
+    times, lags = history.lag_series(group_id)
+    now_ms = clock_ms()
+    recent = lags[times >= now_ms - HOUR_MS]
+    return (float(recent.mean()), now_ms - int(times[-len(recent)])) if len(recent) else (0.0, 0)
 
 
 def completed(work: Work, engine: Engine, span: Span, observing: "Observing | None") -> Work:

@@ -83,6 +83,11 @@ class Shard:
         """Whether a request can be told in advance to leave no record."""
         return quiet(event, self.state)
 
+    def knows(self, group_id: str, member_id: str | None) -> bool:
+        """Whether there is such a group, and such a member in it (None: whoever)."""
+        group = self.state.groups.get(group_id)
+        return group is not None and (member_id is None or member_id in group.members)
+
     def step(self, event: Event, now_ms: int) -> Effects:
         """Decide what an event means. A refusal is one reply and changes nothing."""
         step = Step(self.state, now_ms)

@@ -9,7 +9,7 @@ from muster.coordinator.core.events import Event, OffsetCommit
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.metrics import Metrics
+from muster.coordinator.runtime.metrics import FENCING, Metrics
 from muster.coordinator.runtime.refusals import refusal, while_loading
 from muster.coordinator.runtime.slot import Held, Notices, Replies, ShardStatus, Slot
 
@@ -98,12 +98,18 @@ class Answers:
             request = slot.unanswered.pop(request_id, None)
             if request is not None:  # None: its client is gone
                 self.answer(type(request), request_id, reply)
-                if reply.code:
-                    self._metrics.fence(getattr(request, "group_id", ""), reply.code)
+                if reply.code in FENCING and knows(slot, group_id := getattr(request, "group_id", "")):
+                    self._metrics.fence(group_id, reply.code)
                 if isinstance(reply, OffsetCommitReply) and (reply.code or reply.partitions or anybody_refused):
                     assert isinstance(request, OffsetCommit), "this is what is answered to commits"
-                    self._metrics.commit_answered(request, reply)
+                    if knows(slot, request.group_id, request.member_id):
+                        self._metrics.commit_answered(request, reply)
         self._released.notices += notices
+
+
+def knows(slot: Slot, group_id: str, member_id: str | None = None) -> bool:
+    """Strangers invent names: what is counted by name is counted of those who are there."""
+    return slot.core is not None and slot.core.knows(group_id, member_id)
 
 
 def excuse(slot: Slot, kind: type[Event]) -> Reply:

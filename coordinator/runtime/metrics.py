@@ -69,8 +69,8 @@ class Metrics:
     """Replies that wait, right now, for their records to be durable."""
 
     def fence(self, group_id: str, code: ErrorCode) -> None:
-        """Count a refusal, if it is one of these. Groups are named by anybody: beyond so many no more are counted."""
-        if code in FENCING and ((group_id, code) in self.fenced or len(self.fenced) < MAX_FENCED):
+        """Count one of these refusals. Groups come and go: beyond so many no more are counted."""
+        if (group_id, code) in self.fenced or len(self.fenced) < MAX_FENCED:
             self.fenced[group_id, code] = self.fenced.get((group_id, code), 0) + 1
 
     def commit_answered(self, request: OffsetCommit, reply: OffsetCommitReply) -> None:

@@ -38,6 +38,9 @@ class Core(Protocol):
     def writes_nothing(self, event: Event) -> bool:
         """Whether a request can be told in advance to leave no record."""
 
+    def knows(self, group_id: str, member_id: str | None) -> bool:
+        """Whether there is such a group, and such a member in it (None: whoever). Names in requests are anybody's."""
+
     def step(self, event: Event, now_ms: int) -> Effects:
         """Take one event. An exception is a bug: the shard is dropped and replayed."""
 

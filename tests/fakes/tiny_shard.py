@@ -93,6 +93,9 @@ class TinyShard:
     def writes_nothing(self, event: Event) -> bool:
         return isinstance(event, Heartbeat | OffsetFetch)
 
+    def knows(self, group_id: str, member_id: str | None) -> bool:
+        return True
+
     def commit(self, event: OffsetCommit, now_ms: int, out: Effects) -> None:
         offsets = {place: StoredOffset(committed.offset, -1, "", now_ms) for place, committed in event.offsets.items()}
         self.keep(OffsetsStored(event.group_id, offsets), out)

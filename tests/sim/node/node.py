@@ -81,6 +81,9 @@ class WatchedShard:
     def writes_nothing(self, event: Event) -> bool:
         return self.shard.writes_nothing(event)
 
+    def knows(self, group_id: str, member_id: str | None) -> bool:
+        return self.shard.knows(group_id, member_id)
+
     def committed_to(self) -> Mapping[tuple[str, bytes], int]:
         return self.shard.committed_to()
 

@@ -1,9 +1,12 @@
 """Whose commits are refused, and how many in a row."""
 
 from muster.coordinator.core.effects import OffsetCommitReply
-from muster.coordinator.core.events import OffsetCommit
+from muster.coordinator.core.events import Heartbeat, OffsetCommit, Request
+from muster.coordinator.core.types import CommittedOffset, Limits
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.metrics import MAX_REFUSED_COMMITTERS, Metrics, RefusedCommits
+from tests.fakes.memory_group_log import MemoryGroupLog
 
 TAKEN = OffsetCommitReply(partitions={("t", 0): ErrorCode.NONE})
 REFUSED = OffsetCommitReply(ErrorCode.ILLEGAL_GENERATION)
@@ -45,3 +48,24 @@ def test_of_very_many_those_who_were_refused_last_are_kept() -> None:
     assert len(metrics.refused_commits) == MAX_REFUSED_COMMITTERS
     assert metrics.refused_commits["g", "m0"].in_a_row == 2
     assert ("g", "m1") not in metrics.refused_commits
+
+
+def test_names_that_strangers_invent_are_not_kept() -> None:
+    engine = Engine(MemoryGroupLog(1), 1, Limits())
+    engine.load(0)
+
+    def answered(*requests: Request) -> None:
+        for request in requests:
+            assert engine.submit(0, request)
+        engine.turn(0)
+        if job := engine.flush_job():
+            job.run()
+            engine.flushed(job)
+        assert len(engine.take_released().replies) == len(requests)
+
+    answered(OffsetCommit(1, "there", "", None, -1, {("t", 0): CommittedOffset(1)}))
+    for number in range(50):
+        answered(by(f"m{number}", f"nobody-{number}"), Heartbeat(2, f"nobody-{number}", "m", None, 1))
+        answered(Heartbeat(3, "there", f"m{number}", None, 1), by(f"m{number}", "there"))
+    assert engine.metrics.refused_commits == {}, "nobody of these is a member of anything"
+    assert {group for group, _ in engine.metrics.fenced} == {"there"}, "no group, no series"

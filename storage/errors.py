@@ -62,6 +62,23 @@ class LogDamaged(CorruptMessage):
         self.why = why
 
 
+class RecordsCut(StorageError):
+    """Records that could be read were cut off at the start, for a batch before them could not be.
+
+    `first_offset` is where the log ends now, `last_offset` the last of them.
+    """
+
+    def __init__(self, file: str, first_offset: int, last_offset: int, batches: int, records: int, why: str) -> None:
+        super().__init__(
+            f"{file} was cut off at offset {first_offset}, where a batch cannot be read ({why}). {records} records in "
+            f"{batches} intact batches came behind it, up to offset {last_offset}: that is no write which was torn as "
+            "a process was killed, but a loss of power or a damaged disk. Those that were acknowledged are lost, and "
+            "their offsets are given anew; restore the topic from a copy where that matters."
+        )
+        self.first_offset, self.last_offset = first_offset, last_offset
+        self.batches, self.records = batches, records
+
+
 class UnknownTopicOrPartition(StorageError):
     """No such topic, or the topic has fewer partitions."""
 

@@ -45,6 +45,10 @@ class Troubles:
         """Records that were durable cannot be read."""
         self._report(_name("log-damaged", tp), error)
 
+    def cut(self, tp: TopicPartition, loss: Exception) -> None:
+        """Records that may have been acknowledged were cut off at the start."""
+        self._report(_name("log-cut", tp), loss)
+
     def gone(self, tp: TopicPartition, error: Exception) -> None:
         """The partition's directory is not there, or not its own."""
         self._report(_name("log-gone", tp), error)

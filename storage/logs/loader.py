@@ -1,8 +1,9 @@
 """Open a partition's directory: believe what a clean shutdown wrote down, check everything else.
 
 Sealed segments were flushed before the next one began, so damage in them is never a torn tail. In the active
-segment, damage at or above the recovery point is the tail that a crash may take, and is cut off; damage below it
-means that durable records are gone: the log then serves what is intact, says so, and takes no appends.
+segment, damage at or above the recovery point is the tail that a crash may take, and is cut off, as Kafka does
+(`LogSegment.recover`); where records behind it could be read, that is said. Damage below the recovery point means that
+durable records are gone: the log then serves what is intact, says so, and takes no appends.
 """
 
 import logging
@@ -11,12 +12,13 @@ from itertools import pairwise
 
 from muster.storage.config import TopicSettings
 from muster.storage.disk.files import Files, read_file
-from muster.storage.errors import LogDamaged, StorageError
+from muster.storage.errors import LogDamaged, RecordsCut, StorageError
 from muster.storage.logs.log import Log
 from muster.storage.logs.reshape import refill
 from muster.storage.logs.state import LogState, Recovered
 from muster.storage.producers.loading import load_producers
-from muster.storage.records.scan import BatchFault, Order, walk_headers
+from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD
+from muster.storage.records.scan import BatchFault, Order, walk_checked, walk_headers
 from muster.storage.segments.epochs import LeaderEpochs
 from muster.storage.segments.open_files import OpenSegments
 from muster.storage.segments.segment import Segment
@@ -233,12 +235,37 @@ def _load_active(
         return order.leader_epoch
     if fault:
         recovered.truncated_bytes, recovered.why = size - fault.position, fault.why
+        recovered.loss = intact_behind(active, fault, size)
         logger.warning(
             "Cut %d bytes off %s at offset %d: %s.", size - fault.position, active.path(), active.next_offset, fault.why
         )
+        if recovered.loss:
+            logger.error("%s", recovered.loss)
         file.truncate(fault.position)
     recovered.unflushed = size > 0
     return order.leader_epoch
+
+
+def intact_behind(active: Segment, fault: BatchFault, size: int) -> RecordsCut | None:
+    """What is cut off though it can be read, if there is any: the batches behind the one that cannot.
+
+    A process that is killed tears the last write and leaves nothing behind it.
+    """
+    file = active.file()
+    head = file.read(HEADER_SIZE, fault.position)
+    if len(head) < HEADER_SIZE:
+        return None
+    begin = fault.position + LENGTH_OVERHEAD + HEADER.unpack(head)[1]
+    if not fault.position + HEADER_SIZE <= begin < size:
+        return None
+    batches = records = 0
+    last = active.next_offset
+    try:
+        for batch in walk_checked(file, begin, size, Order(active.base_offset, active.next_offset, gaps=True)):
+            batches, records, last = batches + 1, records + batch.count, batch.last_offset
+    except BatchFault:
+        pass  # what follows is as unreadable
+    return RecordsCut(active.path(), active.next_offset, last, batches, records, fault.why) if batches else None
 
 
 def _remove_snapshots_past(files: Files, directory: str, names: Sequence[str], end_offset: int) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from muster.storage.errors import LogDamaged
+from muster.storage.errors import LogDamaged, RecordsCut
 from muster.storage.producers.state import ProducerState
 from muster.storage.segments.epochs import LeaderEpochs
 from muster.storage.segments.segment import Segment
@@ -17,6 +17,8 @@ class Recovered:
     end_offset: int = 0
     why: str = ""
     damage: LogDamaged | None = None
+    loss: RecordsCut | None = None
+    """Records that were cut off though they could be read."""
     unflushed: bool = False
     """What was found may not be on disk yet."""
 

@@ -135,6 +135,8 @@ class Topics:
             log.troubles = self.troubles
             if log.recovered.damage:
                 self.troubles.damaged(log.partition, log.recovered.damage)
+            if log.recovered.loss:
+                self.troubles.cut(log.partition, log.recovered.loss)
         self._logs.update({log.partition: log for log in logs})
 
     def recovered(self) -> dict[TopicPartition, Recovered]:

@@ -1,4 +1,4 @@
-"""Calls that are cancelled while they are parked leave nothing: counted by objects, for memory comes and goes by pages."""
+"""Calls that are cancelled while they are parked leave nothing: objects are counted, memory comes and goes by pages."""
 
 import asyncio
 import gc

@@ -51,6 +51,36 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch_at_every_byte() -> None:
         assert values(read_all(again.log("t", 0))) == [*TEXTS[:left], b"next"]
 
 
+def test_records_that_are_cut_off_though_they_can_be_read_are_counted() -> None:
+    disk = disk_with(TEXTS, clean=False)
+    whole = disk.content(ACTIVE)
+    second = list(read_batches(whole))[1]
+    hurt = disk.copy()
+    changed = bytearray(whole)
+    changed[second.position + second.size - 1] ^= 1
+    hurt.put(ACTIVE, bytes(changed))
+    broker = open_broker(hurt)
+    loss = broker.recovered()["t", 0].loss
+    assert loss is not None
+    assert (loss.first_offset, loss.last_offset, loss.batches, loss.records) == (1, 4, 3, 3)
+    (trouble,) = broker.troubles.current()
+    assert (trouble.name, trouble.sentence, trouble.passing) == ("log-cut:t-0", str(loss), False)
+    assert "was cut off at offset 1, where a batch cannot be read (its checksum is" in trouble.sentence
+    assert "3 records in 3 intact batches came behind it, up to offset 4" in trouble.sentence
+
+
+def test_a_torn_tail_is_no_loss() -> None:
+    disk = disk_with(TEXTS, clean=False)
+    whole = disk.content(ACTIVE)
+    last = list(read_batches(whole))[-1]
+    for torn in (whole[:-1], whole[: last.position + 70], whole[:-1] + b"x", whole + bytes(100)):
+        hurt = disk.copy()
+        hurt.put(ACTIVE, torn)
+        broker = open_broker(hurt)
+        assert broker.recovered()["t", 0].loss is None
+        assert broker.troubles.current() == ()
+
+
 def test_a_flipped_bit_above_the_recovery_point_never_yields_a_wrong_record() -> None:
     disk = disk_with(TEXTS, clean=False)
     whole = disk.content(ACTIVE)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.coordinator.bench import abuse, growth, handover, heartbeat, loading, pages
+from muster.coordinator.bench import abuse, growth, handover, heartbeat, loading, pages, warm
 from muster.coordinator.bench.cases import Measure, measured
 from muster.coordinator.bench.observed import following, metrics, scrape
 from muster.coordinator.bench.rows import Row
@@ -12,6 +12,7 @@ from muster.coordinator.bench.stall import startup
 CASES: dict[str, Measure] = {
     "heartbeats over gRPC": heartbeat.measure,
     "owned again": handover.measure,
+    "handover": warm.measure,
     "loading offsets": loading.measure,
     "stall": stall.measure,
     "startup": startup.measure,

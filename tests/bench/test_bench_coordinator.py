@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.bench import abuse, crowd, growth, handover, heartbeat, loading, pages, suite
+from muster.coordinator.bench import abuse, crowd, growth, handover, heartbeat, loading, pages, suite, warm
 from muster.coordinator.bench.observed import following, metrics, scrape
 from muster.coordinator.bench.processes import BenchFailed, server
 from muster.coordinator.bench.rows import less_is_better
@@ -117,6 +117,16 @@ def test_pushed_and_polled_members_take_over(tmp_path: Path, monkeypatch: pytest
         "owned: one joins, 2 members, pushed",
         "owned: one leaves, 2 members, pushed",
     ]
+
+
+@pytest.mark.integration
+def test_a_warm_handover_is_measured_beside_a_cold_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm, "ROUNDS", 1)
+    (row,) = warm.measure("handover", str(tmp_path / "data"))
+    assert row.case == "handover: work on a partition goes on elsewhere, 2 s to load, warm"
+    # Two seconds of sleep are two seconds however busy the machine is; what is left is the machine's.
+    assert row.peer_value >= 2_000
+    assert row.value < row.peer_value
 
 
 @pytest.mark.integration

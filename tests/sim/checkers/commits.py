@@ -125,14 +125,16 @@ def may_commit(group: ClassicGroup | None, commit: OffsetCommit) -> bool:
 
 
 def may_commit_to_consumers(group: ConsumerGroup, commit: OffsetCommit) -> MayLand:
-    """Under the member's own epoch anything; under an older one only what it has had ever since (KIP-1251)."""
+    """Under the member's own epoch what is nobody else's; under an older one what it has had ever since (KIP-1251)."""
     if commit.generation < 0 and not group.members:
         return anything
     member = group.members.get(commit.member_id)
     if member is None or commit.generation > member.epoch:
         return nothing
     if commit.generation == member.epoch:
-        return anything
+        return lambda topic, partition: (
+            group.owner(topic_id(topic), partition) in (None, member.id) or bool(member.classic)
+        )
 
     def had_since(topic: str, partition: int) -> bool:
         name = topic_id(topic)

@@ -58,6 +58,8 @@ class Faults:
     operator_every_ms: int = 0
     settings_every_ms: int = 0
     """An operator sets or unsets who plans for a group."""
+    tuning_every_ms: int = 0
+    """An operator sets or unsets something for a group."""
     migrate_every_ms: int = 0
     """A place in a group on the move gets a process of the other protocol."""
     bad_leader: float = 0.0
@@ -81,6 +83,8 @@ HARD_ON_MEMBERS: Mapping[str, float] = {
     "slow_ms": 5_000,
     "bulk_every_ms": 0,
     "operator_every_ms": 0,
+    "settings_every_ms": 0,
+    "tuning_every_ms": 0,
     "deaf_every_ms": 5_000,
     "stall_every_ms": 15_000,
     "member_pause_every_ms": 15_000,
@@ -131,4 +135,5 @@ def draw(rng: Random) -> Faults:
         full_every_ms=often(0.4, 10_000, 90_000),
         harm=rate(0.4, 0.7),
         settings_every_ms=often(0.5, 6_000, 60_000),
+        tuning_every_ms=often(0.6, 3_000, 30_000),
     )

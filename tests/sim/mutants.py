@@ -20,7 +20,7 @@ from muster.coordinator.core.consumer.records import (
 from muster.coordinator.core.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply
 from muster.coordinator.core.events import AlterSettings, ConsumerHeartbeat, Event, Loaded, OffsetCommit, SyncGroup
 from muster.coordinator.core.plan import assignment_of
-from muster.coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record
+from muster.coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record, SettingsStored
 from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
@@ -311,6 +311,14 @@ class AmnesiacShard(Shard):
             return super().step(event, now_ms)
         finally:
             plans.restored, again.loaded = honest, aware
+
+
+class OldFashionedShard(Shard):
+    """Reads what was set first from the log, and no change of it."""
+
+    def apply(self, record: Record) -> None:
+        if not (isinstance(record, SettingsStored) and record.version > 1):
+            super().apply(record)
 
 
 class GreedyShard(Shard):

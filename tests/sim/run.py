@@ -19,6 +19,7 @@ from tests.sim.faults import DEAF_MS, HARD_ON_MEMBERS, JOIN_GRACE_MS, REQUEST_TI
 from tests.sim.members.classic_part import MakeClassic
 from tests.sim.members.client import METADATA_MS, Process, settled
 from tests.sim.members.consumer_part import MakeConsumer
+from tests.sim.members.setter import MAX_BEAT_MS, MAX_SESSION_MS, MIN_BEAT_MS, MIN_SESSION_MS
 from tests.sim.members.workload import GENERATIONS, RESTART_MS, Workload
 from tests.sim.network import KEEPALIVE_MS, Network
 from tests.sim.node.crashing_log import GROUP_BYTES, CrashingLog
@@ -138,7 +139,7 @@ class Simulation:
         """How long the worst leftovers of the faults may take, one after the other."""
         places = self.workload.places
         limits = self.limits
-        session_ms = max(limits.consumer_session_timeout_ms, *(place.session_timeout_ms for place in places))
+        session_ms = max(limits.consumer_max_session_timeout_ms, *(place.session_timeout_ms for place in places))
         rebalance_ms = max(place.rebalance_timeout_ms for place in places)
         delayed = any(place.generation == "delayed" for place in places)
         stalled = STALLED_MS if self.faults.node_stall_every_ms else 0
@@ -149,8 +150,8 @@ class Simulation:
         # Three rebalances: one that a ghost or a late call spoils, one that withholds, one that gives out.
         rounds = 3 * (self.limits.initial_rebalance_delay_ms + 2 * (rebalance_ms + JOIN_GRACE_MS) + session_ms)
         # KIP-848: a plan of the past overruns its deadline; then targets, each reached by a few heartbeats.
-        plans = DEADLINE_MS + 3 * (limits.consumer_assignment_interval_ms + DEADLINE_MS)
-        handovers = 6 * limits.consumer_heartbeat_interval_ms + session_ms + rebalance_ms
+        plans = DEADLINE_MS + 3 * (limits.consumer_max_assignment_interval_ms + DEADLINE_MS)
+        handovers = 6 * limits.consumer_max_heartbeat_interval_ms + session_ms + rebalance_ms
         # KIP-415: one delay for those who are lost, and one between two rounds that even out.
         delays = 2 * max(place.max_delay_ms for place in places if place.generation == "delayed") if delayed else 0
         return leftovers + ghosts + rounds + 3 * REQUEST_TIMEOUT_MS + plans + handovers + delays
@@ -218,9 +219,14 @@ def draw_limits(rng: Random) -> Limits:
         ledger_max_entries=rng.choice((2, 100)),
         offsets_retention_check_ms=rng.choice((20_000, 600_000)),
         consumer_session_timeout_ms=session_ms,
+        consumer_min_session_timeout_ms=MIN_SESSION_MS,
+        consumer_max_session_timeout_ms=MAX_SESSION_MS,
         consumer_heartbeat_interval_ms=session_ms // 3,
+        consumer_min_heartbeat_interval_ms=MIN_BEAT_MS,
+        consumer_max_heartbeat_interval_ms=MAX_BEAT_MS,
         consumer_max_group_size=size,
         consumer_assignment_interval_ms=rng.choice((0, 1_000, 5_000)),
+        consumer_max_assignment_interval_ms=5_000,
         consumer_regex_refresh_ms=rng.choice((20_000, 600_000)),
         consumer_migration_policy=rng.choice(("bidirectional",) * 5 + ("upgrade", "downgrade", "disabled")),
         slice_positions=rng.choice((1, 1, 500)),

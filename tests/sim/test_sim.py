@@ -27,6 +27,7 @@ from tests.sim.checkers.ownership import NothingIsOwnedTwice
 from tests.sim.checkers.planners import WhoIsToPlanPlans
 from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
+from tests.sim.checkers.settings import AcknowledgedSettingsStay
 from tests.sim.run import HARD, Parts, Result, run_seed
 from tests.sim.story import write_run_as_story
 from tests.sim.watch import Checker
@@ -147,6 +148,7 @@ def test_different_seeds_are_different_runs() -> None:
         ),
         pytest.param(CooperativeGivesNothingBack, Parts(member=mutants.clumsy_member), id="7-clumsy-member"),
         pytest.param(DecisionsAreExplained, Parts(shard=mutants.UnexplainedShard), id="8-unexplained-shard"),
+        pytest.param(AcknowledgedSettingsStay, Parts(shard=mutants.OldFashionedShard), id="15-old-fashioned-shard"),
         pytest.param(OperatorsAreTold, Parts(shard=mutants.UnexplainedShard), id="14-unexplained-shard"),
         pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.PompousShard, weather=TINKERED), id="15-pompous-shard"),
         pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.WordlessShard, weather=TINKERED), id="15-wordless-shard"),

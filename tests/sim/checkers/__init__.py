@@ -15,6 +15,7 @@ from tests.sim.checkers.planners import WhoIsToPlanPlans
 from tests.sim.checkers.refusals import RefusalsChangeNothing
 from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
+from tests.sim.checkers.settings import AcknowledgedSettingsStay
 
 ALL = (
     NothingIsOwnedTwice,
@@ -32,4 +33,5 @@ ALL = (
     AFullDiskStopsOnlyWrites,
     OperatorsAreTold,
     WhoIsToPlanPlans,
+    AcknowledgedSettingsStay,
 )

@@ -7,6 +7,7 @@ room has been heard: whoever said it has his whole session from then on, unless 
 
 from collections.abc import Sequence
 
+from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
 from muster.coordinator.core.effects import Effects, Reply
 from muster.coordinator.core.events import (
     DescribeConsumerGroup,
@@ -119,4 +120,4 @@ def session_ms_of(core: Shard, event: TimerFired) -> int:
     if consumers is None or member_id not in consumers.members:
         return 0
     classic = consumers.members[member_id].classic
-    return classic.session_timeout_ms if classic else core.state.limits.consumer_session_timeout_ms
+    return classic.session_timeout_ms if classic else SESSION_TIMEOUT.of(core.state, group_id)

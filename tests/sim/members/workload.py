@@ -28,6 +28,7 @@ from tests.sim.members.classic_part import ClassicPart, MakeClassic
 from tests.sim.members.client import Habits, Process
 from tests.sim.members.consumer_part import ConsumerPart, MakeConsumer
 from tests.sim.members.part import Part
+from tests.sim.members.setter import Setter
 from tests.sim.members.settings import Tinkerer
 from tests.sim.members.strangers import Strangers
 from tests.sim.network import Network
@@ -107,10 +108,12 @@ class Workload:
     _repair_due: bool = False
     _strangers: Strangers = field(init=False)
     _tinkerer: Tinkerer = field(init=False)
+    _setter: Setter = field(init=False)
 
     def __post_init__(self) -> None:
         self._strangers = Strangers(self.network)
         self._tinkerer = Tinkerer(self.network)
+        self._setter = Setter(self.network, self.node.limits)
 
     # Setting up
 
@@ -189,6 +192,7 @@ class Workload:
             (faults.operator_every_ms, self._operate),
             (faults.migrate_every_ms, self._migrate),
             (faults.settings_every_ms, lambda: self._tinkerer.tinker(self.world.rng.choice(self.places).group_id)),
+            (faults.tuning_every_ms, lambda: self._setter.alter(self.world.rng.choice(self.places).group_id)),
         ):
             if every_ms:
                 self._now_and_then(every_ms, disturbance)

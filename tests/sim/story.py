@@ -4,6 +4,7 @@ A story has one shard and an exact clock, so what it cannot say is left out or c
 fired late fire in time, what a crash lost is there after `reload`, and blobs are written anew from what they say.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,11 @@ def commands(happened: list[tuple[int, events.Event]], simulation: Simulation) -
         f"limits initial_rebalance_delay_ms={limits.initial_rebalance_delay_ms} "
         f"new_member_join_timeout_ms={limits.new_member_join_timeout_ms} max_group_size={limits.max_group_size} "
         f"consumer_session_timeout_ms={limits.consumer_session_timeout_ms} "
+        f"consumer_min_session_timeout_ms={limits.consumer_min_session_timeout_ms} "
+        f"consumer_max_session_timeout_ms={limits.consumer_max_session_timeout_ms} "
+        f"consumer_heartbeat_interval_ms={limits.consumer_heartbeat_interval_ms} "
+        f"consumer_min_heartbeat_interval_ms={limits.consumer_min_heartbeat_interval_ms} "
+        f"consumer_max_heartbeat_interval_ms={limits.consumer_max_heartbeat_interval_ms} "
         f"consumer_max_group_size={limits.consumer_max_group_size} "
         f"consumer_assignment_interval_ms={limits.consumer_assignment_interval_ms}"
     ]
@@ -97,10 +103,19 @@ def said(event: events.Event) -> list[str]:
             return [f"leave {event.group_id} {' '.join(name_of(member.member_id) for member in event.members)}"]
         case events.DeleteGroup():
             return [f"delete {event.group_id}"]
+        case events.AlterSettings():
+            return altered(event)
         case events.Unload():
             return ["unload"]
         case _:
             return []
+
+
+def altered(event: events.AlterSettings) -> list[str]:
+    version = "" if event.expected_version is None else f" version={event.expected_version}"
+    head = f"set {event.group_id}{version}{' dry' if event.validate_only else ''}"
+    wanted = [f"{name} {json.dumps(value)}" for name, value in event.set.items()]
+    return [head, *wanted, *(f"{name} unset" for name in event.unset)]
 
 
 def join(event: events.JoinGroup) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
 from muster.coordinator.core.effects import Effects, Reply
 from muster.coordinator.core.events import (
+    AlterSettings,
     DescribeConsumerGroup,
     DescribeGroup,
     Event,
@@ -45,6 +46,8 @@ class AFullDiskStopsOnlyWrites(Checker):
         self.before: dict[str, int] = {}
         self.session_ms = 0
         """Of the member whose session may end in the step."""
+        self.shortest_ms: dict[str, int] = {}
+        """Of a KIP-848 group whose settings were changed: a session goes on that was begun with what was set then."""
 
     def status(self, shard: int, status: ShardStatus, why: str) -> None:
         if status is ShardStatus.UNLOADED:
@@ -90,12 +93,18 @@ class AFullDiskStopsOnlyWrites(Checker):
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         if isinstance(event, TimerFired):
             self.before, self.session_ms = standing(core, event), session_ms_of(core, event)
+            if event.key[0] == "session":
+                self.session_ms = min(self.session_ms, self.shortest_ms.get(event.key[1], self.session_ms))
+        elif isinstance(event, AlterSettings):
+            self._note_session(core, event.group_id)
         elif isinstance(event, StreamLost):
             self.refused_ms.pop((event.group_id, event.member_id), None)
 
     def stepped(self, shard: int, core: Shard, event: Event, effects: Effects) -> None:
         if shard in self.starved:
             self.owing.update(map(group_of, effects.records))
+        if isinstance(event, AlterSettings):
+            self._note_session(core, event.group_id)
         if not isinstance(event, TimerFired):
             return
         after = standing(core, event)
@@ -107,6 +116,10 @@ class AFullDiskStopsOnlyWrites(Checker):
             if refused_ms is not None and self.world.now_ms < refused_ms + self.session_ms:
                 ago_ms = self.world.now_ms - refused_ms
                 self.fail(f"{event.key} expires {member_id}, which was refused for want of room {ago_ms} ms ago")
+
+    def _note_session(self, core: Shard, group_id: str) -> None:
+        now_ms = SESSION_TIMEOUT.of(core.state, group_id)
+        self.shortest_ms[group_id] = min(now_ms, self.shortest_ms.get(group_id, now_ms))
 
 
 def session_ms_of(core: Shard, event: TimerFired) -> int:

@@ -24,7 +24,8 @@ class Tinkerer:
         wanted: dict[str, JsonValue] = {"assignor": rng.choice(ASSIGNORS)}
         if what > 0.8:
             wanted["assignor.protocols"] = ["something-else"]
-        self._alter(group_id, wanted)
+        # Options that somebody else has set may not be those of this assignor.
+        self._alter(group_id, wanted, unset=("assignor.options",))
 
     def _alter(self, group_id: str, wanted: dict[str, JsonValue] | None = None, unset: tuple[str, ...] = ()) -> None:
         self.world.census["settings of who plans"] += 1

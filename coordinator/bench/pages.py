@@ -16,6 +16,7 @@ from muster.assignors.data.user_data import Subscription, encode_assignment, enc
 from muster.coordinator.bench.rows import Row, less_is_better
 from muster.coordinator.observe.changes import Changes
 from muster.coordinator.observe.history import History, Sample
+from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.ledger_pb2 import (
     REBALANCE_CAUSE_SESSION_EXPIRED,
@@ -80,6 +81,7 @@ class StandIn:
             "OffsetFetch": self._positions,
             "Metadata": self._metadata,
             "DescribeGroupSettings": lambda _: pb.DescribeGroupSettingsResponse(),
+            "DescribeHolds": lambda _: control_pb.DescribeHoldsResponse(),
         }
         found: Message = answers[method](request)
         return found

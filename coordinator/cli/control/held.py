@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.control.lines import hold_rows
+from muster.coordinator.views.holds import hold_rows
 
 if TYPE_CHECKING:
     from muster.coordinator.client.described import Held

@@ -6,10 +6,10 @@ import click
 
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.control.lines import hold_lines
 from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_else
 from muster.coordinator.cli.groups.which import group_argument
 from muster.coordinator.views.groups import offset_row, planner_words, progress_words, state_row
+from muster.coordinator.views.holds import hold_lines
 from muster.coordinator.views.words import Names, moment
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ STATE_COLUMNS = [
     Column("GENERATION", "generation"),
     Column("LEADER", "leader", wide=True),
     Column("PLANNED-BY", "planned_by", wide=True),
+    Column("SETTING-KEPT-OUT", "kept_out", wide=True),
     Column("WAITS-FOR", "waiting_for"),
     Column("UNTIL", "waiting_until"),
     Column("LAG", "lag", wide=True),

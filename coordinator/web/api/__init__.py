@@ -9,19 +9,22 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from muster.coordinator.web.api.acting import ACTING
+from muster.coordinator.web.api.acting import ACTING as ACTS
 from muster.coordinator.web.api.asking import Asking
+from muster.coordinator.web.api.holding import HOLDING, HOLDS
 from muster.coordinator.web.api.openapi import openapi
-from muster.coordinator.web.api.reading import READING
+from muster.coordinator.web.api.reading import READING as QUESTIONS
 from muster.coordinator.web.api.rendering import document_response
-from muster.coordinator.web.api.table import PREFIX, Endpoint, Given, named, read_query
+from muster.coordinator.web.api.table import PREFIX, Endpoint, Given, named, read_query, validated
 from muster.coordinator.web.api.tokens import Tokens
 from muster.coordinator.web.asks import Asks, Caller, Refused
+
+READING: Final = (*QUESTIONS, HOLDS)
+ACTING: Final = (*ACTS, *HOLDING)
 
 DOCUMENT: Final = f"{PREFIX}/openapi.json"
 TOKEN: Final = f"{PREFIX}/token"
@@ -90,13 +93,7 @@ def parsed(endpoint: Endpoint, data: bytes) -> Any:
         document = None
     if not isinstance(document, dict):
         raise Refused(400, "MALFORMED_REQUEST", "the body is no JSON object; send one")
-    try:
-        return endpoint.body.model_validate(document)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        field = str(fault["loc"][0]) if fault["loc"] else ""
-        text = f"{field or 'the body'}: {fault['msg'].lower()}"
-        raise Refused(400, "MALFORMED_REQUEST", text, field=field) from None
+    return validated(endpoint.body, document)
 
 
 def raw_path(request: Request) -> str:

@@ -2,9 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,6 +13,8 @@ from muster.coordinator.web.api.asking import Asking
 from muster.coordinator.web.asks import Refused
 
 PREFIX: Final = "/api/v1"
+
+Model = TypeVar("Model", bound=BaseModel)
 
 MOST_ROWS: Final = 100_000
 """That one answer has, at most."""
@@ -110,3 +113,14 @@ def read_query(endpoint: Endpoint, request: Request) -> dict[str, Any]:
                 400, "MALFORMED_REQUEST", f"{name[:100]!r} is no parameter here; expected {expected}", field=name[:100]
             )
     return {name: query.read(request.query_params.getlist(name)) for name, query in known.items()}
+
+
+def validated(model: type[Model], document: Mapping[str, Any]) -> Model:
+    """What was sent, as the model of it. Raises Refused, which names the field."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        field = str(fault["loc"][0]) if fault["loc"] else ""
+        text = f"{field or 'the body'}: {fault['msg'].lower()}"
+        raise Refused(400, "MALFORMED_REQUEST", text, field=field) from None

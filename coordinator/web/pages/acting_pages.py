@@ -24,7 +24,8 @@ from muster.coordinator.web.api.acting import (
     reset_offsets,
 )
 from muster.coordinator.web.api.asking import Asking
-from muster.coordinator.web.api.table import Given, Handler
+from muster.coordinator.web.api.holding import HoldGroup, ResumeGroup, hold_group, resume_group
+from muster.coordinator.web.api.table import Given, Handler, validated
 from muster.coordinator.web.api.tokens import Tokens
 from muster.coordinator.web.asks import Asks, Caller, Refused
 from muster.coordinator.web.pages.rendering import Pages
@@ -34,6 +35,8 @@ HANDLERS: Final[Mapping[type[Act], Handler]] = {
     ResetOffsets: reset_offsets,
     DeleteGroup: delete_group,
     AlterSettings: alter_settings,
+    HoldGroup: hold_group,
+    ResumeGroup: resume_group,
 }
 QUESTIONS: Final = {
     "remove": "Remove a member?",
@@ -41,8 +44,16 @@ QUESTIONS: Final = {
     "delete": "Delete this group?",
     "set": "Change a setting?",
     "unset": "Unset a setting?",
+    "freeze": "Freeze this group?",
+    "deploy": "Begin a deploy?",
+    "drain": "Drain a member?",
+    "pin": "Pin a partition?",
+    "resume": "End what is held of this group?",
 }
-FIELDS: Final = ("act", "member", "to", "name", "value", "reason")
+FIELDS: Final = (
+    *("act", "member", "to", "name", "value", "reason"),
+    *("orphans", "expect", "for_ms", "topic", "partition", "what"),
+)
 MOST_ROWS: Final = 50
 
 
@@ -104,9 +115,24 @@ def act_of(given: Mapping[str, str], *, dry_run: bool) -> Act:
             return AlterSettings(set={given.get("name", ""): value_of(given.get("value", ""))}, **common)
         case "unset":
             return AlterSettings(unset=[given.get("name", "")], **common)
+        case "freeze" | "deploy" | "drain" | "pin":
+            return validated(HoldGroup, {"verb": act, **held(given), **common})
+        case "resume":
+            return validated(ResumeGroup, {"what": given.get("what", ""), **common})
         case _:
             expected = ", ".join(QUESTIONS)
             raise Refused(400, "INVALID_VALUE", f"{act[:50]!r} is no act; expected {expected}", field="act")
+
+
+def held(given: Mapping[str, str]) -> dict[str, Any]:
+    """What a form of a verb says; a number that is none is refused (400) by its name."""
+    said: dict[str, Any] = {key: given[key] for key in ("orphans", "name", "topic") if given.get(key)}
+    for key in ("expect", "for_ms", "partition"):
+        if text := given.get(key, ""):
+            if not (text.isascii() and text.isdigit() and len(text) <= 15):
+                raise Refused(400, "INVALID_VALUE", f"{key} is {text[:50]!r}; expected a whole number", field=key)
+            said[key] = int(text)
+    return said
 
 
 def value_of(text: str) -> JsonValue:

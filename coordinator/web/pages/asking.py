@@ -9,9 +9,11 @@ from google.protobuf.message import Message
 
 from muster.assignors.data.user_data import parse_assignment
 from muster.coordinator.member.classic.subscription import topics_of
+from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.errors_pb2 import ErrorCode
 from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
+from muster.coordinator.views.holds import SeenHolds, seen_holds
 from muster.coordinator.web.asks import Asks, Refused
 from muster.coordinator.web.pages.map_view import Holding
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
@@ -52,6 +54,7 @@ class GroupFacts:
     version: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
     wanted: Mapping[str, Collection[str]] = field(default_factory=dict)
+    holds: SeenHolds = field(default_factory=SeenHolds)
 
     def holdings(self, rates: Mapping[Place, float] | None = None) -> list[Holding]:
         """Every partition that the group owns or is subscribed to; of a group without members, that it has read.
@@ -138,7 +141,16 @@ class Asking:
             version=version,
             settings=settings,
             wanted=wanted,
+            holds=await self.holds(group_id),
         )
+
+    async def holds(self, group_id: str) -> SeenHolds:
+        """What operators hold of the group."""
+        request = control_pb.DescribeHoldsRequest(group_id=group_id)
+        answer = await self.call("DescribeHolds", request, control_pb.DescribeHoldsResponse)
+        if answer.error_code:
+            raise refused(answer.error_code, answer.error_message)
+        return seen_holds(answer.holds)
 
     async def positions(
         self, group_id: str, shares: Mapping[str, Sequence[Place]], topics: Iterable[str]

@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from muster.assignors import registry
+from muster.coordinator.core.control.settings.table import SETTINGS
 from muster.coordinator.views.ledger import is_rebalance
 from muster.coordinator.views.words import Names
 from muster.coordinator.web.addresses import name_of, segment_of
@@ -25,6 +26,8 @@ from muster.coordinator.web.pages.what_if_view import plan_view, question
 MOST_LINES: Final = 500
 MOST_NEW: Final = 1_000
 SECTION: Final = "Groups"
+SPANS: Final = {"until it is resumed": "", "15 minutes": 900_000, "1 hour": 3_600_000, "4 hours": 14_400_000}
+"""How long something may be held, as the page offers it: words, and milliseconds."""
 NODE: Final = ""
 """What is wrong with the node stands on every page, and changes under this name."""
 
@@ -89,6 +92,8 @@ class GroupPages:
                 "charts": bool(view.chart),
                 "actions": self._acting.allowed,
                 "assignors": sorted(registry.known()),
+                "known_settings": SETTINGS,
+                "spans": SPANS,
             }
 
         return await self._pages.page("group.html", SECTION, make)

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.views.holds import held
 from muster.coordinator.views.words import Names, duration, plural
 from muster.coordinator.web.pages.asking import GroupFacts, Place
 from muster.coordinator.web.pages.findings import MOST_PARTITIONS, FindingView, findings_of
@@ -94,6 +95,8 @@ class GroupView:
     series: str
     version: int
     settings: Mapping[str, str]
+    held: tuple[tuple[str, int | None], ...]
+    """What operators hold of the group, in words, and when it ends by itself (epoch milliseconds)."""
     findings: tuple[FindingView, ...]
     examined: bool
     """Whether the doctor's rules were asked."""
@@ -144,6 +147,7 @@ def group_view(
         series=json.dumps([list(figures.times), list(figures.lags), [entry.started_at_ms for entry in history]]),
         version=facts.version,
         settings=facts.settings,
+        held=tuple(held(facts.holds)),
         findings=findings_of(facts, names, now_ms),
         examined=len(facts.positions) <= MOST_PARTITIONS,
     )

@@ -168,6 +168,27 @@ def test_an_act_says_first_what_it_would_do(watched: Watched, seeded: Seeded) ->
     seeded.readers.remove(reader)
 
 
+def test_what_is_held_is_said_above_all_and_ended_from_there(watched: Watched, seeded: Seeded) -> None:
+    """Of a group that plans itself a freeze keeps what loses its owner: the page says what the coordinator says."""
+    reader = seeded.join("held", "visitor", ["payments"])
+    page = watched.open("/groups/held")
+    page.locator("#act-freeze summary").click()
+    page.locator("#act-freeze select[name=for_ms]").select_option(label="1 hour")
+    page.locator("#act-freeze button").click()
+    page.locator("input[name=reason]").fill("release day")
+    page.get_by_role("button", name="Yes, do it").click()
+    page.get_by_role("link", name="Back to the group").click()
+    assert "freeze, what loses its owner stays without one, until" in page.get_by_text("Held:").inner_text()
+    assert seeded.admin.group_holds("held").orphans == "keep"
+    assert any("release day" in each.detail for each in seeded.admin.explain("held"))
+    page.locator("#act-resume summary").click()
+    page.locator("#act-resume button").click()
+    page.get_by_role("button", name="Yes, do it").click()
+    assert seeded.admin.group_holds("held").orphans is None
+    reader.leave()
+    seeded.readers.remove(reader)
+
+
 def test_no_foreign_page_can_act(seeded: Seeded) -> None:
     body = urlencode({"act": "remove", "member": "anybody"})
     for token in ("", "a.b.c"):

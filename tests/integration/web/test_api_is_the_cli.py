@@ -83,6 +83,7 @@ def test_every_address_of_the_document_is_there_and_shown(node: NodeProcess) -> 
     assert {path.removeprefix("/api/v1") for path in reading} == (shown - {"/topics/orders"}) | {
         "/topics/{topic}",
         "/nodes",
+        "/groups/{group}/holds",
     }
 
 

@@ -154,7 +154,7 @@ def test_what_turns_writing_round_is_spelt_out_and_forms_keep_the_true_name() ->
     text = "".join(seen.text).replace("\n", "")
     assert text.isprintable()
     assert "gpj\\u202etxe\\x07" in text
-    assert seen.values.count(evil) == 2, "to be removed, and to be imagined away"
+    assert seen.values.count(evil) == 4, "to be removed, imagined away, drained, and to have a partition pinned"
 
 
 def test_what_is_no_act_is_refused_in_words() -> None:

@@ -8,8 +8,8 @@ import click
 from muster.coordinator.cli.common.options import admin_of, client_options, output_option
 from muster.coordinator.cli.common.output import Column, notice, show, show_document
 from muster.coordinator.cli.control.held import Duration
-from muster.coordinator.cli.control.lines import minute
 from muster.coordinator.cli.groups.which import group_argument
+from muster.coordinator.views.holds import minute
 
 if TYPE_CHECKING:
     from muster.coordinator.client.described import Canary

@@ -22,7 +22,7 @@ MAX_POSITIONS = 200
 MAX_ENTRIES = 20
 """Of a group's changes of positions: they must not push its rebalances out of the ledger."""
 
-MAX_FAREWELLS = 200
+MAX_FAREWELLS = 100
 """Deleted groups of a shard of which it is told who deleted them."""
 
 TOGETHER_MS = 60_000

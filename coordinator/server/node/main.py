@@ -11,7 +11,7 @@ from typing import TextIO
 
 import structlog
 
-from muster.coordinator.allocator import keep_freed_memory
+from muster.coordinator.allocator import keep_freed_memory, share_arenas
 from muster.coordinator.config import Settings
 from muster.coordinator.runtime.group_log import PartitionCountConflict
 from muster.coordinator.server.grpc.listener import AddressTaken
@@ -52,6 +52,7 @@ def run(settings: Settings, announce: TextIO | None = None) -> int:
     """
     repeats = configure_logs(settings.logging_level, settings.logging_format, node_id=settings.node_id)
     keep_freed_memory(KEPT_BYTES)
+    share_arenas()
     sys.setswitchinterval(SWITCH_S)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

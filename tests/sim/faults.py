@@ -60,6 +60,8 @@ class Faults:
     """An operator sets or unsets who plans for a group."""
     tuning_every_ms: int = 0
     """An operator sets or unsets something for a group."""
+    verbs_every_ms: int = 0
+    """An operator freezes a group, deploys, drains, pins, or resumes."""
     migrate_every_ms: int = 0
     """A place in a group on the move gets a process of the other protocol."""
     bad_leader: float = 0.0
@@ -93,6 +95,10 @@ HARD_ON_MEMBERS: Mapping[str, float] = {
     "topics_every_ms": 20_000,
 }
 """The node is well, and its members are not: what happens between the two that drawn weather rarely brings about."""
+
+
+HELD_BY_OPERATORS: Mapping[str, int] = {"verbs_every_ms": 5_000}
+"""Drawn weather, and an operator who never rests."""
 
 
 def draw(rng: Random) -> Faults:

@@ -15,7 +15,15 @@ from muster.coordinator.member.consumer.machine import ConsumerMember
 from muster.coordinator.runtime.engine import Engine
 from tests.sim.census import Census
 from tests.sim.checkers import ALL
-from tests.sim.faults import DEAF_MS, HARD_ON_MEMBERS, JOIN_GRACE_MS, REQUEST_TIMEOUT_MS, Faults, draw
+from tests.sim.faults import (
+    DEAF_MS,
+    HARD_ON_MEMBERS,
+    HELD_BY_OPERATORS,
+    JOIN_GRACE_MS,
+    REQUEST_TIMEOUT_MS,
+    Faults,
+    draw,
+)
 from tests.sim.members.classic_part import MakeClassic
 from tests.sim.members.client import METADATA_MS, Process, settled
 from tests.sim.members.consumer_part import MakeConsumer
@@ -57,6 +65,9 @@ class Parts:
 
 HARD = Parts(weather=HARD_ON_MEMBERS, generations=("moving", "moving", "consumer", "classic"))
 """What drawn weather rarely brings about: a node that is well, and members that hear nothing of it."""
+
+HELD = Parts(weather=HELD_BY_OPERATORS)
+"""Whatever the weather, somebody freezes, deploys, drains and pins."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim import mutants
+from tests.sim import heedless, mutants
 from tests.sim.census import WANTED
 from tests.sim.checkers.answers import EachRequestIsAnsweredOnce
 from tests.sim.checkers.blast import WhoseRecordsAreWholeIsServed
@@ -21,6 +21,7 @@ from tests.sim.checkers.decisions import DecisionsAreExplained
 from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
 from tests.sim.checkers.generations import GenerationsNeverGoBack
+from tests.sim.checkers.holds import WhatIsHeldStays
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.operators import OperatorsAreTold
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
@@ -28,7 +29,7 @@ from tests.sim.checkers.planners import WhoIsToPlanPlans
 from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
 from tests.sim.checkers.settings import AcknowledgedSettingsStay
-from tests.sim.run import HARD, Parts, Result, run_seed
+from tests.sim.run import HARD, HELD, Parts, Result, run_seed
 from tests.sim.story import write_run_as_story
 from tests.sim.watch import Checker
 from tests.support.stories.script import Stage
@@ -40,9 +41,10 @@ SEEDS = 60
 RUNS = (
     *((seed, Parts()) for seed in range(SEEDS)),
     *((seed, HARD) for seed in range(SEEDS // 2)),
+    *((seed, HELD) for seed in range(SEEDS // 2)),
 )
 
-FEW = (*RUNS[:10], *RUNS[SEEDS : SEEDS + 5])
+FEW = (*RUNS[:10], *RUNS[SEEDS : SEEDS + 5], *RUNS[-5:])
 
 ENOUGH = 4
 """How often everything wanted happens in them at least; the rarest does so twice as often, whatever shifts a little."""
@@ -57,7 +59,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def checked(run: Result, parts: Parts) -> Result:
-    how = f"--seed {run.seed}{' --hard' if parts is HARD else ''}"
+    how = f"--seed {run.seed}{' --hard' if parts is HARD else ' --held' if parts is HELD else ''}"
     assert not run.violation, f"{run.violation}\nrepeat: python -m tests.sim {how} --trace trace.txt"
     return run
 
@@ -155,6 +157,10 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.UnheedingShard, weather=TINKERED), id="15-unheeding-shard"),
         pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.SnatchingShard, weather=TINKERED), id="15-snatching-shard"),
         pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.AmnesiacShard, weather=TINKERED), id="15-amnesiac-shard"),
+        pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.ThawedShard), id="15-thawed-shard"),
+        pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.GreedyHeirs), id="15-greedy-heirs"),
+        pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.PinlessShard), id="15-pinless-shard"),
+        pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.UndrainedShard), id="15-undrained-shard"),
     ],
 )
 def test_each_checker_catches_what_is_broken_on_purpose(checker: type[Checker], broken: Parts) -> None:

@@ -16,7 +16,7 @@ from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, Ce
 from muster.coordinator.core.central.records import CentralOwner, CentralStored
 from muster.coordinator.core.control.balance.weighing import weighed
 from muster.coordinator.core.control.held import central as held
-from muster.coordinator.core.control.holds import members
+from muster.coordinator.core.control.holds import members, standing
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
 from muster.coordinator.core.ledger import Trigger, by_member
@@ -84,6 +84,10 @@ def plan(group: CentralGroup, step: Step) -> None:
     asked = held.asked(group, snapshot, step)
     request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     progress.request, progress.put_off = request, False
+    if standing.resting(step.state, group.id):
+        # Whatever an assignor says, nobody loses anything.
+        adopt(group, {}, step)
+        return
     try:
         made = None if lacks_lags(request) else step.state.planner(request)
     except AssignorError as error:

@@ -11,6 +11,7 @@ from muster.coordinator.core.classic.rebalance import prepare_rebalance, remove_
 from muster.coordinator.core.classic.remote import insisting
 from muster.coordinator.core.classic.shares import accept, answer_sync, disarm_when_complete
 from muster.coordinator.core.control.held import classic as held
+from muster.coordinator.core.control.holds import members
 from muster.coordinator.core.effects import refused_sync
 from muster.coordinator.core.events import SyncGroup
 from muster.coordinator.core.ledger import Departure, Trigger
@@ -84,6 +85,7 @@ def accept_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     snapshot = history.Given(request.snapshot.decode("utf-8", "replace"), delayed=request.scheduled_delay_ms > 0)
     accept(group, dict(request.assignments), snapshot, step)
     delay.keep(group, request, step)
+    members.dealt_out(group.id, step)
 
 
 def sync_timer_fired(group: ClassicGroup, step: Step) -> None:

@@ -12,7 +12,7 @@ from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, C
 from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
 from muster.coordinator.core.control.balance.weighing import weighed
 from muster.coordinator.core.control.held import consumer as held
-from muster.coordinator.core.control.holds import members
+from muster.coordinator.core.control.holds import members, standing
 from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import Planned
@@ -76,13 +76,19 @@ def assign(group: ConsumerGroup, step: Step) -> None:
     if used_up(group):
         step.arm(group.assign_timer, 0)
         return
-    if not group.members or group.epoch <= group.target_epoch or progress.planning:
+    calm = standing.resting(step.state, group.id)
+    if not group.members or group.epoch <= group.target_epoch or (progress.planning and not calm):
         return
-    due_ms = max(next_due_ms(group, step), progress.retry_at_ms)
+    due_ms = progress.retry_at_ms if calm else max(next_due_ms(group, step), progress.retry_at_ms)
     if step.now_ms < due_ms:
         step.arm(group.assign_timer, due_ms - step.now_ms)
         return
     step.disarm(group.assign_timer)
+    if calm:
+        # Whatever an assignor says, nobody loses anything: who has been asked may keep it.
+        progress.planning, progress.renamed = False, {}
+        adopt(group, {}, snapshot_of(group, step), step)
+        return
     if progress.asked_for != group.epoch:
         progress.asked_for, progress.asked = group.epoch, step.fresh_epoch(group.epoch)
     snapshot = weighed(snapshot_of(group, step), group, step)

@@ -8,6 +8,7 @@ from tests.sim.checkers.decisions import DecisionsAreExplained
 from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
 from tests.sim.checkers.generations import GenerationsNeverGoBack
+from tests.sim.checkers.holds import WhatIsHeldStays
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.checkers.operators import OperatorsAreTold
 from tests.sim.checkers.ownership import NothingIsOwnedTwice
@@ -34,4 +35,5 @@ ALL = (
     OperatorsAreTold,
     WhoIsToPlanPlans,
     AcknowledgedSettingsStay,
+    WhatIsHeldStays,
 )

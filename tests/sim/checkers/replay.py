@@ -100,6 +100,9 @@ class ReplayEqualsLive(Checker):
         hard, replayed = hard_group(live, group_id), hard_group(mirror, group_id)
         if hard != replayed:
             self.fail(f"the log of {group_id} says {replayed}, the live group says {hard}")
+        held, logged = live.state.holds.get(group_id), mirror.state.holds.get(group_id)
+        if held != logged:
+            self.fail(f"the log says that of {group_id} {logged} is held, the live shard says {held}")
 
     def _compare_ledger(self, group_id: str, live: Shard, mirror: Shard) -> None:
         if group_id in self.unwritten.get(live.index, ()):

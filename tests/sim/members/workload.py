@@ -27,6 +27,7 @@ from tests.sim.faults import DEAF_MS, FULL_MS, Faults
 from tests.sim.members.classic_part import ClassicPart, MakeClassic
 from tests.sim.members.client import Habits, Process
 from tests.sim.members.consumer_part import ConsumerPart, MakeConsumer
+from tests.sim.members.operator import Operator
 from tests.sim.members.part import Part
 from tests.sim.members.setter import Setter
 from tests.sim.members.settings import Tinkerer
@@ -89,6 +90,11 @@ class Place:
     incarnations: int = 0
     wanted: bool = True
 
+    @property
+    def client_id(self) -> str:
+        """Of its present process."""
+        return f"{self.name}.{self.incarnations}"
+
 
 @dataclass(slots=True)
 class Workload:
@@ -109,11 +115,13 @@ class Workload:
     _strangers: Strangers = field(init=False)
     _tinkerer: Tinkerer = field(init=False)
     _setter: Setter = field(init=False)
+    _holder: Operator = field(init=False)
 
     def __post_init__(self) -> None:
         self._strangers = Strangers(self.network)
         self._tinkerer = Tinkerer(self.network)
         self._setter = Setter(self.network, self.node.limits)
+        self._holder = Operator(self.network, self.node)
 
     # Setting up
 
@@ -193,6 +201,7 @@ class Workload:
             (faults.migrate_every_ms, self._migrate),
             (faults.settings_every_ms, lambda: self._tinkerer.tinker(self.world.rng.choice(self.places).group_id)),
             (faults.tuning_every_ms, lambda: self._setter.alter(self.world.rng.choice(self.places).group_id)),
+            (faults.verbs_every_ms, lambda: self._holder.act(self.world.rng.choice(self.places))),
         ):
             if every_ms:
                 self._now_and_then(every_ms, disturbance)
@@ -224,7 +233,7 @@ class Workload:
         session_ms = self.node.limits.consumer_session_timeout_ms if consumer else place.session_timeout_ms
         settings = MemberSettings(
             group_id=place.group_id,
-            client_id=f"{place.name}.{place.incarnations}",
+            client_id=place.client_id,
             group_instance_id=place.instance_id,
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=place.rebalance_timeout_ms,
@@ -433,5 +442,7 @@ class Workload:
             else:
                 process.thaw()
         self._repair()
+        if self.faults.verbs_every_ms:
+            self._holder.resume(sorted({place.group_id for place in self.places}))
         if not self.node.up:
             self.world.after(0, self.node.start)

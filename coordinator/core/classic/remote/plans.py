@@ -109,6 +109,10 @@ def ask(group: ClassicGroup, step: Step) -> None:
     asked = held.asked(group, snapshot, step)
     request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     group.plan_request = request
+    if resting(step.state, group.id):
+        # Whatever an assignor says, nobody loses anything.
+        take(group, plain, {}, step)
+        return
     if lacks_lags(request):
         step.out.plans.append(request)
         return

@@ -8,6 +8,7 @@ the process, and whoever waited asks again.
 from dataclasses import replace
 
 from muster.assignors.data.user_data import encode_assignment, parse_assignment
+from muster.coordinator.core.classic.checks import suitable_protocols
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import Member
 from muster.coordinator.core.classic.rebalance import join_reply, subscribed_topics
@@ -31,8 +32,9 @@ def is_shut(group: ClassicGroup, request: JoinGroup, step: Step) -> bool:
     holds = step.state.holds.get(group.id)
     if holds is None or holds.freeze is None:
         return False
-    if request.member_id in group.members or (request.group_instance_id or "") in group.static:
-        return False
+    known = request.member_id in group.members or (request.group_instance_id or "") in group.static
+    if known or request.member_id not in ("", *group.pending_joins):
+        return False  # a member, or nobody that the group has heard of: the same as ever is said to both
     if group.state is GroupState.EMPTY:
         return holds.freeze.orphans is Orphans.KEEP
     leads = group.remote and not group.planner.by_setting and not request.remote_assignor
@@ -41,6 +43,7 @@ def is_shut(group: ClassicGroup, request: JoinGroup, step: Step) -> bool:
 
 def wait(group: ClassicGroup, request: JoinGroup, patience_ms: int, step: Step) -> None:
     """He waits, at most as long as a rebalance may take him. Of a name that he was given before nothing is left."""
+    suitable_protocols(group, request.protocol_type, request.protocols)
     if len(group.members) + len(group.door) >= step.limits.max_group_size:
         raise CoordinatorError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,

@@ -46,8 +46,8 @@ class Corrected:
 
     @property
     def left_by(self) -> Plan:
-        """Who had what has an heir now."""
-        return {share.member_id: dict(share.share) for share in self.inherited}
+        """Who had what has an heir now. One that came back under its own id is its own heir."""
+        return {s.member_id: dict(s.share) for s in self.inherited if s.member_id not in self.plan}
 
     def told_in(self, snapshot: Snapshot) -> Snapshot:
         """What the plan was made from, for the ledger: whoever makes it again must not wonder that it differs."""

@@ -68,6 +68,13 @@ def adopted(group_id: str, shares: Iterable[HeldShare], step: Step) -> None:
     standing.keep(replace(holds, deploy=deploy, shares=rest), step)
 
 
+def dealt_out(group_id: str, step: Step) -> None:
+    """A leader's plan holds from here on: nobody could keep it from giving away what waited for an heir."""
+    holds = step.state.holds.get(group_id)
+    if holds is not None and holds.shares:
+        standing.keep(replace(holds, shares=()), step)
+
+
 def move_budget(state: ShardState, group_id: str) -> int:
     """How many partitions of drained members may move at once: what balance may move; 0: all."""
     for budget in (wanted_options(state, group_id).get(BUDGET), balance_budget(state, group_id)):

@@ -19,7 +19,7 @@ class Tinkerer:
         rng = self.world.rng
         what = rng.random()
         if what < 0.3:
-            self._alter(group_id, unset=("assignor",))
+            self._alter(group_id, unset=("assignor", "assignor.options"))
             return
         wanted: dict[str, JsonValue] = {"assignor": rng.choice(ASSIGNORS)}
         if what > 0.8:

@@ -51,6 +51,17 @@ def check_options(value: Mapping[str, JsonValue], change: Change) -> None:
         has_options("", list(BUILT_IN), value, ASSIGNOR_OPTIONS.name)
 
 
+def options_go_with_it(change: Change) -> None:
+    """Options are chosen for the assignor that is set: whoever plans without it might not take them, and fail."""
+    if ASSIGNOR.name in change.after or ASSIGNOR.name not in change.before:
+        return
+    if ASSIGNOR_OPTIONS.name in change.after:
+        raise invalid(
+            f"{ASSIGNOR_OPTIONS.name} are options of {ASSIGNOR.name}={change.before[ASSIGNOR.name]}, and whoever plans "
+            "without it may not take them; unset both"
+        )
+
+
 def taken_by(assignor: str, options: Mapping[str, JsonValue], setting: str) -> None:
     """Whether a built-in assignor can use them; it is asked to plan something small. Raises CoordinatorError."""
     has_options(assignor, [assignor], options, setting)
@@ -89,6 +100,7 @@ ASSIGNOR: Setting[str] = Setting(
     meaning="The assignor by which the coordinator plans for the group, whatever its members ask for; classic members "
     "need not know of it.",
     check=check_assignor,
+    together=options_go_with_it,
     hears=planner,
 )
 

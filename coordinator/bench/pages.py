@@ -82,6 +82,7 @@ class StandIn:
             "Metadata": self._metadata,
             "DescribeGroupSettings": lambda _: pb.DescribeGroupSettingsResponse(),
             "DescribeHolds": lambda _: control_pb.DescribeHoldsResponse(),
+            "DescribeCanary": lambda _: control_pb.DescribeCanaryResponse(),
         }
         found: Message = answers[method](request)
         return found

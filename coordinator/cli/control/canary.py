@@ -1,7 +1,7 @@
 """`muster groups canary`, `promote` and `rollback`: another assignor plans the group for a while, and is watched."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,7 +9,7 @@ from muster.coordinator.cli.common.options import admin_of, client_options, outp
 from muster.coordinator.cli.common.output import Column, notice, show, show_document
 from muster.coordinator.cli.control.held import Duration
 from muster.coordinator.cli.groups.which import group_argument
-from muster.coordinator.views.holds import minute
+from muster.coordinator.views.trials import guard_row, sentence
 
 if TYPE_CHECKING:
     from muster.coordinator.client.described import Canary
@@ -118,23 +118,3 @@ def tell(group: str, found: "Canary | None", style: str) -> None:
         return
     notice(sentence(found))
     show([guard_row(asdict(guard)) for guard in found.guards], COLUMNS, style)
-
-
-def sentence(found: "Canary") -> str:
-    """
-    >>> from muster.coordinator.client.described import Canary
-    >>> sentence(Canary("rolled back", "lag", "range", "x", 0, 0, True, (), 1000, 0, "guard 'expired > 0' tripped"))
-    "Canary lag in place of range: rolled back, guard 'expired > 0' tripped."
-    """
-    begins = f"Canary {found.assignor} in place of {found.former}: "
-    if found.state == "canary":
-        then = "is promoted" if found.promotes else "waits"
-        return f"{begins}until {minute(found.until_ms)}, then it {then}; {found.rebalances} rebalances since its own."
-    if found.state == "waiting":
-        return f"{begins}its time was over at {minute(found.until_ms)}, it waits for promote or rollback."
-    return f"{begins}{found.state}, {found.ended}."
-
-
-def guard_row(guard: dict[str, Any]) -> dict[str, Any]:
-    figures = {key: None if guard[key] is None else f"{guard[key]:.6g}" for key in ("baseline", "figure")}
-    return {"guard": guard["guard"], "counts": guard["idle"] or "yes", **figures}

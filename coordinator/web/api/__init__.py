@@ -21,10 +21,11 @@ from muster.coordinator.web.api.reading import READING as QUESTIONS
 from muster.coordinator.web.api.rendering import document_response
 from muster.coordinator.web.api.table import PREFIX, Endpoint, Given, named, read_query, validated
 from muster.coordinator.web.api.tokens import Tokens
+from muster.coordinator.web.api.trying import CANARY, TRYING
 from muster.coordinator.web.asks import Asks, Caller, Refused
 
-READING: Final = (*QUESTIONS, HOLDS)
-ACTING: Final = (*ACTS, *HOLDING)
+READING: Final = (*QUESTIONS, HOLDS, CANARY)
+ACTING: Final = (*ACTS, *HOLDING, *TRYING)
 
 DOCUMENT: Final = f"{PREFIX}/openapi.json"
 TOKEN: Final = f"{PREFIX}/token"

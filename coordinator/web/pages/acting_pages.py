@@ -27,6 +27,7 @@ from muster.coordinator.web.api.asking import Asking
 from muster.coordinator.web.api.holding import HoldGroup, ResumeGroup, hold_group, resume_group
 from muster.coordinator.web.api.table import Given, Handler, validated
 from muster.coordinator.web.api.tokens import Tokens
+from muster.coordinator.web.api.trying import EndCanary, StartCanary, end_canary, start_canary
 from muster.coordinator.web.asks import Asks, Caller, Refused
 from muster.coordinator.web.pages.rendering import Pages
 
@@ -37,6 +38,8 @@ HANDLERS: Final[Mapping[type[Act], Handler]] = {
     AlterSettings: alter_settings,
     HoldGroup: hold_group,
     ResumeGroup: resume_group,
+    StartCanary: start_canary,
+    EndCanary: end_canary,
 }
 QUESTIONS: Final = {
     "remove": "Remove a member?",
@@ -49,10 +52,13 @@ QUESTIONS: Final = {
     "drain": "Drain a member?",
     "pin": "Pin a partition?",
     "resume": "End what is held of this group?",
+    "canary": "Try another assignor?",
+    "promote": "Keep the assignor on trial?",
+    "rollback": "End the trial?",
 }
 FIELDS: Final = (
     *("act", "member", "to", "name", "value", "reason"),
-    *("orphans", "expect", "for_ms", "topic", "partition", "what"),
+    *("orphans", "expect", "for_ms", "topic", "partition", "what", "assignor"),
 )
 MOST_ROWS: Final = 50
 
@@ -117,6 +123,13 @@ def act_of(given: Mapping[str, str], *, dry_run: bool) -> Act:
             return AlterSettings(unset=[given.get("name", "")], **common)
         case "freeze" | "deploy" | "drain" | "pin":
             return validated(HoldGroup, {"verb": act, **held(given), **common})
+        case "canary":
+            said = held(given)
+            return validated(
+                StartCanary, {"assignor": given.get("assignor", ""), "for_ms": said.get("for_ms"), **common}
+            )
+        case "promote" | "rollback":
+            return EndCanary(promote=act == "promote", **common)
         case "resume":
             return validated(ResumeGroup, {"what": given.get("what", ""), **common})
         case _:

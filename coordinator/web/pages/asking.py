@@ -14,6 +14,7 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.errors_pb2 import ErrorCode
 from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 from muster.coordinator.views.holds import SeenHolds, seen_holds
+from muster.coordinator.views.trials import SeenCanary, seen_canary
 from muster.coordinator.web.asks import Asks, Refused
 from muster.coordinator.web.pages.map_view import Holding
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
@@ -55,6 +56,7 @@ class GroupFacts:
     settings: Mapping[str, str] = field(default_factory=dict)
     wanted: Mapping[str, Collection[str]] = field(default_factory=dict)
     holds: SeenHolds = field(default_factory=SeenHolds)
+    canary: SeenCanary | None = None
 
     def holdings(self, rates: Mapping[Place, float] | None = None) -> list[Holding]:
         """Every partition that the group owns or is subscribed to; of a group without members, that it has read.
@@ -142,7 +144,16 @@ class Asking:
             settings=settings,
             wanted=wanted,
             holds=await self.holds(group_id),
+            canary=await self.canary(group_id),
         )
+
+    async def canary(self, group_id: str) -> SeenCanary | None:
+        """The group's last trial of an assignor, if it ever had one."""
+        request = control_pb.DescribeCanaryRequest(group_id=group_id)
+        answer = await self.call("DescribeCanary", request, control_pb.DescribeCanaryResponse)
+        if answer.error_code:
+            raise refused(answer.error_code, answer.error_message)
+        return seen_canary(answer.canary) if answer.HasField("canary") else None
 
     async def holds(self, group_id: str) -> SeenHolds:
         """What operators hold of the group."""

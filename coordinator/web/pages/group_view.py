@@ -10,6 +10,7 @@ from markupsafe import Markup
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.views.holds import held
+from muster.coordinator.views.trials import SeenCanary
 from muster.coordinator.views.words import Names, duration, plural
 from muster.coordinator.web.pages.asking import GroupFacts, Place
 from muster.coordinator.web.pages.findings import MOST_PARTITIONS, FindingView, findings_of
@@ -97,6 +98,8 @@ class GroupView:
     settings: Mapping[str, str]
     held: tuple[tuple[str, int | None], ...]
     """What operators hold of the group, in words, and when it ends by itself (epoch milliseconds)."""
+    canary: SeenCanary | None
+    """The trial of another assignor that goes on."""
     findings: tuple[FindingView, ...]
     examined: bool
     """Whether the doctor's rules were asked."""
@@ -148,6 +151,7 @@ def group_view(
         version=facts.version,
         settings=facts.settings,
         held=tuple(held(facts.holds)),
+        canary=facts.canary if facts.canary is not None and facts.canary.goes_on else None,
         findings=findings_of(facts, names, now_ms),
         examined=len(facts.positions) <= MOST_PARTITIONS,
     )

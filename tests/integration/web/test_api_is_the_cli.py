@@ -84,6 +84,7 @@ def test_every_address_of_the_document_is_there_and_shown(node: NodeProcess) -> 
         "/topics/{topic}",
         "/nodes",
         "/groups/{group}/holds",
+        "/groups/{group}/canary",
     }
 
 

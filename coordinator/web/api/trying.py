@@ -1,0 +1,127 @@
+"""Another assignor on trial, by the API: begun, promoted, rolled back. The rules and guards are the coordinator's."""
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from pydantic import Field
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from muster.coordinator.rpc.v1 import control_service_pb2 as pb
+from muster.coordinator.views.trials import guard_row, seen_canary, sentence
+from muster.coordinator.web.api.acting import Act, Told, told
+from muster.coordinator.web.api.asking import Asking, check
+from muster.coordinator.web.api.rendering import rows_response
+from muster.coordinator.web.api.table import Endpoint, Given
+from muster.coordinator.web.asks import Refused
+
+
+class GuardRow(TypedDict):
+    guard: str
+    counts: str
+    baseline: str | None
+    figure: str | None
+
+
+class CanaryRow(TypedDict):
+    state: str
+    assignor: str
+    former: str
+    until_ms: int
+    promotes: bool
+    rebalances: int
+    ended: str
+    guards: list[dict[str, Any]]
+
+
+class ToldCanary(Told):
+    rows: list[GuardRow]
+
+
+class StartCanary(Act):
+    """Another assignor plans the group for real, for a while, and is held against the group's own last hour."""
+
+    assignor: str = Field(max_length=5_000, description='NAME, or NAME{"option": value}.')
+    for_ms: int = Field(gt=0, lt=2**53, description="How long it is tried.")
+    guards: list[str] = Field([], max_length=20, description="FIGURE > NUMBER or NUMBERx; none: the usual ones.")
+    lag_floor: int | None = Field(None, ge=0, lt=2**53, description="Less lag trips no guard; 1000 unless told.")
+    wait: bool = Field(False, description="At the end it waits for an operator instead of being promoted.")
+
+
+class EndCanary(Act):
+    """It becomes the setting, or goes."""
+
+    promote: bool = Field(description="Otherwise it is rolled back.")
+
+
+async def start_canary(asking: Asking, given: Given) -> Response:
+    body: StartCanary = given.body
+    request = pb.StartCanaryRequest(
+        group_id=given.names["group"],
+        assignor=body.assignor,
+        for_ms=body.for_ms,
+        guards=body.guards,
+        lag_floor=body.lag_floor,
+        wait=body.wait,
+        validate_only=body.dry_run,
+        reason=body.reason,
+    )
+    answer = await asking.call("StartCanary", request)
+    check(answer.error_code, answer.error_message, f"group {given.names['group']!r}")
+    return told_of(answer.canary, given)
+
+
+async def end_canary(asking: Asking, given: Given) -> Response:
+    """The coordinator knows no trial run of an end: what would end is told from how it stands."""
+    body: EndCanary = given.body
+    group = given.names["group"]
+    if body.dry_run:
+        return told_of(await standing(asking, group), given)
+    request = pb.EndCanaryRequest(group_id=group, promote=body.promote, reason=body.reason)
+    answer = await asking.call("EndCanary", request)
+    check(answer.error_code, answer.error_message, f"group {group!r}")
+    return told_of(answer.canary, given)
+
+
+async def canary(asking: Asking, given: Given) -> Response:
+    group = given.names["group"]
+    answer = await asking.call("DescribeCanary", pb.DescribeCanaryRequest(group_id=group))
+    check(answer.error_code, answer.error_message, f"group {group!r}")
+    return rows_response([asdict(seen_canary(answer.canary))] if answer.HasField("canary") else [], dict)
+
+
+async def standing(asking: Asking, group: str) -> pb.Canary:
+    """The canary that goes on. Raises Refused (409) where there is none."""
+    answer = await asking.call("DescribeCanary", pb.DescribeCanaryRequest(group_id=group))
+    check(answer.error_code, answer.error_message, f"group {group!r}")
+    if not answer.HasField("canary") or not seen_canary(answer.canary).goes_on:
+        raise Refused(409, "INVALID_REQUEST", f"group {group!r} has no canary that goes on")
+    found: pb.Canary = answer.canary
+    return found
+
+
+def told_of(found: pb.Canary, given: Given) -> Response:
+    seen = seen_canary(found)
+    return told(given, sentence(seen).rstrip("."), [guard_row(asdict(guard)) for guard in seen.guards])
+
+
+CANARY: Final = Endpoint("/groups/{group}/canary", "How another assignor's trial goes.", list[CanaryRow], canary)
+
+TRYING: Final = (
+    Endpoint(
+        "/groups/{group}/canary",
+        "Try an assignor for real, as `muster groups canary`.",
+        ToldCanary,
+        start_canary,
+        method="POST",
+        body=StartCanary,
+    ),
+    Endpoint(
+        "/groups/{group}/canary/end",
+        "Promote it or roll it back, as `muster groups promote` and `rollback`.",
+        ToldCanary,
+        end_canary,
+        method="POST",
+        body=EndCanary,
+    ),
+)

@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.storage.records.batch import encode_batch
+from tests.interop.kafka_group_configs import group_configs
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import SUBSCRIPTION
 
@@ -351,7 +352,13 @@ async def configs(ask: Asker) -> dict[str, object]:
     return found
 
 
-CASES: Final[tuple[Callable[[Asker], Awaitable[dict[str, object]]], ...]] = (groups, records, topics, configs)
+async def of_groups(ask: Asker) -> dict[str, object]:
+    return await group_configs(ask, ask.run)
+
+
+CASES: Final[tuple[Callable[[Asker], Awaitable[dict[str, object]]], ...]] = (
+    *(groups, records, topics, configs, of_groups),
+)
 
 
 async def differences(kafka: str, node: str) -> tuple[int, dict[str, tuple[object, object]]]:

@@ -182,4 +182,10 @@ WANTED = (
     "records of groups that say nothing: a position",
     "records of groups that say nothing: a classic group",
     "records of KIP-848 groups that say nothing",
+    "shadows planned",
+    "shadows that failed",
+    "canaries promoted",
+    "canaries rolled back",
+    "canaries waiting",
+    "canaries that survived a crash",
 )

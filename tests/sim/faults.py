@@ -62,6 +62,8 @@ class Faults:
     """An operator sets or unsets something for a group."""
     verbs_every_ms: int = 0
     """An operator freezes a group, deploys, drains, pins, or resumes."""
+    trials_every_ms: int = 0
+    """An operator begins or ends a canary, or sets shadows."""
     migrate_every_ms: int = 0
     """A place in a group on the move gets a process of the other protocol."""
     bad_leader: float = 0.0
@@ -142,4 +144,5 @@ def draw(rng: Random) -> Faults:
         harm=rate(0.4, 0.7),
         settings_every_ms=often(0.5, 6_000, 60_000),
         tuning_every_ms=often(0.6, 3_000, 30_000),
+        trials_every_ms=often(0.6, 3_000, 40_000),
     )

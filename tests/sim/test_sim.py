@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim import heedless, mutants
+from tests.sim import heedless, mutant_trials, mutants
 from tests.sim.census import WANTED
 from tests.sim.checkers.answers import EachRequestIsAnsweredOnce
 from tests.sim.checkers.blast import WhoseRecordsAreWholeIsServed
@@ -29,6 +29,7 @@ from tests.sim.checkers.planners import WhoIsToPlanPlans
 from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
 from tests.sim.checkers.settings import AcknowledgedSettingsStay
+from tests.sim.checkers.trials import TrialsHarmNobody
 from tests.sim.run import HARD, HELD, Parts, Result, run_seed
 from tests.sim.story import write_run_as_story
 from tests.sim.watch import Checker
@@ -54,6 +55,7 @@ FAILING = {"flush_fails": 0.2, "flush_ms": 300}
 FULL = {"full_every_ms": 15_000}
 HARM = {"harm": 0.7, "unload_every_ms": 20_000}
 TINKERED = {"settings_every_ms": 10_000}
+TRIED = {"trials_every_ms": 3_000, "settings_every_ms": 6_000}
 UNREADABLE = {"flush_fails": 0.05, "fence": 0, "read_fails": 0.5, "kill_every_ms": 0, "power_loss_every_ms": 0}
 ROOT = Path(__file__).parents[2]
 
@@ -161,6 +163,13 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.GreedyHeirs), id="15-greedy-heirs"),
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.PinlessShard), id="15-pinless-shard"),
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.UndrainedShard), id="15-undrained-shard"),
+        *(
+            pytest.param(TrialsHarmNobody, Parts(shard=shard, weather=TRIED), id=f"16-{shard.__name__}")
+            for shard in (
+                *(mutant_trials.CrowdedShard, mutant_trials.KeenShard, mutant_trials.RashShard),
+                *(mutant_trials.EagerShard, mutant_trials.BusybodyShard, mutant_trials.SloppyShard),
+            )
+        ),
     ],
 )
 def test_each_checker_catches_what_is_broken_on_purpose(checker: type[Checker], broken: Parts) -> None:

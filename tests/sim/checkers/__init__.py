@@ -17,6 +17,7 @@ from tests.sim.checkers.refusals import RefusalsChangeNothing
 from tests.sim.checkers.replay import ReplayEqualsLive
 from tests.sim.checkers.room import AFullDiskStopsOnlyWrites
 from tests.sim.checkers.settings import AcknowledgedSettingsStay
+from tests.sim.checkers.trials import TrialsHarmNobody
 
 ALL = (
     NothingIsOwnedTwice,
@@ -36,4 +37,5 @@ ALL = (
     WhoIsToPlanPlans,
     AcknowledgedSettingsStay,
     WhatIsHeldStays,
+    TrialsHarmNobody,
 )

@@ -88,6 +88,8 @@ class WhoIsToPlanPlans(Checker):
     def _as_set(self, core: Shard, group: ClassicGroup) -> None:
         stored = core.state.settings.get(group.id)
         wanted = "" if stored is None or stored.suspended else str(stored.values.get("assignor", ""))
+        canary = core.state.canaries.get(group.id)
+        wanted = canary.assignor if canary is not None and canary.runs else wanted
         counts = bool(wanted) and group.protocol_name in PLAIN
         if counts:
             self.world.census["groups at rest that are planned by a setting"] += 1

@@ -32,6 +32,7 @@ from tests.sim.members.part import Part
 from tests.sim.members.setter import Setter
 from tests.sim.members.settings import Tinkerer
 from tests.sim.members.strangers import Strangers
+from tests.sim.members.trials import Tester
 from tests.sim.network import Network
 from tests.sim.node.node import Node
 from tests.sim.watch import Watch
@@ -116,12 +117,14 @@ class Workload:
     _tinkerer: Tinkerer = field(init=False)
     _setter: Setter = field(init=False)
     _holder: Operator = field(init=False)
+    _tester: Tester = field(init=False)
 
     def __post_init__(self) -> None:
         self._strangers = Strangers(self.network)
         self._tinkerer = Tinkerer(self.network)
         self._setter = Setter(self.network, self.node.limits)
         self._holder = Operator(self.network, self.node)
+        self._tester = Tester(self.network, self.node)
 
     # Setting up
 
@@ -199,6 +202,7 @@ class Workload:
             (faults.topics_every_ms, self._change_topics),
             (faults.operator_every_ms, self._operate),
             (faults.migrate_every_ms, self._migrate),
+            (faults.trials_every_ms, lambda: self._tester.test(self.world.rng.choice(self.places).group_id)),
             (faults.settings_every_ms, lambda: self._tinkerer.tinker(self.world.rng.choice(self.places).group_id)),
             (faults.tuning_every_ms, lambda: self._setter.alter(self.world.rng.choice(self.places).group_id)),
             (faults.verbs_every_ms, lambda: self._holder.act(self.world.rng.choice(self.places))),

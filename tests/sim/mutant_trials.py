@@ -1,0 +1,78 @@
+"""Shards whose assignors on trial do harm, on purpose."""
+
+from dataclasses import replace
+
+from muster.coordinator.core.control.trial import canary
+from muster.coordinator.core.control.trial.events import Shadowed, StartCanary
+from muster.coordinator.core.control.trial.records import CanaryState, CanaryStored
+from muster.coordinator.core.effects import Effects
+from muster.coordinator.core.events import Event
+from muster.coordinator.core.records import SettingsStored
+from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.state import Step
+
+
+class CrowdedShard(Shard):
+    """Lets a second canary into a group that has one."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        if isinstance(event, StartCanary):
+            self.state.canaries.pop(event.group_id, None)
+        return super().step(event, now_ms)
+
+
+class KeenShard(Shard):
+    """Has the candidate in the settings from the start."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        effects = super().step(event, now_ms)
+        if isinstance(event, StartCanary) and effects.records and not event.validate_only:
+            kept = SettingsStored(event.group_id, 1, {"assignor": self.state.canaries[event.group_id].assignor})
+            self.apply(kept)
+            effects.records.append(kept)
+        return effects
+
+
+class RashShard(Shard):
+    """Promotes what is to be rolled back, and says otherwise."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        honest, canary.roll_back = canary.roll_back, rash
+        try:
+            return super().step(event, now_ms)
+        finally:
+            canary.roll_back = honest
+
+
+def rash(running: CanaryStored, why: str, step: Step) -> None:
+    canary.promote(running, why, step)
+    step.keep(replace(step.state.canaries[running.group_id], state=CanaryState.ROLLED_BACK))
+
+
+class EagerShard(Shard):
+    """Asks for the next decision of a group's shadows while the one before is with them."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        self.state.shadowing.clear()
+        return super().step(event, now_ms)
+
+
+class BusybodyShard(Shard):
+    """Acts on what shadows answer."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        effects = super().step(event, now_ms)
+        if isinstance(event, Shadowed):
+            effects.set_timer(("assign", event.group_id), now_ms + 1)
+        return effects
+
+
+class SloppyShard(Shard):
+    """Lets the setting be changed while a canary runs."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        honest, canary.undisturbed = canary.undisturbed, lambda _group_id, _names, _step: None
+        try:
+            return super().step(event, now_ms)
+        finally:
+            canary.undisturbed = honest

@@ -64,6 +64,8 @@ class Faults:
     """An operator freezes a group, deploys, drains, pins, or resumes."""
     trials_every_ms: int = 0
     """An operator begins or ends a canary, or sets shadows."""
+    balance_every_ms: int = 0
+    """An operator has a group balanced, watched, or left alone."""
     migrate_every_ms: int = 0
     """A place in a group on the move gets a process of the other protocol."""
     bad_leader: float = 0.0
@@ -145,4 +147,5 @@ def draw(rng: Random) -> Faults:
         settings_every_ms=often(0.5, 6_000, 60_000),
         tuning_every_ms=often(0.6, 3_000, 30_000),
         trials_every_ms=often(0.6, 3_000, 40_000),
+        balance_every_ms=often(0.5, 8_000, 60_000),
     )

@@ -17,12 +17,15 @@ from muster.coordinator.core.consumer.records import (
     TargetEpochStored,
     TopicId,
 )
+from muster.coordinator.core.control.balance import memory
+from muster.coordinator.core.control.balance.rules import Rules
 from muster.coordinator.core.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply
 from muster.coordinator.core.events import AlterSettings, ConsumerHeartbeat, Event, Loaded, OffsetCommit, SyncGroup
 from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record, SettingsStored
 from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Limits
 from muster.coordinator.member.classic.cooperative import Cooperative
 from muster.coordinator.member.classic.handover import Change
@@ -362,6 +365,21 @@ class EpochBlindShard(Shard):
         if isinstance(event, OffsetCommit) and group is not None and event.member_id in group.members:
             event = replace(event, generation=group.members[event.member_id].epoch)
         return super().step(event, now_ms)
+
+
+class RestlessShard(Shard):
+    """Forgets what has moved before it evens out the load."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        honest, memory.last_moves = memory.last_moves, nothing_moved
+        try:
+            return super().step(event, now_ms)
+        finally:
+            memory.last_moves = honest
+
+
+def nothing_moved(_group_id: str, _rules: Rules, _step: Step) -> dict[tuple[str, int], int]:
+    return {}
 
 
 class StuckShard(Shard):

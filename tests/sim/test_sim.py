@@ -15,6 +15,7 @@ from tests.sim import heedless, mutant_trials, mutants
 from tests.sim.census import WANTED
 from tests.sim.checkers.answers import EachRequestIsAnsweredOnce
 from tests.sim.checkers.blast import WhoseRecordsAreWholeIsServed
+from tests.sim.checkers.calm import BalanceIsCalm
 from tests.sim.checkers.commits import CommitsAreFencedAndKept
 from tests.sim.checkers.cooperative import CooperativeGivesNothingBack
 from tests.sim.checkers.decisions import DecisionsAreExplained
@@ -54,6 +55,16 @@ SEEDS_PER_MUTANT = 15
 FAILING = {"flush_fails": 0.2, "flush_ms": 300}
 FULL = {"full_every_ms": 15_000}
 HARM = {"harm": 0.7, "unload_every_ms": 20_000}
+BALANCED = {
+    **dict.fromkeys(
+        ("churn_every_ms", "settings_every_ms", "topics_every_ms", "migrate_every_ms", "operator_every_ms"), 0
+    ),
+    **dict.fromkeys(("stall_every_ms", "member_pause_every_ms", "deaf_every_ms", "partition_every_ms"), 0),
+    **dict.fromkeys(("kill_every_ms", "power_loss_every_ms", "unload_every_ms", "node_stall_every_ms"), 0),
+    **dict.fromkeys(("loss", "slow_work", "failed_work", "harm"), 0),
+    "balance_every_ms": 20_000,
+}
+"""Groups stay as they are, and somebody has them balanced."""
 TINKERED = {"settings_every_ms": 10_000}
 TRIED = {"trials_every_ms": 3_000, "settings_every_ms": 6_000}
 UNREADABLE = {"flush_fails": 0.05, "fence": 0, "read_fails": 0.5, "kill_every_ms": 0, "power_loss_every_ms": 0}
@@ -153,6 +164,7 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(CooperativeGivesNothingBack, Parts(member=mutants.clumsy_member), id="7-clumsy-member"),
         pytest.param(DecisionsAreExplained, Parts(shard=mutants.UnexplainedShard), id="8-unexplained-shard"),
         pytest.param(AcknowledgedSettingsStay, Parts(shard=mutants.OldFashionedShard), id="15-old-fashioned-shard"),
+        pytest.param(BalanceIsCalm, Parts(shard=mutants.RestlessShard, weather=BALANCED), id="16-restless-shard"),
         pytest.param(OperatorsAreTold, Parts(shard=mutants.UnexplainedShard), id="14-unexplained-shard"),
         pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.PompousShard, weather=TINKERED), id="15-pompous-shard"),
         pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.WordlessShard, weather=TINKERED), id="15-wordless-shard"),

@@ -83,6 +83,11 @@ RANKING = [
     callback=key_values,
     help="For the ranking; what is not named counts nothing.",
 )
+@click.option(
+    "--suite",
+    type=click.Choice(["balance"]),
+    help="Instead: continuous balance on made-up load, beside other rules, with its goals (--seeds counts).",
+)
 @click.option("--rows", "each", is_flag=True, help="Print every replay, not the ranking.")
 @click.option(
     "--spark", "master", callback=known_master, metavar="MASTER", help="Replay on this Spark master, such as local[4]."
@@ -99,6 +104,7 @@ def backtest(
     settings: dict[str, str],
     out: Path | None,
     style: str,
+    suite: str | None,
     **asked: Any,
 ) -> int:
     """Replay histories of groups under many assignors, and rank these.
@@ -107,7 +113,14 @@ def backtest(
     subscriptions or growth, LOAD is even, zipf or bursty. Candidates are ranked by lag, backlog, count, moves and
     unowned time, weighted evenly unless --weight says otherwise. The figures are the same with Spark and without.
     With --out, DIR gets replays.parquet, ranking.parquet and report.html. Exit code 1 when an assignor failed.
+
+    --suite balance replays load instead, sample by sample, and says whether balance keeps its promises
+    (docs/assignors/balance.md); exit code 1 when a goal is missed. It needs no Spark.
     """
+    if suite is not None:
+        from muster.coordinator.cli.pipeline.suite import balance_suite
+
+        return balance_suite(asked["seeds"], each, style)
     from muster.coordinator.spark.pipelines.ranking import ranked
 
     find_plugins_here()

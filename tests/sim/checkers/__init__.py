@@ -2,6 +2,7 @@
 
 from tests.sim.checkers.answers import EachRequestIsAnsweredOnce
 from tests.sim.checkers.blast import WhoseRecordsAreWholeIsServed
+from tests.sim.checkers.calm import BalanceIsCalm
 from tests.sim.checkers.commits import CommitsAreFencedAndKept
 from tests.sim.checkers.cooperative import CooperativeGivesNothingBack
 from tests.sim.checkers.decisions import DecisionsAreExplained
@@ -38,4 +39,5 @@ ALL = (
     AcknowledgedSettingsStay,
     WhatIsHeldStays,
     TrialsHarmNobody,
+    BalanceIsCalm,
 )

@@ -97,6 +97,9 @@ class ReplayEqualsLive(Checker):
             self.fail(f"the log says that {told} numbers have been passed, the live shard {known}")
 
     def _compare(self, group_id: str, live: Shard, mirror: Shard) -> None:
+        known, told = live.state.balanced.get(group_id), mirror.state.balanced.get(group_id)
+        if known != told:
+            self.fail(f"the log knows of moves of {group_id} {told}, the live shard {known}")
         hard, replayed = hard_group(live, group_id), hard_group(mirror, group_id)
         if hard != replayed:
             self.fail(f"the log of {group_id} says {replayed}, the live group says {hard}")

@@ -24,6 +24,7 @@ from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
 from muster.coordinator.member.types import Leaving, MemberSettings
 from tests.sim.clock import draw as draw_clock
 from tests.sim.faults import DEAF_MS, FULL_MS, Faults
+from tests.sim.members.balancing import balance
 from tests.sim.members.classic_part import ClassicPart, MakeClassic
 from tests.sim.members.client import Habits, Process
 from tests.sim.members.consumer_part import ConsumerPart, MakeConsumer
@@ -203,6 +204,7 @@ class Workload:
             (faults.operator_every_ms, self._operate),
             (faults.migrate_every_ms, self._migrate),
             (faults.trials_every_ms, lambda: self._tester.test(self.world.rng.choice(self.places).group_id)),
+            (faults.balance_every_ms, lambda: balance(self.network, self.world.rng.choice(self.places).group_id)),
             (faults.settings_every_ms, lambda: self._tinkerer.tinker(self.world.rng.choice(self.places).group_id)),
             (faults.tuning_every_ms, lambda: self._setter.alter(self.world.rng.choice(self.places).group_id)),
             (faults.verbs_every_ms, lambda: self._holder.act(self.world.rng.choice(self.places))),

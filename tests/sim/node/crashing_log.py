@@ -13,7 +13,7 @@ from muster.coordinator.runtime.codec.consumer import (
     TARGET_EPOCH,
 )
 from muster.coordinator.runtime.codec.fields import INT16, FieldReader
-from muster.coordinator.runtime.codec.own import CANARY_KEY, DELAY_KEY, HOLDS_KEY, PROBE_KEY, SETTINGS_KEY
+from muster.coordinator.runtime.codec.own import BALANCE_KEY, CANARY_KEY, DELAY_KEY, HOLDS_KEY, PROBE_KEY, SETTINGS_KEY
 from muster.coordinator.runtime.codec.records import GROUP_KEY, OFFSET_KEY_WRITTEN
 from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
 from tests.sim.faults import CALM, Faults
@@ -38,6 +38,7 @@ RECORD_KINDS = {
     INT16.pack(SETTINGS_KEY): "settings",
     INT16.pack(HOLDS_KEY): "what is held",
     INT16.pack(CANARY_KEY): "a canary",
+    INT16.pack(BALANCE_KEY): "moves of balance",
 }
 """By how their keys begin: those that the simulation writes."""
 

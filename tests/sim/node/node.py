@@ -344,6 +344,8 @@ class Node:
             self._notice(notice)
         for work in released.work:
             self.workbench.take(work)
+        for load in released.loads:
+            self.workbench.measure(load)
 
     def _answer(self, request_id: RequestId, reply: Reply) -> None:
         own, request = self.own.pop(request_id, (None, None))

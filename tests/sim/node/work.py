@@ -9,7 +9,8 @@ from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_fai
 from muster.coordinator.core.effects import ResolveRegex
 from muster.coordinator.core.events import Planned, RegexResolved
 from muster.coordinator.core.plan import Plan, PlanRequest, plan_at_once, planned
-from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.answers import LoadWork, Work
+from tests.sim.members.balancing import Meter
 
 if TYPE_CHECKING:
     from tests.sim.node.node import Node
@@ -24,6 +25,7 @@ class Workbench:
         self.node = node
         self.world = node.world
         self.off_loop = off_loop
+        self.meter = Meter(self.world)
 
     def plan(self, request: PlanRequest) -> Plan | None:
         """The planner of the node's shards."""
@@ -52,6 +54,20 @@ class Workbench:
             self.world.census["work that failed"] += 1
         life = self.node.life
         self.world.after(delay_ms, lambda: self._end(work, error, life))
+
+    def measure(self, work: LoadWork) -> None:
+        """Look at the logs in a moment; some measurements come to nothing."""
+        if self.world.chance(self.node.log.faults.failed_work):
+            self.world.census["measurements that were lost"] += 1
+            return
+        life = self.node.life
+
+        def tell() -> None:
+            if life == self.node.life and self.node.up:
+                self.node.engine.answer_work(work, self.meter.measure(work.request))
+                self.node.wake()
+
+        self.world.after(self.world.between(0, 50), tell)
 
     def _end(self, work: Work, error: str, life: int) -> None:
         if life == self.node.life and self.node.up:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.control.balance import memory
-from muster.coordinator.core.control.balance.judging import Burden, Patience, burden, gain
+from muster.coordinator.core.control.balance.judging import Burden, Patience, burden, worth_it
 from muster.coordinator.core.control.balance.loads import Loads
 from muster.coordinator.core.control.balance.ongoing import Balancing
 from muster.coordinator.core.control.balance.problem import Problem, problem_of
@@ -145,15 +145,9 @@ def burdens(problem: Problem, balancing: Balancing, plan: Plan | None = None) ->
 
 def pays(group_id: str, plan: Plan, problem: Problem, balancing: Balancing, step: Step) -> bool:
     """Whether the heaviest member becomes lighter by enough, now as well as on the average, and what moves may move."""
-    rules = balancing.rules
+    resting = problem.mask(memory.last_moves(group_id, balancing.rules, step))
     moves = problem.owners_by(plan) != problem.owner
-    if not moves.any() or (rules.move_budget and int(moves.sum()) > rules.move_budget):
-        return False
-    resting = problem.mask(memory.last_moves(group_id, rules, step))
-    if (moves & resting).any():
-        return False
-    before, after = burdens(problem, balancing), burdens(problem, balancing, plan)
-    return all(gain(was, becomes) >= rules.min_gain for was, becomes in zip(before, after, strict=True))
+    return worth_it(moves, resting, burdens(problem, balancing), burdens(problem, balancing, plan), balancing.rules)
 
 
 def conclude(group_id: str, plan: Plan, problem: Problem, balancing: Balancing, step: Step) -> None:

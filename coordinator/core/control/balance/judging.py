@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.balance.loads import Floats
+from muster.coordinator.core.control.balance.rules import Rules
 
 Owners = NDArray[np.int32]
 """By partition: the number of its member, -1 for nobody."""
@@ -53,6 +54,21 @@ def burden(owner: Owners, load: Floats, capacity: Floats) -> Burden:
 def gain(before: Burden, after: Burden) -> float:
     """By which share the heaviest member becomes lighter, whoever it is then."""
     return 1 - after.heaviest / before.heaviest if before.heaviest else 0.0
+
+
+def worth_it(
+    moves: NDArray[np.bool_],
+    resting: NDArray[np.bool_],
+    before: Sequence[Burden],
+    after: Sequence[Burden],
+    rules: Rules,
+) -> bool:
+    """Whether moves may be made, and pay: by each way of looking at the loads the heaviest member becomes lighter by
+    enough. `moves`, `resting`: which partitions the plan would move, and which have moved too recently to move again.
+    """
+    if not moves.any() or (moves & resting).any() or (rules.move_budget and int(moves.sum()) > rules.move_budget):
+        return False
+    return all(gain(was, becomes) >= rules.min_gain for was, becomes in zip(before, after, strict=True))
 
 
 def capacities(names: Sequence[Names], options: Mapping[str, JsonValue]) -> Floats:

@@ -4,7 +4,7 @@ While a group's balance acts, every plan that the coordinator makes for it is ma
 evened out, the next one, of whatever cause, does not undo.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,30 +43,45 @@ def with_loads(snapshot: Snapshot, group_id: str, balancing: "Balancing", step: 
         snapshot,
         assignor=assignor,
         lags=loads.whole(loads.mean().records(rules.drain_ms), snapshot.topics),
-        options={**kept_options(assignor, snapshot.options), **own_options(snapshot, group_id, rules, step)},
+        options=options_for(
+            assignor,
+            snapshot.options,
+            snapshot.topics,
+            memory.last_moves(group_id, rules, step),
+            rules,
+            step.now_ms,
+        ),
     )
 
 
-def kept_options(assignor: str, options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Those of the operator that the assignor takes, but for what balance hands in by itself."""
-    known = getattr(resolve(assignor), "options", ())
-    return {name: value for name, value in options.items() if name in known and name not in OWN_OPTIONS}
+def options_for(
+    assignor: str,
+    said: Mapping[str, JsonValue],
+    topics: Collection[str],
+    moved: Mapping[tuple[str, int], int],
+    rules: Rules,
+    now_ms: int,
+) -> dict[str, JsonValue]:
+    """What the assignor is told: what balance hands in, and what an operator has said besides (`said`).
 
-
-def own_options(snapshot: Snapshot, group_id: str, rules: Rules, step: Step) -> dict[str, JsonValue]:
-    moved: dict[str, JsonValue] = {}
-    for (topic, partition), at_ms in memory.last_moves(group_id, rules, step).items():
-        if topic in snapshot.topics:
-            row = moved.setdefault(topic, {})
-            assert isinstance(row, dict)
-            row[str(partition)] = max(0, at_ms)
+    `moved`: when partitions moved that rest since. Rounds and cooldowns keep the group calm, so what pays is done at
+    once and whole: an assignor that dampens each plan by itself would find the same again and again, too small to pay
+    (docs/assignors/balance.md has the figures).
+    """
+    times: dict[str, dict[str, JsonValue]] = {}
+    for (topic, partition), at_ms in moved.items():
+        if topic in topics:
+            times.setdefault(topic, {})[str(partition)] = max(0, at_ms)
     budget: dict[str, JsonValue] = {"move.budget": rules.move_budget} if rules.move_budget else {}
+    known = frozenset(getattr(resolve(assignor), "options", ()))
+    unless_said: dict[str, JsonValue] = {"dampening": 1.0, "imbalance.tolerance": rules.min_gain / 2}
     return {
+        **{name: value for name, value in {**unless_said, **said}.items() if name in known - set(OWN_OPTIONS)},
         "min.gain": rules.min_gain,
         **budget,
         "cooldown.ms": rules.cooldown_ms,
-        "moved.at.ms": moved,
-        "now.ms": max(0, step.now_ms),
+        "moved.at.ms": times,
+        "now.ms": max(0, now_ms),
     }
 
 

@@ -1,0 +1,79 @@
+"""All traces under all policies, by seeds; and whether the goals are met."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.coordinator.core.control.balance.rules import Rules
+from muster.coordinator.lab.balance.plays import EVEN, Score, play
+from muster.coordinator.lab.balance.policies import POLICIES
+from muster.coordinator.lab.balance.traces import PARTITIONS, WRITTEN, trace
+
+MUSTER, ANEW, OTHERS = "muster", "anew", ("kcl-3", "kafka-5337")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy on one trace; of several seeds the mean, and the worst peak."""
+
+    trace: str
+    policy: str
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What was promised, what came of it."""
+
+    goal: str
+    figure: str
+    met: bool
+
+
+def rows_of(seeds: int, rules: Rules, traces: Sequence[str] = tuple(WRITTEN)) -> list[Row]:
+    return [
+        Row(
+            name,
+            policy,
+            mean_of([play(trace(name, seed), POLICIES[policy](PARTITIONS, rules), rules) for seed in range(seeds)]),
+        )
+        for name in traces
+        for policy in POLICIES
+    ]
+
+
+def mean_of(scores: Sequence[Score]) -> Score:
+    return Score(
+        even=float(np.mean([score.even for score in scores])),
+        p90=float(np.mean([score.p90 for score in scores])),
+        moves=round(float(np.mean([score.moves for score in scores]))),
+        twice=sum(score.twice for score in scores),
+        peak_lag=max(score.peak_lag for score in scores),
+    )
+
+
+def goals_of(rows: Iterable[Row]) -> list[Goal]:
+    """The goals of continuous balance, with figures, met or missed."""
+    by = {(row.trace, row.policy): row.score for row in rows}
+    mine = {name: by[name, MUSTER] for name, policy in by if policy == MUSTER}
+    moved, anew = sum(score.moves for score in mine.values()), sum(by[name, ANEW].moves for name in mine)
+    zipf = mine["zipf-1.2"].even
+    twice, short = sum(score.twice for score in mine.values()), mine["bursts-20s"].moves
+    found = [
+        Goal(f"zipf 1.2: heaviest over mean <= {EVEN} for 90 % of the time", f"{zipf:.1%}", zipf >= 0.9),
+        Goal("no partition moves twice within the cooldown", f"{twice} moves", twice == 0),
+        Goal("bursts shorter than the rounds move nothing", f"{short} moves", short == 0),
+        Goal("moves <= 1/5 of planning anew at each sample", f"{moved} of {anew}", moved * 5 <= anew),
+    ]
+    for other in OTHERS:
+        for name, score in mine.items():
+            rival = by[name, other]
+            found.append(
+                Goal(
+                    f"{name}: fewer moves than {other} at no higher peak lag",
+                    f"{score.moves} to {rival.moves} moves, {score.peak_lag} to {rival.peak_lag} records",
+                    score.moves <= rival.moves and score.peak_lag <= rival.peak_lag,
+                )
+            )
+    return found

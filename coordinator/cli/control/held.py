@@ -67,7 +67,9 @@ def asked(given: dict[str, Any]) -> dict[str, Any]:
 
 def tell(group: str, held: "Held", style: str, *, dry_run: bool) -> None:
     """What was done in a sentence on standard error, and what is held now in a table."""
-    notice(f"{held.sentence[:1].upper()}{held.sentence[1:]}.")
-    show(hold_rows(group, held.holds), COLUMNS, style)
+    notice(f"{held.sentence}.")
+    rows = hold_rows(group, held.holds)
+    if rows or style not in ("table", "wide"):
+        show(rows, COLUMNS, style)
     if dry_run:
         notice("Nothing was changed; leave out --dry-run to do it.")

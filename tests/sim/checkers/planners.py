@@ -48,7 +48,9 @@ class WhoIsToPlanPlans(Checker):
             return
         if group.remote and (reply.leader or reply.members or reply.skip_assignment):
             self.fail(f"{reply.member_id} of {group.id} is told of {reply.leader or reply.members}: {reply}")
-        if not group.remote and not reply.leader:
+        holds = core.state.holds.get(group.id)
+        frozen = holds is not None and holds.freeze is not None
+        if not group.remote and not reply.leader and not frozen:
             self.fail(f"{group.id} is planned by a member, and {reply.member_id} is told of no leader")
 
     def _synced(self, core: Shard, event: SyncGroup, reply: SyncReply) -> None:

@@ -19,6 +19,9 @@ settings.register_profile("gate", derandomize=True, deadline=None)
 settings.register_profile("search", derandomize=False, deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
+# Read when gRPC is imported: see tests/unit/spark/test_fork_beside_grpc.py.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job inherits that, and so would every process that a test starts, to stop it with Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -19,6 +19,8 @@ from muster.coordinator.core.consumer.records import (
 )
 from muster.coordinator.core.control.balance import memory
 from muster.coordinator.core.control.balance.rules import Rules
+from muster.coordinator.core.control.fences import claims
+from muster.coordinator.core.control.fences.records import FenceStored
 from muster.coordinator.core.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply
 from muster.coordinator.core.events import AlterSettings, ConsumerHeartbeat, Event, Loaded, OffsetCommit, SyncGroup
 from muster.coordinator.core.plan import assignment_of
@@ -225,6 +227,33 @@ class SilentShard(Shard):
             if not isinstance(reply, HeartbeatReply) or request_id % 3
         ]
         return effects
+
+
+class UnguardedShard(Shard):
+    """Reads no fences from the log."""
+
+    def apply(self, record: Record) -> None:
+        if not isinstance(record, FenceStored):
+            super().apply(record)
+
+
+class ImpartialShard(Shard):
+    """Gives an ownership to whoever asks."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        honest, claims.outdated = claims.outdated, lambda *_: False
+        kinds, claims.KINDS = claims.KINDS, dict.fromkeys(claims.KINDS, Owners())
+        try:
+            return super().step(event, now_ms)
+        finally:
+            claims.outdated, claims.KINDS = honest, kinds
+
+
+class Owners:
+    """Everybody."""
+
+    def owns(self, *_: object) -> bool:
+        return True
 
 
 class UnexplainedShard(Shard):

@@ -21,6 +21,7 @@ from tests.sim.checkers.cooperative import CooperativeGivesNothingBack
 from tests.sim.checkers.decisions import DecisionsAreExplained
 from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
+from tests.sim.checkers.fences import TokensNeverGoDown
 from tests.sim.checkers.generations import GenerationsNeverGoBack
 from tests.sim.checkers.holds import WhatIsHeldStays
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
@@ -182,6 +183,8 @@ def test_different_seeds_are_different_runs() -> None:
                 *(mutant_trials.EagerShard, mutant_trials.BusybodyShard, mutant_trials.SloppyShard),
             )
         ),
+        pytest.param(TokensNeverGoDown, Parts(shard=mutants.UnguardedShard), id="17-unguarded-shard"),
+        pytest.param(TokensNeverGoDown, Parts(engine=mutants.HastyEngine), id="17-hasty-engine"),
     ],
 )
 def test_each_checker_catches_what_is_broken_on_purpose(checker: type[Checker], broken: Parts) -> None:

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from muster.assignors.api import Assignment, Assignor, Snapshot
-from muster.coordinator.core.effects import Effects, Reply
+from muster.coordinator.core.effects import ClaimFenceReply, Effects, Reply
 from muster.coordinator.core.events import Event, Request
 from muster.coordinator.core.plan import Plan, PlanRequest
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
+from muster.coordinator.member.types import TopicPartition
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.sim.world import World
@@ -81,6 +82,9 @@ class Checker:
         """The leader of a delayed group has made its plan."""
 
     def gone(self, process: "Process") -> None: ...
+
+    def wrote(self, process: "Process", place: TopicPartition, granted: ClaimFenceReply) -> None:
+        """It writes under this ownership, to a log that has heard of all that were told."""
 
     # The whole
 
@@ -170,6 +174,10 @@ class Watch:
     def gone(self, process: "Process") -> None:
         for checker in self.checkers:
             checker.gone(process)
+
+    def wrote(self, process: "Process", place: TopicPartition, granted: ClaimFenceReply) -> None:
+        for checker in self.checkers:
+            checker.wrote(process, place, granted)
 
     def after_event(self) -> None:
         for checker in self.checkers:

@@ -15,6 +15,8 @@ from muster.coordinator.core.consumer.records import (
 from muster.coordinator.core.ledger import RebalanceInProgress
 from muster.coordinator.core.types import TimerKey
 
+MOST_GAVE = 10_000
+"""So many ids are remembered of those who let go of something: ids of members that are gone may come again."""
 FIRST_EPOCH = 1
 """A group begins here; its first member raises it."""
 JOINING = 0
@@ -115,6 +117,8 @@ class Progress:
     handover: Handover | None = None
     free_since: dict[tuple[TopicId, int], int] = field(default_factory=dict)
     """Partitions that were let go and that nobody holds since then."""
+    gave: set[str] | None = field(default_factory=set)
+    """Who let go of something, gone or not: what they commit is looked at. None: anybody may have."""
     taken: dict[tuple[TopicId, int], str] = field(default_factory=dict)
     """Partitions that a member was too slow to let go of, until they are given on: it may not commit them any more."""
     ready: dict[tuple[TopicId, int], str] = field(default_factory=dict)
@@ -234,6 +238,18 @@ class ConsumerGroup:
 
     def regex_users(self, regex: str) -> list[str]:
         return [member.id for member in self.members.values() if member.topic_regex == regex]
+
+    def may_have_given(self, member_id: str) -> bool:
+        """Whether somebody else may have what was this member's."""
+        gave = self.progress.gave
+        return gave is None or member_id in gave
+
+    def note_given(self, member_id: str) -> None:
+        gave = self.progress.gave
+        if gave is not None:
+            gave.add(member_id)
+            if len(gave) > MOST_GAVE:
+                self.progress.gave = None
 
     def hold(self, member_id: str, epochs: Epochs) -> None:
         """The member holds these from now on, whoever held them before (KAFKA-19862)."""

@@ -41,6 +41,8 @@ def departed(group: ConsumerGroup, member: ConsumerMember, departure: Departure)
     assert progress.rebalance is not None
     progress.rebalance.left(member.id, departure)
     progress.last_seen_ms.pop(member.id, None)
+    if member.holds:
+        group.note_given(member.id)
     if target := group.target_of(member):
         progress.before[member.id] = target
     for cell in cells(member.holds):
@@ -53,6 +55,8 @@ def renamed(group: ConsumerGroup, old_id: str, new_id: str) -> None:
     progress = group.progress
     if progress.planning:
         progress.renamed[old_id] = new_id
+    if group.may_have_given(old_id):
+        group.note_given(new_id)
     if old_id in progress.before:
         progress.before[new_id] = progress.before.pop(old_id)
     if progress.handover is not None:
@@ -145,7 +149,9 @@ def keep_current(group: ConsumerGroup, member: ConsumerMember, record: CurrentSt
     held, assigned = set(cells(member.holds)), set(cells(member.assigned))
     step.keep(record)
     progress = group.progress
-    for cell in sorted(held - set(cells(member.holds))):
+    if gone := held - set(cells(member.holds)):
+        group.note_given(member.id)
+    for cell in sorted(gone):
         if group.owner(*cell) is None:
             progress.free_since[cell] = step.now_ms
     handover = progress.handover

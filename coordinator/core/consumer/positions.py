@@ -45,6 +45,8 @@ def given_on(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit
 
     Of classic members the generation says enough: they are given a new one before anything of theirs is given on.
     """
+    if not group.may_have_given(member.id):
+        return {}
     owners, ids, own = group.owners, step.state.topic_ids, member.id
     refused: Refused = {}
     of_topic, row = "", NO_OWNERS

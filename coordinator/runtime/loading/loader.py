@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.consumer.records import ConsumerRecord
 from muster.coordinator.core.control.balance.records import BalanceForgotten
+from muster.coordinator.core.control.fences.records import FenceForgotten
 from muster.coordinator.core.control.holds.values import HoldsEnded
 from muster.coordinator.core.control.trial.records import CanaryForgotten
 from muster.coordinator.core.records import (
@@ -45,7 +46,7 @@ MAX_COMPLAINTS = 20
 Item = TypeVar("Item")
 
 OWN_TOMBSTONES = DelayForgotten | CentralDeleted | SettingsUnset | HoldsEnded | CanaryForgotten | BalanceForgotten
-TOMBSTONES = GroupDeleted | OffsetDeleted | OWN_TOMBSTONES
+TOMBSTONES = GroupDeleted | OffsetDeleted | OWN_TOMBSTONES | FenceForgotten
 KEPT_ELSEWHERE = CentralStored | CentralDeleted | DelayStored | DelayForgotten
 """Facts of our own that older versions kept in the ledger."""
 

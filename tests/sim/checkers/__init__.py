@@ -8,6 +8,7 @@ from tests.sim.checkers.cooperative import CooperativeGivesNothingBack
 from tests.sim.checkers.decisions import DecisionsAreExplained
 from tests.sim.checkers.durability import RepliesSurviveCrashes
 from tests.sim.checkers.epochs import EpochsAreExplained
+from tests.sim.checkers.fences import TokensNeverGoDown
 from tests.sim.checkers.generations import GenerationsNeverGoBack
 from tests.sim.checkers.holds import WhatIsHeldStays
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
@@ -40,4 +41,5 @@ ALL = (
     WhatIsHeldStays,
     TrialsHarmNobody,
     BalanceIsCalm,
+    TokensNeverGoDown,
 )

@@ -10,6 +10,7 @@ from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.types import NO_GENERATION, TopicPartition
 from tests.sim.faults import CALM
+from tests.sim.members.fences import FencedWriter
 from tests.sim.network import Answer
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Application:
         self._running: Callback | None = None
         self._last_identity = ("", NO_GENERATION)
         self._commits = 0
+        self.writer = FencedWriter(process)
 
     @property
     def idle(self) -> bool:
@@ -38,6 +40,7 @@ class Application:
 
     def start(self) -> None:
         every_ms = self.process.habits.commit_every_ms
+        self.writer.start()
         if not self.process.habits.commits:
             return
         self.world.after(self.world.between(1, every_ms), self._commit_now_and_then)
@@ -71,6 +74,7 @@ class Application:
             case act.Assign():
                 # From here on it reads them, even while it still asks for its positions.
                 self.holding = set(action.partitions)
+                self.writer.gained(action)
                 self._fetch(action)
             case act.Revoke():
                 self._commit(sorted(self.holding), "revoke")

@@ -12,6 +12,7 @@ from muster.coordinator.runtime.codec.consumer import (
     TARGET,
     TARGET_EPOCH,
 )
+from muster.coordinator.runtime.codec.fences import FENCE_KEY
 from muster.coordinator.runtime.codec.fields import INT16, FieldReader
 from muster.coordinator.runtime.codec.own import BALANCE_KEY, CANARY_KEY, DELAY_KEY, HOLDS_KEY, PROBE_KEY, SETTINGS_KEY
 from muster.coordinator.runtime.codec.records import GROUP_KEY, OFFSET_KEY_WRITTEN
@@ -39,6 +40,7 @@ RECORD_KINDS = {
     INT16.pack(HOLDS_KEY): "what is held",
     INT16.pack(CANARY_KEY): "a canary",
     INT16.pack(BALANCE_KEY): "moves of balance",
+    INT16.pack(FENCE_KEY): "a fence",
 }
 """By how their keys begin: those that the simulation writes."""
 

@@ -201,7 +201,7 @@ def test_a_group_of_what_is_left_beside_a_damaged_record_never_comes_to_rest() -
 
 def test_a_run_can_be_written_as_a_story_that_repeats_itself(tmp_path: Path) -> None:
     path = tmp_path / "story.txt"
-    write_run_as_story(2, path)
+    write_run_as_story(7, path)
     stage = Stage()
     blocks = [block for block in read_story(path) if block.command]
     assert [stage.run(block.command) for block in blocks] == [block.expected for block in blocks]

@@ -19,7 +19,6 @@ from muster.coordinator.core.consumer.records import (
 )
 from muster.coordinator.core.control.balance import memory
 from muster.coordinator.core.control.balance.rules import Rules
-from muster.coordinator.core.control.fences import claims
 from muster.coordinator.core.control.fences.records import FenceStored
 from muster.coordinator.core.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply
 from muster.coordinator.core.events import AlterSettings, ConsumerHeartbeat, Event, Loaded, OffsetCommit, SyncGroup
@@ -235,25 +234,6 @@ class UnguardedShard(Shard):
     def apply(self, record: Record) -> None:
         if not isinstance(record, FenceStored):
             super().apply(record)
-
-
-class ImpartialShard(Shard):
-    """Gives an ownership to whoever asks."""
-
-    def step(self, event: Event, now_ms: int) -> Effects:
-        honest, claims.outdated = claims.outdated, lambda *_: False
-        kinds, claims.KINDS = claims.KINDS, dict.fromkeys(claims.KINDS, Owners())
-        try:
-            return super().step(event, now_ms)
-        finally:
-            claims.outdated, claims.KINDS = honest, kinds
-
-
-class Owners:
-    """Everybody."""
-
-    def owns(self, *_: object) -> bool:
-        return True
 
 
 class UnexplainedShard(Shard):

@@ -235,9 +235,10 @@ def watch(step: Step) -> bool:
     concerned |= {incident.group_id for incident in step.incidents}
     for group_id in sorted(concerned & step.state.canaries.keys()):
         canary = step.state.canaries[group_id]
-        if not canary.runs or resting(step.state, group_id):
+        if not canary.runs:
             continue
-        seen = counted(canary.tally, group_id, step)
+        rests = resting(step.state, group_id)
+        seen = passed_over(canary.tally, group_id, step) if rests else counted(canary.tally, group_id, step)
         if seen == canary.tally:
             continue
         canary = replace(canary, tally=seen)
@@ -259,6 +260,13 @@ def because(trip: guards.Trip, group_id: str, canary: CanaryStored, step: Step) 
         if incident.group_id == group_id and trip.guard.figure in (guards.EXPIRED, guards.PLAN_FAILURES)
     ]
     return f"{said} ({words[-1]})" if words else said
+
+
+def passed_over(tally: Tally, group_id: str, step: Step) -> Tally:
+    """What is planned while the canary rests is no figure of it, nor is the time without an owner that comes of it."""
+    decided = [record for record in step.out.records if isinstance(record, RebalanceDecided)]
+    plans = [each.entry for each in decided if each.group_id == group_id and each.entry.outcome is Outcome.COMPLETED]
+    return replace(tally, own_round=plans[-1].number) if plans else tally
 
 
 def counted(tally: Tally, group_id: str, step: Step) -> Tally:

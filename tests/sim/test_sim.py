@@ -47,6 +47,9 @@ RUNS = (
     *((seed, HELD) for seed in range(SEEDS // 2)),
 )
 
+LOSING = {"power_loss_every_ms": 12_000, "flush_ms": 3_000}
+"""Machines that die, and take with them what was not flushed."""
+
 FEW = (*RUNS[:10], *RUNS[SEEDS : SEEDS + 5], *RUNS[-5:])
 
 ENOUGH = 4
@@ -184,7 +187,7 @@ def test_different_seeds_are_different_runs() -> None:
             )
         ),
         pytest.param(TokensNeverGoDown, Parts(shard=mutants.UnguardedShard), id="17-unguarded-shard"),
-        pytest.param(TokensNeverGoDown, Parts(engine=mutants.HastyEngine), id="17-hasty-engine"),
+        pytest.param(TokensNeverGoDown, Parts(engine=mutants.HastyEngine, weather=LOSING), id="17-hasty-engine"),
     ],
 )
 def test_each_checker_catches_what_is_broken_on_purpose(checker: type[Checker], broken: Parts) -> None:

@@ -60,7 +60,7 @@ def set_(
 ) -> None:
     """Set something for GROUP, whether or not it is there yet; a plan of the coordinator's is made anew.
 
-    Which settings there are, and what they may be, is in docs/control.md. A list is names with commas between them.
+    `muster groups settings GROUP -o wide` tells which settings there are, and what each may be.
 
       muster groups set orders 'assignor.options={"member.capacity": {"big-1": 2.0}}'
     """

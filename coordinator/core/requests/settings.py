@@ -8,7 +8,7 @@ import json
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR
-from muster.coordinator.core.control.settings.setting import Change, invalid
+from muster.coordinator.core.control.settings.setting import MAX_DEPTH, Change, invalid, recordable
 from muster.coordinator.core.control.settings.table import SETTINGS
 from muster.coordinator.core.control.trial import canary
 from muster.coordinator.core.effects import ListSettingsReply, SettingsReply
@@ -94,6 +94,12 @@ def check_request(request: AlterSettings, before: SettingsStored | None) -> None
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise CoordinatorError(ErrorCode.INVALID_REQUEST, f"{twice!r} is named twice; set it or unset it, once")
+    for name, value in request.set.items():
+        if not recordable(value):
+            raise invalid(
+                f"{name} has a number that is not finite or takes more than 64 bits, half a character, or more than "
+                f"{MAX_DEPTH} objects in each other; expected what every reader of JSON can read"
+            )
     version = before.version if before else 0
     if request.expected_version not in (None, version):
         raise CoordinatorError(

@@ -1,5 +1,6 @@
 """One setting of a group: name, values, meaning, what else speaks against a value, and who hears of a change."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -98,6 +99,29 @@ class Setting(Generic[T]):
     def default_of(self, limits: Limits) -> T:
         """What holds when nothing is set."""
         return self.default.read(limits) if isinstance(self.default, OfNode) else self.default
+
+
+MAX_DEPTH = 32
+"""Of objects and lists in each other: what reads the log again gives up on very many."""
+
+LARGEST = 2**63
+
+
+def recordable(value: JsonValue, depth: int = MAX_DEPTH) -> bool:
+    """Whether it is read from the log as it was: finite, of whole characters, not too deep."""
+    match value:
+        case str():
+            return not any("\ud800" <= letter <= "\udfff" for letter in value)
+        case bool() | None:
+            return True
+        case int():
+            return -LARGEST <= value < LARGEST
+        case float():
+            return math.isfinite(value)
+        case Mapping():
+            return depth > 0 and all(recordable(key) and recordable(held, depth - 1) for key, held in value.items())
+        case _:
+            return depth > 0 and all(recordable(held, depth - 1) for held in value)
 
 
 def invalid(message: str) -> CoordinatorError:

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from muster.coordinator.core.control.events import AskDeploy, HoldGroup
 from muster.coordinator.core.types import Limits
 from muster.coordinator.lab.account import Account, Costs
 from muster.coordinator.lab.clock import Clock
 from muster.coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, Generation, Lab
 from muster.coordinator.lab.labourer import Labour, Labourer
-from muster.coordinator.lab.node import LabNode
+from muster.coordinator.lab.node import GROUP, Connection, LabNode
 from muster.coordinator.lab.zookeeper_worker import Era
 
 START_MS = 60_000
@@ -17,6 +18,7 @@ START_MS = 60_000
 CALM_MS = 120_000
 """After each chapter: long enough for every delay to be over."""
 RESTART_MS, BETWEEN_RESTARTS_MS = 5_000, 20_000
+DEPLOY_MS = 3_600_000
 REPLACED_MS = 30_000
 """After a crash, somebody brings the worker back within this time."""
 
@@ -89,6 +91,9 @@ class Course:
             self._clock.at(self._clock.rng.randint(0, 1_000), partial(self._start, f"w{number}"))
 
     def _rolling_restart(self) -> None:
+        if self._generation.deploys:
+            deploy = HoldGroup(0, GROUP, AskDeploy(len(self._workers)), DEPLOY_MS, None, False, "the lab")
+            self._lab.node.call(Connection(), deploy, lambda _: None)
         for name in sorted(self._workers):
             self._workers[name].close(self._generation.leaving)
             self._clock.after(RESTART_MS, partial(self._start, name))

@@ -69,6 +69,8 @@ class Generation:
     """What a real client is told, so that it does the same."""
     resources: bool = False
     """It shares named resources: each partition is a resource of its own."""
+    deploys: bool = False
+    """Before a rolling restart an operator says so (`muster groups deploy`)."""
     real: bool = True
     """Whether `--real` can run it: that has a node and workers that read no log, and no ensemble."""
 
@@ -204,6 +206,14 @@ GENERATIONS = (
         "the coordinator decides, and says so at once",
         consumer(ToldConsumer),
         properties=PUSHED | CONSUMER,
+    ),
+    Generation(
+        "kip848-deploy",
+        "polled; before everybody is restarted, an operator says so",
+        consumer(Worker),
+        properties=POLLED | CONSUMER,
+        deploys=True,
+        real=False,
     ),
 )
 BY_NAME = {generation.name: generation for generation in GENERATIONS}

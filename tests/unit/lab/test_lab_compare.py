@@ -47,6 +47,11 @@ def test_static_members_restart_without_a_rebalance(small: dict[str, Result]) ->
     assert small["eager"].chapters[0].costs.rebalances >= 2 * SMALL.members
 
 
+def test_a_deploy_moves_nothing_between_members_that_stay(small: dict[str, Result]) -> None:
+    told, untold = small["kip848-deploy"].chapters[0].costs, small["kip848"].chapters[0].costs
+    assert told.moved == 0 < untold.moved
+
+
 def test_a_sticky_assignor_moves_less(whole: list[Result]) -> None:
     total = {result.generation.name: result.total for result in whole}
     assert total["eager-sticky"].moved < total["eager"].moved / 2

@@ -35,6 +35,7 @@ from muster.coordinator.cli.common.plugins import find_plugins_here
     help="How long the workers should take for all lines; their pace follows from it.",
 )
 @click.option("--spark", is_flag=True, help="Count words on a Spark cluster instead, and kill one of its executors.")
+@click.option("--balance", is_flag=True, help="Let a partition become hot instead, and see the load made even again.")
 @click.option("--keep", is_flag=True, help="Keep the data directory, and say where it is.")
 def demo(
     file: Path | None,
@@ -44,6 +45,7 @@ def demo(
     assignor: str,
     seconds: float,
     spark: bool,
+    balance: bool,
     keep: bool,
 ) -> int:
     """Run a group of workers on real lines, kill one, and see why the group rebalanced.
@@ -52,6 +54,8 @@ def demo(
     Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute; with --spark it
     takes one to two.
     """
+    if balance:
+        return evened(keep)
     if spark:
         return on_spark(file, key_regex, partitions, keep)
     from muster.assignors.registry import resolve_all
@@ -66,6 +70,20 @@ def demo(
     with workspace(keep) as folder:
         proved = Director(plan, folder).run()
     return Exit.OK if proved else Exit.FAILURE
+
+
+def evened(keep: bool) -> int:
+    """The demo of continuous balance: it has a story of its own."""
+    context = click.get_current_context()
+    for name in ("file", "key_regex", "workers", "partitions", "assignor", "seconds", "spark"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError("--balance has a story of its own; of the other options it takes --keep only")
+    from muster.coordinator.cli.common.signals import interrupt_on_signals
+    from muster.coordinator.cli.demo.balance import BalanceDemo
+
+    interrupt_on_signals()
+    with workspace(keep) as folder:
+        return Exit.OK if BalanceDemo(folder).run() else Exit.FAILURE
 
 
 def on_spark(file: Path | None, key_regex: str | None, partitions: int, keep: bool) -> int:

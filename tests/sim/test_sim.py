@@ -55,7 +55,7 @@ FEW = (*RUNS[:10], *RUNS[SEEDS : SEEDS + 5], *RUNS[-5:])
 ENOUGH = 4
 """How often everything wanted happens in them at least; the rarest does so twice as often, whatever shifts a little."""
 
-SEEDS_PER_MUTANT = 15
+SEEDS_PER_MUTANT = 30
 FAILING = {"flush_fails": 0.2, "flush_ms": 300}
 FULL = {"full_every_ms": 15_000}
 HARM = {"harm": 0.7, "unload_every_ms": 20_000}

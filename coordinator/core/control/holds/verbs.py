@@ -51,7 +51,8 @@ def describe_holds(request: DescribeHolds, step: Step) -> None:
     """What is held; of a group that nobody knows, nothing."""
     group_id_given(request.group_id)
     holds = step.state.holds.get(request.group_id)
-    left = () if holds is None else draining(ground(request.group_id, "", step), holds)
+    known = holds is not None and step.state.logged(request.group_id) is not None
+    left = draining(ground(request.group_id, "", step), holds) if holds is not None and known else ()
     step.reply(request.request_id, HoldsReply(holds=holds, draining=left))
 
 
@@ -59,6 +60,10 @@ def timer_fired(key: TimerKey, step: Step) -> None:
     """Something ends by itself, or the group has come to rest and the next partitions of a drain may go."""
     group_id = key[1]
     if group_id not in step.state.holds:
+        return
+    if step.state.logged(group_id) is None:
+        # What of the log was damaged was all that there was of the group.
+        standing.forget(group_id, step)
         return
     found = ground(group_id, THE_COORDINATOR, step)
     ended = ending.by_time(found, step.now_ms)

@@ -183,6 +183,8 @@ class Step:
     incidents: list[Incident] = field(default_factory=list)
     on_behalf: bool = False
     """The coordinator asks itself what a heartbeat would be told: nobody has proved to be alive."""
+    pushed: bool = False
+    """The heartbeat came by a session stream: what is told first was not asked for, and nobody misses it."""
     looked_at: tuple[tuple[str, int], ...] = ()
     """The positions of one group that this step may let expire; others have their turn later."""
 

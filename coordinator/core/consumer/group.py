@@ -125,6 +125,9 @@ class Progress:
     """Partitions that a member waits for, and has prepared for."""
     told: dict[tuple[TopicId, int], str] = field(default_factory=dict)
     """Of these, whom they were told as the one who holds them."""
+    unsure: set[str] = field(default_factory=set)
+    """Of whom it is not known whether they heard of the share that is on record: it may have come to be in a step whose
+    answers were lost with this coordinator's former life."""
     last_seen_ms: dict[str, int] = field(default_factory=dict)
     resolving: dict[str, int] = field(default_factory=dict)
     """Regular expressions that are being resolved off the loop, and the version that was asked for."""

@@ -68,8 +68,20 @@ def stay(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
     if request.ready:
         warming.is_ready(group, member, request.ready, step)
     renew_session(group, member, step)
-    tell_all = joining or request.full or shares(member.assigned) != had
+    tell_all = joining or request.full or shares(member.assigned) != had or first_word(group, member, step)
     step.reply(request.request_id, answer(group, member, tell_all, step))
+
+
+def first_word(group: ConsumerGroup, member: ConsumerMember, step: Step) -> bool:
+    """Whether this is the first word of a member with a stream since the group was loaded.
+
+    Who polls says everything after a request that failed. Who listens on a stream does not know that there was
+    something to hear: what was pushed to him may have died with its step.
+    """
+    if not step.pushed or member.id not in group.progress.unsure:
+        return False
+    group.progress.unsure.discard(member.id)
+    return True
 
 
 def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> list[Trigger]:

@@ -12,6 +12,7 @@ from muster.coordinator.core.types import TimerKey
 def load(group: ConsumerGroup, step: Step) -> None:
     """The log has been replayed: watch every member afresh, and go on where a target was still to be made."""
     history.restored(group, step)
+    group.progress.unsure.update(group.members)
     group.progress.gave = None
     for member in group.members.values():
         group.progress.last_seen_ms[member.id] = step.now_ms

@@ -70,7 +70,7 @@ def session_heartbeat(event: SessionHeartbeat, hear: Hear, step: Step) -> None:
     if listener is not None:
         step.reply(listener.request_id, PushReply())
         drop(listener, step)
-    told = Step(step.state, step.now_ms)
+    told = Step(step.state, step.now_ms, pushed=True)
     try:
         hear(inner, told)
     except CoordinatorError as refusal:

@@ -31,7 +31,11 @@ def consumer_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: S
 def open_group(request: ConsumerHeartbeat, step: Step) -> None:
     """The first member of a new group joins."""
     may_open(request, step.limits)
+    was_there_before = request.group_id in step.state.ledgers
     stay(ConsumerGroup(request.group_id), request, step)
+    if was_there_before:
+        # Members of the group that was deleted may come with what they did in it still to be committed.
+        step.state.get(ConsumerGroup, request.group_id).progress.gave = None
 
 
 def may_open(request: ConsumerHeartbeat, limits: Limits) -> None:

@@ -56,6 +56,8 @@ def upgrade(
     epoch = max(group.generation, FIRST_EPOCH)
     step.keep(GroupDeleted(group.id))
     step.keep(GroupEpochStored(group.id, epoch))
+    # A member of an earlier KIP-848 group of this id may come back with what it did then still to be committed.
+    step.state.get(ConsumerGroup, group.id).progress.gave = None
     shares = {member.id: target.by_id(assignment_of(member.assignment), step) for member in group.members.values()}
     given = {cell for share in shares.values() for cell in cells(share)}
     for member in group.members.values():

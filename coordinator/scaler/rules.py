@@ -57,6 +57,8 @@ class Seen:
     members: int
     rebalancing: bool
     produced: float | None = None
+    deploying: bool = False
+    """Members are being started anew, one by one, with the coordinator's knowledge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def decide(trigger: Trigger, seen: Seen, memory: Memory, now_ms: int) -> Figure:
     _measure(seen, lag, memory, now_ms)
     if is_held(trigger, seen, memory, now_ms):
         assert memory.value is not None
-        return Figure(memory.value, lag, "the group rebalances")
+        return Figure(memory.value, lag, "the group rebalances" if seen.rebalancing else "a deploy is on")
     wanted = _by_rates(trigger, seen, lag, memory, now_ms)
     value = by_lag(trigger, lag) if wanted is None else float(wanted * trigger.lag_threshold)
     memory.value = _stepped(trigger, seen, value, memory, now_ms)
@@ -109,12 +111,14 @@ def decide(trigger: Trigger, seen: Seen, memory: Memory, now_ms: int) -> Figure:
 
 
 def is_held(trigger: Trigger, seen: Seen, memory: Memory, now_ms: int) -> bool:
-    """Whether the figure of before counts, because the group rebalances."""
-    if not seen.rebalancing:
+    """Whether the figure of before counts, because the group rebalances, or is being deployed."""
+    if not (seen.rebalancing or seen.deploying):
         memory.held_since_ms = None
         return False
     if not trigger.hold_during_rebalance or memory.value is None:
         return False
+    if seen.deploying:
+        return True  # the coordinator ends it
     if memory.held_since_ms is None:
         memory.held_since_ms = now_ms
     return now_ms - memory.held_since_ms < HELD_AT_MOST_MS

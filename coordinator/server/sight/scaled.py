@@ -47,7 +47,7 @@ class ScaledGroups:
             ends += piece.ends
         if self._looking.of_group(trigger.group) is not shard or -1 in ends:
             raise NotNow(self._why_not_now(trigger.group, places, ends))
-        group = shard.state.groups.get(trigger.group)
+        group, holds = shard.state.groups.get(trigger.group), shard.state.holds.get(trigger.group)
         return Seen(
             topics=tuple(topic for topic, _ in places),
             partitions=np.array([partition for _, partition in places], np.int64),
@@ -57,6 +57,7 @@ class ScaledGroups:
             members=0 if group is None else len(group.members),
             rebalancing=group is not None and group.state.value not in AT_REST,
             produced=self._produced(trigger, places),
+            deploying=holds is not None and holds.deploy is not None,
         )
 
     def _shard(self, group_id: str) -> Shard:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.views.holds import held
+from muster.coordinator.views.shadows import ShadowRow, compared
 from muster.coordinator.views.trials import SeenCanary
 from muster.coordinator.views.words import Names, duration, plural
 from muster.coordinator.web.pages.asking import GroupFacts, Place
@@ -98,6 +99,8 @@ class GroupView:
     settings: Mapping[str, str]
     held: tuple[tuple[str, int | None], ...]
     """What operators hold of the group, in words, and when it ends by itself (epoch milliseconds)."""
+    shadows: tuple[ShadowRow, ...]
+    """The last decision that shadow assignors made again: the real one, then theirs."""
     canary: SeenCanary | None
     """The trial of another assignor that goes on."""
     findings: tuple[FindingView, ...]
@@ -151,6 +154,7 @@ def group_view(
         version=facts.version,
         settings=facts.settings,
         held=tuple(held(facts.holds)),
+        shadows=tuple(compared(history[::-1], 1)),
         canary=facts.canary if facts.canary is not None and facts.canary.goes_on else None,
         findings=findings_of(facts, names, now_ms),
         examined=len(facts.positions) <= MOST_PARTITIONS,

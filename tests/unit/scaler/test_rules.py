@@ -33,6 +33,7 @@ class Loop:
         *,
         members: int = 1,
         rebalancing: bool = False,
+        deploying: bool = False,
         produced: float | None = None,
         starts: list[int] | None = None,
         after_ms: int = POLL_MS,
@@ -48,6 +49,7 @@ class Loop:
             members,
             rebalancing,
             produced,
+            deploying,
         )
         return decide(self.trigger, self.seen, self.memory, self.now_ms).value / self.trigger.lag_threshold
 
@@ -95,6 +97,16 @@ def test_a_rebalance_that_never_ends_holds_nothing_for_good() -> None:
     assert loop.ask([0], [0], rebalancing=True) == 1
     assert loop.ask([0], [0], rebalancing=True, after_ms=HELD_AT_MOST_MS - 1) == 1
     assert loop.ask([0], [0], rebalancing=True, after_ms=1) == 0
+
+
+def test_the_figure_of_before_counts_for_as_long_as_a_deploy_is_on() -> None:
+    """Members come and go by somebody's hand then, and the coordinator ends it."""
+    loop = Loop(Trigger("g", lag_threshold=10))
+    assert loop.ask([0] * 5, [4] * 5) == 2
+    assert loop.ask([0] * 5, [8] * 5, deploying=True) == 2
+    assert loop.ask([0] * 5, [0] * 5, deploying=True, after_ms=HELD_AT_MOST_MS) == 2
+    assert loop.active
+    assert loop.ask([0] * 5, [8] * 5) == 4
 
 
 def test_nothing_is_held_where_it_is_not_wanted_or_nothing_was_decided() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from muster.coordinator.bench.pages import LARGE, StandIn, app_of, fetched
 from muster.coordinator.config import load_settings
+from muster.coordinator.rpc.v1.ledger_pb2 import PlanScore
 from muster.coordinator.web.app import app_of as whole
 from muster.coordinator.web.asks import NodeHealth
 
@@ -58,6 +59,17 @@ def test_what_the_doctor_finds_is_on_the_page_with_what_to_do() -> None:
     assert "What stands out" in body
     assert "What to do" in body
     assert "muster doctor</code>; it takes too long" not in body
+
+
+def test_what_shadows_would_have_done_stands_beside_what_was_done() -> None:
+    node = StandIn(4, 12, 2)
+    assert "Shadows" not in asyncio.run(fetched(app_of(node), f"/groups/{LARGE}")).decode()
+    node.explained.rebalances[0].shadows.extend(
+        [PlanScore(assignor="range", moves=4, members=4), PlanScore(assignor="lag", failure="too slow", took_ms=1)]
+    )
+    body = asyncio.run(fetched(app_of(node), f"/groups/{LARGE}")).decode()
+    assert f"the decision of rebalance {node.explained.rebalances[0].number}, made again" in body
+    assert "too slow" in body
 
 
 def test_a_group_too_large_for_the_doctor_on_a_page_is_said_to_be() -> None:

@@ -60,7 +60,9 @@ def alter_settings(request: AlterSettings, step: Step) -> None:
     change = Change(request.group_id, group, KINDS[type(group)], values, old, step)
     check_values(request, change)
     why = before.suspended if before and ASSIGNOR.name not in request.set and ASSIGNOR.name in values else ""
-    after = SettingsStored(request.group_id, (before.version if before else 0) + 1, values, why)
+    # What was unset left nothing behind: from the ledger's count on, no version ever comes again.
+    version = before.version + 1 if before else next_number(request.group_id, step)
+    after = SettingsStored(request.group_id, version, values, why)
     if values == old and (before is None or why == before.suspended):
         step.reply(request.request_id, reply_of(before, step))
         return

@@ -5,7 +5,7 @@ settings of a group), 32005 (what of a group an operator holds), 32006 (its cana
 balanced group moved last), then the group id; 32004 (records that were given up) with an empty one. Kafka's own key
 types are small numbers; its tools and its loader pass over those they do not know. Value: JSON, {"version": 1,
 "central": {...}}, {"version": 1, "leader_state": "...", "until_ms": ..., "delay_ms": ...}, {"version": 1, "changes":
-how often they were changed, "settings": {...}, "suspended": why its assignor does not count, if so}, {"version": 1,
+their version, "settings": {...}, "suspended": why its assignor does not count, if so}, {"version": 1,
 "holds": {...}}, {"version": 1, "canary": {...}}, {"version": 1, "watched_at_ms": ..., "moved": [[when, {topic:
 [partitions]}], ...]} or {"version": 1, "until": the offset up to which records were given up}.
 

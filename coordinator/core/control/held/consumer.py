@@ -47,5 +47,8 @@ def has(group: ConsumerGroup, member: ConsumerMember) -> Shares:
 
 
 def left(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
-    """The member is about to be taken out: what it was to have may wait for an heir."""
-    members.left(group.id, who(member), history.by_name(group.target_of(member), step), step)
+    """The member is about to be taken out: what it had may wait for an heir.
+
+    What it was to have and another still works on stays with that one.
+    """
+    members.left(group.id, who(member), history.by_name(has(group, member), step), step)

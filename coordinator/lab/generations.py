@@ -136,7 +136,8 @@ def planned(node: LabNode, asked: act.Plan) -> ev.Planned:
     snapshot = Snapshot(topics=node.topics, members=members, assignor=asked.protocol_name)
     plan = run(resolve(asked.protocol_name), snapshot).to_dict()
     shares = tuple((member, encode_assignment(share)) for member, share in sorted(plan.items()))
-    return ev.Planned(asked.generation, shares, snapshot.to_json().encode(), node.topics)
+    text = snapshot.to_json().encode()
+    return ev.Planned(asked.generation, shares, text, node.topics, question=asked.question)
 
 
 POLLED, PUSHED = {"group.membership": "poll"}, {"group.membership": "push"}

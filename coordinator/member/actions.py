@@ -80,7 +80,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """This member leads: answer with `Planned`."""
+    """This member leads: answer with `Planned`, or `PlanFailed`, that has the same `question`."""
 
     generation: int
     protocol_name: str
@@ -91,6 +91,8 @@ class Plan:
     """What the leader before it knew (KIP-415)."""
     scheduled_delay_ms: int | None = None
     """How much is left of the delay that was running then; None: none was."""
+    question: int = 0
+    """Tells it from an earlier one of the same generation: a coordinator that could not write it down counts anew."""
 
 
 @dataclass(frozen=True, slots=True)

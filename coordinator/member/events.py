@@ -135,6 +135,8 @@ class Planned:
     """What the next leader has to know (KIP-415)."""
     scheduled_delay_ms: int = 0
     """How long the group waits for whoever is lost."""
+    question: int = 0
+    """That of the `Plan` which this answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,8 @@ class PlanFailed:
 
     generation: int
     detail: str
+    question: int = 0
+    """That of the `Plan` which this answers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,10 +222,10 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
     async def _plan(self, action: act.Plan) -> None:
         assert self._planner is not None, "only a classic member plans"
         try:
-            answer: ev.Event = await self._planner.plan(action)
+            answer: ev.Event = replace(await self._planner.plan(action), question=action.question)
         except ClientError as error:
             log.warning("the plan for generation %d has to wait: %s", action.generation, error)
-            answer = ev.PlanFailed(action.generation, str(error))
+            answer = ev.PlanFailed(action.generation, str(error), action.question)
         except Exception as error:
             self._crashed(error)
             return

@@ -36,7 +36,7 @@ class ClassicMember(ClassicRounds):
                 if self.state is State.IDLE:
                     self._rejoin("", Cause.UNSPECIFIED)
             case ev.Planned() | ev.PlanFailed():
-                if self.state is State.PLANNING and event.generation == self.generation:
+                if self.state is State.PLANNING and self._is_asked_for(event):
                     self._planned(event)
             case ev.CommitRefused() | ev.Pushed():
                 # While a join is parked its answer is the newer word: the group may have moved on with this member.

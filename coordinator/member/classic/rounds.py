@@ -39,6 +39,9 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
         self._added: Partitions = ()
         self._protocol_name: str | None = None
         self._plan: act.Plan | None = None
+        self._last_led = NO_GENERATION
+        self._questions = 0
+        """How often a plan was asked for in a generation that is no later than the one before."""
         self._plan_again = False
         self._reason = ""
         self._rejoin_at_ms: int | None = None
@@ -123,6 +126,8 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
             self._sync()
             return
         self._become(State.PLANNING)
+        self._questions += answer.generation <= self._last_led
+        self._last_led = answer.generation
         self._plan = act.Plan(
             answer.generation,
             answer.protocol_name or "",
@@ -130,10 +135,15 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
             self._subscriber.completed_generation,
             answer.leader_state,
             answer.scheduled_delay_ms,
+            self._questions,
         )
         self._out.append(self._plan)
 
     # The plan and the share
+
+    def _is_asked_for(self, event: ev.Planned | ev.PlanFailed) -> bool:
+        """A plan that comes late may be of a generation that never came to be, and whose number another has now."""
+        return (event.generation, event.question) == (self.generation, self._questions)
 
     def _planned(self, event: ev.Planned | ev.PlanFailed) -> None:
         if isinstance(event, ev.PlanFailed):

@@ -1,5 +1,6 @@
 """The leader's part: run a real assignor, or the rules of KIP-415, on what the members said, as a client does."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.assignors.api import Snapshot
@@ -30,7 +31,7 @@ class Planner:
             world.census["leaders slow to plan"] += 1
         if world.chance(faults.bad_leader / 2):
             world.census["plans failed"] += 1
-            failed = ev.PlanFailed(action.generation, "the simulated catalog cannot be reached")
+            failed = ev.PlanFailed(action.generation, "the simulated catalog cannot be reached", action.question)
             world.after(delay_ms, lambda: process.later(lambda: process.tell(failed)))
             return
         counts = dict(process.network.node.topics)
@@ -43,7 +44,7 @@ class Planner:
         planned = self.delayed.plan(action, self.process.clock.now_ms)
         self.process.watch.planned_delayed(self.process, planned)
         self.process.world.census["delayed plans that wait"] += planned.scheduled_delay_ms > 0
-        self.process.tell(planned)
+        self.process.tell(replace(planned, question=action.question))
 
     def _run_assignor(self, action: act.Plan, counts: dict[str, int]) -> None:
         members = [
@@ -61,4 +62,5 @@ class Planner:
         if plan.withheld:
             self.process.world.census["plans that withheld partitions"] += 1
         shares = tuple((member, encode_assignment(share)) for member, share in sorted(plan.to_dict().items()))
-        self.process.tell(ev.Planned(action.generation, shares, snapshot.to_json().encode(), topics))
+        text = snapshot.to_json().encode()
+        self.process.tell(ev.Planned(action.generation, shares, text, topics, question=action.question))

@@ -79,6 +79,21 @@ def test_a_plan_for_an_older_generation_is_ignored() -> None:
     assert not [a for a in story.on(ev.Planned(4, ())) if isinstance(a, act.SendSync)]
 
 
+def test_a_plan_for_a_generation_that_never_came_to_be_is_ignored() -> None:
+    """Its coordinator could not write it down, and counts to the same number again, perhaps with other members."""
+    story = Story()
+    story.start()
+    story.joined(generation=5, leader="me")
+    lost = story.the(act.Plan)
+    story.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    story.joined(generation=5, leader="me")
+    asked = story.the(act.Plan)
+    late = ev.Planned(5, (("me", b"all"),), question=lost.question)
+    assert not [a for a in story.on(late) if isinstance(a, act.SendSync)]
+    story.on(ev.Planned(5, (("me", b"share"),), question=asked.question))
+    assert story.the(act.SendSync).assignments == (("me", b"share"),)
+
+
 def test_a_plan_that_could_not_be_made_is_asked_for_again_after_a_back_off() -> None:
     story = Story()
     story.start()

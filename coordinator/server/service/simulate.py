@@ -193,9 +193,7 @@ def given_snapshot(text: str) -> Snapshot:
 def known_member(member: effects.DescribedMember, described: effects.DescribeReply) -> Member:
     """The member with what it really owns now; it may have said less when it joined."""
     try:
-        said = member_from_subscription(
-            member.member_id, member.group_instance_id, member.metadata, described.protocol_name
-        )
+        said = subscribed(member, described)
         owned = parse_assignment(member.assignment).partitions if member.assignment else {}
     except ValueError as error:
         raise CoordinatorError(
@@ -203,6 +201,15 @@ def known_member(member: effects.DescribedMember, described: effects.DescribeRep
             f"member {member.member_id!r} does not speak ConsumerProtocol ({error}); only such groups can be simulated",
         ) from error
     return replace(said, owned=owned, generation=described.generation)
+
+
+def subscribed(member: effects.DescribedMember, described: effects.DescribeReply) -> Member:
+    """Members of KIP-848 groups tell the coordinator what they read; classic ones bring a subscription, as bytes."""
+    if not member.metadata and (member.topics or member.heartbeat_interval_ms is not None):
+        return Member(member.member_id, member.topics, instance_id=member.group_instance_id)
+    return member_from_subscription(
+        member.member_id, member.group_instance_id, member.metadata, described.protocol_name
+    )
 
 
 def lag(

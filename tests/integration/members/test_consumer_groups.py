@@ -158,6 +158,27 @@ def test_a_plugin_of_a_class_is_offered_under_its_own_name(run: Run, tmp_path: P
     run(story)
 
 
+def test_what_if_of_a_living_group(run: Run, tmp_path: Path) -> None:
+    """Its members bring no subscription as bytes: the coordinator knows what they read."""
+
+    async def story() -> None:
+        async with serving(tmp_path) as node, connected(node) as channel:
+            await create_topic(channel, "orders", 2)
+            stub = GroupCoordinatorStub(channel)
+            assert (await stub.ConsumerGroupHeartbeat(entering("a", "orders"))).error_code == 0
+            asked = pb.SimulateAssignmentRequest(group_id="g", assignors=["range"], add_members=["b"])
+            answer = await stub.SimulateAssignment(asked)
+            assert answer.error_code == 0, answer.error_message
+            snapshot = Snapshot.from_json(answer.snapshot_json)
+            assert [(member.id, member.topics, member.owned) for member in snapshot.members] == [
+                ("a", ("orders",), {"orders": [0, 1]})
+            ]
+            (forecast,) = answer.assignments
+            assert '"b"' in forecast.forecast_json
+
+    run(story)
+
+
 def test_an_id_of_the_wrong_length_is_malformed(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with serving(tmp_path) as node, connected(node) as channel:

@@ -71,20 +71,20 @@ async def following(rows: AsyncIterator[Row]) -> Row | None:
 
 
 async def suffered(name: str, server: Server) -> AsyncIterator[Row]:
-    others = await Others.of(kafka_address(server))
-    async for strain in strains(server):
+    others, stranger = await Others.of(kafka_address(server)), Stranger(await Line.to(kafka_address(server)))
+    async for strain in strains(server, stranger):
         gc.collect()
         gc.freeze()  # a collection of ours would look like a stall of the node
         idle = tail(await others.during(asyncio.sleep(IDLE_S)))
         taken = tail(await others.during(strain.work()))
         gc.unfreeze()
+        stranger.look()
         case = f"{name}: {strain.what}"
         yield less_is_better(case, taken, "ms p99.9", "the idle node", idle, GOAL)
         yield less_is_better(case, taken, "ms p99.9", "limit", LIMIT_MS, 1.0)
 
 
-async def strains(server: Server) -> AsyncIterator[Strain]:
-    stranger = Stranger(await Line.to(kafka_address(server)))
+async def strains(server: Server, stranger: Stranger) -> AsyncIterator[Strain]:
     last = f"expiring-{EXPIRING_GROUPS - 1}"
 
     async def expired() -> bool:

@@ -32,7 +32,9 @@ def after_a_kill(case: str, home: str) -> Row:
 
 async def created(address: str) -> None:
     line = await Line.to(address)
-    await Stranger(line).create("many", PARTITIONS)()
+    stranger = Stranger(line)
+    await stranger.create("many", PARTITIONS)()
+    stranger.look()
     line.close()
 
 

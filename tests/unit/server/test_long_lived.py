@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator.server.node.long_lived import FROZEN_AT_ONCE, LongLived
+from muster.coordinator.server.node.long_lived import ALL_LOOKED_AT, FROZEN_AT_ONCE, LongLived
 
 
 class Circle:
@@ -55,12 +55,28 @@ def test_logs_that_come_and_go_keep_nothing_that_is_on_its_way() -> None:
     assert garbage() is None
 
 
-def test_once_many_have_gone_all_is_looked_through() -> None:
+def test_a_large_topic_that_comes_and_goes_has_nobody_look_through_all_that_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That takes 50 ms with 10,000 partitions and seconds with millions of positions: nobody else is answered then."""
+    long_lived, looks = LongLived(), []
+    monkeypatch.setattr(gc, "unfreeze", lambda: looks.append(1))
+    for _ in range(ALL_LOOKED_AT // 10_000 - 1):
+        long_lived.changed(10_000)
+        long_lived.changed(-10_000)
+    assert looks == []
+
+
+def test_once_very_many_have_gone_all_is_looked_through() -> None:
     long_lived, on_its_way = LongLived(), Circle()
     long_lived.changed(FROZEN_AT_ONCE)
     garbage = weakref.ref(on_its_way)
     del on_its_way
-    long_lived.changed(-FROZEN_AT_ONCE)
+    for _ in range(9):
+        long_lived.changed(-ALL_LOOKED_AT // 10)
+        long_lived.changed(FROZEN_AT_ONCE)
+    assert garbage() is not None
+    long_lived.changed(-ALL_LOOKED_AT // 10)
     long_lived.changed(FROZEN_AT_ONCE)
     assert garbage() is None
     assert gc.get_freeze_count() > 0

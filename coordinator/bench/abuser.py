@@ -1,0 +1,77 @@
+"""`python -m muster.coordinator.bench.abuser KIND ADDRESS SIZE TIMES`: asks for what is refused, or asks and goes.
+
+It says a line when it is ready, and begins at the end of its input.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from muster.coordinator.bench.members import SERVICE, Wire
+from muster.coordinator.bench.processes import BenchFailed
+from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+
+SHORT_BYTES = 1_000
+"""A refusal has fewer; an answer about so many partitions has more."""
+HOLD_S = 0.02
+
+
+async def refused_by_kafka(address: str, size: int, times: int) -> None:
+    line = await Line.to(address)
+    topic = struct("OffsetFetchRequest.topics")(name="t", partition_indexes=[0] * size)
+    request = line.request("OffsetFetch", 5, struct("OffsetFetchRequest")(group_id="nobody", topics=[topic]))
+    await begin()
+    for _ in range(times):
+        if len(await line.pass_on(request)) > SHORT_BYTES:
+            raise BenchFailed(f"a list of {size} entries was answered at length; it has to be refused")
+    line.close()
+
+
+async def refused_by_grpc(address: str, size: int, times: int) -> None:
+    wire = Wire(address)
+    rows = [pb.OffsetFetchTopic(name="t", partition_indexes=bytes(size))]
+    request = pb.OffsetFetchRequest(group_id="nobody", topics=rows).SerializeToString()
+    await begin()
+    for _ in range(times):
+        await wire.refused("OffsetFetch", request)
+    await wire.close()
+
+
+async def cancelled(address: str, size: int, times: int) -> None:
+    """`size` JoinGroups together on one connection, of which nobody waits for the answer."""
+    wire = Wire(address)
+    ask: Any = wire.channel.unary_unary(f"{SERVICE}JoinGroup")
+    request = pb.JoinGroupRequest(group_id="g", protocol_type="consumer", session_timeout_ms=10_000)
+    data = request.SerializeToString()
+    await begin()
+    for _ in range(times):
+        calls = [ask(data) for _ in range(size)]
+        await asyncio.sleep(HOLD_S)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+    await wire.close()
+
+
+async def begin() -> None:
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+
+KINDS: Final[dict[str, Callable[[str, int, int], Coroutine[Any, Any, None]]]] = {
+    "kafka": refused_by_kafka,
+    "grpc": refused_by_grpc,
+    "flood": cancelled,
+}
+
+
+def main() -> None:
+    kind, address, size, times = sys.argv[1:]
+    asyncio.run(KINDS[kind](address, int(size), int(times)))
+
+
+if __name__ == "__main__":
+    main()

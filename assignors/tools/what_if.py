@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from muster.assignors import registry
 from muster.assignors.api import Assignment, Assignor, JsonValue, Member, Snapshot
 from muster.assignors.run import run
+from muster.assignors.tools.asked import asked_of
 from muster.assignors.tools.moves import Move, moves
 
 
@@ -132,7 +133,7 @@ def what_if(
     if word == "":
         raise ValueError("the snapshot names no assignor; name one of: " + ", ".join(registry.known()))
     chosen = registry.resolve(word) if isinstance(word, str) else word
-    future = changed(snapshot, change or Change())
+    future = changed(asked_of(snapshot, chosen), change or Change())
     target = decide(chosen, future, False)
     after = target.to_dict()
     before = owned_now(snapshot)

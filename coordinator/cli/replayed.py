@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from muster.assignors.api import AssignorError, Snapshot
+from muster.assignors.data import told
 from muster.assignors.isolation.pool import decide
 from muster.assignors.registry import resolve
 from muster.assignors.run import withheld
+from muster.assignors.tools.asked import asked_of
 from muster.assignors.tools.moves import moves
-from muster.coordinator.core.control.holds.correction import HELD
 from muster.coordinator.core.types import DELAYED
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
@@ -122,7 +123,8 @@ def replay_one(entry: Recorded, before: Shares, other: str | None) -> Replayed:
         return Replayed(entry, verdict, detail, then)
     try:
         # The whole target: what a hand-over in two rounds ends in, not where it pauses.
-        plan = decide(resolve(other), entry.snapshot, False).to_dict()
+        assignor = resolve(other)
+        plan = decide(assignor, asked_of(entry.snapshot, assignor), False).to_dict()
     except AssignorError as error:
         return Replayed(entry, verdict, f"{detail}; {error}" if detail else str(error), then)
     return Replayed(entry, verdict, detail, then, measured(before, plan))
@@ -132,11 +134,11 @@ def compared(entry: Recorded) -> tuple[str, str]:
     """Whether the decision comes out as recorded, and what there is to say of it."""
     if entry.snapshot is None:
         return UNKNOWN, entry.source
-    reason = entry.snapshot.options.get("reason")
-    if "fallback" in entry.snapshot.options:
-        return FALLBACK, f"the assignor had failed: {reason}"
-    if HELD in entry.snapshot.options:
-        return HELD_BACK, f"the assignor's word was not the last: {entry.snapshot.options[HELD]}"
+    options = entry.snapshot.options
+    if told.FALLBACK in options:
+        return FALLBACK, f"the assignor had failed: {options.get(told.REASON)}"
+    if told.HELD in options:
+        return HELD_BACK, f"the assignor's word was not the last: {options[told.HELD]}"
     try:
         again = decided_again(entry.snapshot, entry)
     except ValueError as error:

@@ -25,6 +25,7 @@ from muster.assignors.api import (
     Snapshot,
 )
 from muster.assignors.builtin.range import RangeAssignor
+from muster.assignors.data.told import FALLBACK, REASON
 from muster.assignors.data.user_data import encode_assignment, member_from_subscription
 from muster.assignors.isolation.pool import Isolation, IsolationLimits, kept_until_exit
 from muster.assignors.run import overran, run
@@ -156,7 +157,7 @@ class Planner:
     def _fall_back(self, assignor: Assignor, snapshot: Snapshot, error: AssignorError) -> tuple[Assignment, Snapshot]:
         log.error("%s; the group goes on without it", error)
         assignment, how = self._keep_or_range(assignor, snapshot)
-        options: dict[str, JsonValue] = {**snapshot.options, "fallback": how, "reason": str(error)}
+        options: dict[str, JsonValue] = {**snapshot.options, FALLBACK: how, REASON: str(error)}
         return assignment, dataclasses.replace(snapshot, options=options)
 
     def _keep_or_range(self, assignor: Assignor, snapshot: Snapshot) -> tuple[Assignment, str]:

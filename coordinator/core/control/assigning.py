@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from muster.assignors.api import JsonValue, RebalanceProtocol
+from muster.assignors.data.told import TOLD_BESIDE
 from muster.assignors.registry import BUILT_IN, resolve
 from muster.coordinator.core.classic.members import Member
-from muster.coordinator.core.control.holds.correction import HELD
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR, COOPERATIVE_ONLY, PROTOCOLS
 from muster.coordinator.core.control.settings.handoff import HANDOFF_TIMEOUT
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
@@ -25,10 +25,6 @@ PLAIN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky", "Round
 """Names whose members read only partitions in their share: the first four of Kafka's client in Java, librdkafka,
 kafka-python, aiokafka, Sarama and franz-go, the last of kafkajs. Never `stream`: Kafka Streams dies of a share without
 its user data."""
-
-
-TOLD_BESIDE = frozenset({"fallback", "reason", HELD})
-"""What the ledger is told among a plan's options, and no assignor was."""
 
 
 @dataclass(frozen=True, slots=True)

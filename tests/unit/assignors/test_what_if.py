@@ -1,6 +1,7 @@
 """Foresight: what moves, why, and whether it keeps the bounds."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -93,3 +94,27 @@ def test_moves_list_arrivals_and_losses():
         ("t", 0, "a", None),
         ("u", 0, None, "b"),
     ]
+
+
+@pytest.mark.parametrize("told", [{"held": "pins"}, {"fallback": "last good assignment", "reason": "cheese"}])
+@pytest.mark.parametrize("assignor", ["", "uniform", "lag-sticky", "range"])
+def test_what_only_the_ledger_was_told_is_no_option(told: dict[str, str], assignor: str):
+    recorded = replace(GROUP, assignor="uniform", options={"member.capacity": {"a": 2.0}, **told})
+    forecast = what_if(recorded, assignor)
+    assert forecast == what_if(replace(recorded, options={"member.capacity": {"a": 2.0}}), assignor)
+    assert forecast.unassigned == 0
+
+
+def test_another_assignor_is_not_asked_with_options_that_only_the_former_has():
+    recorded = replace(GROUP, assignor="lag-sticky", options={"now.ms": 5, "member.capacity": {"a": 3.0, "b": 1.0}})
+    assert [m.partitions_after for m in what_if(recorded, "uniform").members] == [3, 1]
+    with pytest.raises(AssignorError, match=r"'now\.ms'"):
+        what_if(recorded, "uniform", Change(options={"now.ms": 5}))
+    with pytest.raises(AssignorError, match=r"'move\.budgt'"):
+        what_if(replace(GROUP, options={"move.budgt": 1}), "lag-sticky")
+
+
+def test_of_a_plugin_s_options_those_are_left_that_the_other_has():
+    recorded = replace(GROUP, assignor="some.plugin:Class", options={"flavour": "mint", "max.partitions.per.member": 4})
+    assert what_if(recorded, "uniform").unassigned == 0
+    assert what_if(replace(recorded, options={"max.partitions.per.member": 1}), "uniform").unassigned == 2

@@ -109,6 +109,15 @@ def test_what_cannot_be_replayed_says_why(capsys: pytest.CaptureFixture[str], le
     assert "no-such-thing" in rows[2]["detail"]
 
 
+def test_what_an_operator_held_is_shown_with_another_assignor_beside_it(
+    capsys: pytest.CaptureFixture[str], ledger: Path
+) -> None:
+    held = entry(1, group_of("a", "b", held="pins"), {"a": {"t": [0]}, "b": {"t": [1, 2, 3]}})
+    code, rows, _ = replay(capsys, ledger, [held], "--assignor", "uniform")
+    assert (code, rows[0]["plan"], rows[0]["detail"]) == (Exit.OK, "held", "the assignor's word was not the last: pins")
+    assert rows[0]["other_spread"] == "2-2"
+
+
 def test_a_delayed_group_is_replayed_with_what_its_leader_knew(
     capsys: pytest.CaptureFixture[str], ledger: Path
 ) -> None:

@@ -53,6 +53,11 @@ def loadable(name: str, limits: Limits) -> str:
     return dict(limits.plugins).get(name, name)
 
 
+def runnable(limits: Limits) -> tuple[str, ...]:
+    """All that an operator, or a member, may have this coordinator run: built in, installed, or named by the node."""
+    return tuple(dict.fromkeys((*BUILT_IN, *limits.installed, *limits.remote_assignors)))
+
+
 AT_ONCE_MEMBERS = 200
 AT_ONCE_PARTITIONS = 2_000
 """Up to these sizes a built-in assignor takes a few milliseconds at most."""
@@ -82,8 +87,11 @@ def wants_lags(word: str) -> bool:
 
 
 def lacks_lags(request: PlanRequest) -> bool:
-    """Whether the assignor has to be told how far behind the group is: only the edge knows where the logs end."""
-    return request.snapshot.lags is None and wants_lags(request.assignor)
+    """Whether a built-in assignor has to be told how far behind the group is: only the edge knows where the logs end.
+
+    A plugin is never run at once, so the edge looks whether it wants them (`wants_lags`), and nothing is imported here.
+    """
+    return request.snapshot.lags is None and request.assignor in WANT_LAGS
 
 
 Decide: TypeAlias = Callable[[Assignor, Snapshot], Assignment]

@@ -123,6 +123,8 @@ class Limits:
     """How many positions one step looks at, or lets go of, where it could be any number: about 3 ms."""
     remote_assignors: tuple[str, ...] = ()
     """Beyond the built-in ones and installed plugins: what classic members may ask the coordinator to run."""
+    installed: tuple[str, ...] = ()
+    """Names of installed plugins, looked up before the rules run: they ask for nothing outside of their state."""
     ledger_max_entries: int = 100
     ledger_max_bytes: int = 32 << 20
     ledger_max_snapshot_bytes: int = 1 << 20

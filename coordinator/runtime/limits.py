@@ -1,6 +1,6 @@
 """What the rules need of the settings. The core never sees the settings themselves."""
 
-from muster.assignors.registry import BUILT_IN
+from muster.assignors.registry import BUILT_IN, known
 from muster.coordinator.config import Settings
 from muster.coordinator.config.values import offered
 from muster.coordinator.core.types import Limits
@@ -19,6 +19,7 @@ def limits_of(settings: Settings) -> Limits:
         offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
         offsets_retention_check_ms=settings.offsets_retention_check_interval_ms,
         remote_assignors=tuple(remote),
+        installed=tuple(name for name in known() if name not in BUILT_IN),
         ledger_max_entries=settings.group_ledger_max_entries,
         ledger_max_bytes=settings.group_ledger_max_bytes,
         ledger_max_snapshot_bytes=settings.group_ledger_max_snapshot_bytes,

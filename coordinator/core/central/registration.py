@@ -1,6 +1,5 @@
 """RegisterConsumer: somebody comes, comes back, or wants to read something else. Checks come first."""
 
-from muster.assignors.registry import BUILT_IN, known
 from muster.coordinator.core.central import history, positions, rebalance, telling, topics
 from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember
@@ -8,7 +7,7 @@ from muster.coordinator.core.central.records import CentralStored
 from muster.coordinator.core.consumer.regex import check_regex
 from muster.coordinator.core.effects import CentralReply
 from muster.coordinator.core.ledger import by_member
-from muster.coordinator.core.plan import canonical_name
+from muster.coordinator.core.plan import canonical_name, runnable
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -55,12 +54,8 @@ def well_formed(request: RegisterConsumer, limits: Limits) -> None:
 
 def assignor_allowed(request: RegisterConsumer, limits: Limits) -> None:
     """A client must not name code to be imported here."""
-    name = canonical_name(request.assignor, limits)
-    if name in BUILT_IN or name in limits.remote_assignors:
-        return
-    # Only now look for plugins: that reads what is installed.
-    names = list(dict.fromkeys([*known(), *limits.remote_assignors]))
-    if name not in names:
+    names = runnable(limits)
+    if canonical_name(request.assignor, limits) not in names:
         raise CoordinatorError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"{request.assignor!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}",

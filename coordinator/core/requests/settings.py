@@ -8,7 +8,7 @@ import json
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR
-from muster.coordinator.core.control.settings.setting import MAX_DEPTH, Change, invalid, recordable
+from muster.coordinator.core.control.settings.setting import UNRECORDABLE, Change, invalid, recordable
 from muster.coordinator.core.control.settings.table import SETTINGS
 from muster.coordinator.core.control.trial import canary
 from muster.coordinator.core.effects import ListSettingsReply, SettingsReply
@@ -81,7 +81,9 @@ def reply_of(stored: SettingsStored | None, step: Step) -> SettingsReply:
     defaults = {name: setting.default_of(step.limits) for name, setting in SETTINGS.items()}
     if stored is None:
         return SettingsReply(defaults=defaults)
-    return SettingsReply(version=stored.version, values=stored.values, defaults=defaults)
+    return SettingsReply(
+        version=stored.version, values=stored.values, defaults=defaults, suspended=stored.suspended
+    )
 
 
 def check_request(request: AlterSettings, before: SettingsStored | None) -> None:
@@ -98,10 +100,7 @@ def check_request(request: AlterSettings, before: SettingsStored | None) -> None
         raise CoordinatorError(ErrorCode.INVALID_REQUEST, f"{twice!r} is named twice; set it or unset it, once")
     for name, value in request.set.items():
         if not recordable(value):
-            raise invalid(
-                f"{name} has a number that is not finite or takes more than 64 bits, half a character, or more than "
-                f"{MAX_DEPTH} objects in each other; expected what every reader of JSON can read"
-            )
+            raise invalid(f"{name} has {UNRECORDABLE}")
     version = before.version if before else 0
     if request.expected_version not in (None, version):
         raise CoordinatorError(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from muster.assignors.api import Assignment, AssignorError, JsonValue, RebalanceProtocol, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.assignors.api import Plan as AssignorPlan
+from muster.assignors.data.told import FALLBACK, REASON
 from muster.assignors.data.user_data import NEWEST, encode_assignment, member_from_subscription
-from muster.assignors.registry import BUILT_IN, known
 from muster.assignors.run import run, withheld
 from muster.coordinator.core.bounds import too_large
 from muster.coordinator.core.classic import history
@@ -27,7 +27,16 @@ from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.control.who import wanted_assignor, wanted_options
 from muster.coordinator.core.events import JoinGroup, Planned
 from muster.coordinator.core.ledger import Trigger
-from muster.coordinator.core.plan import CONSUMER, Plan, PlanRequest, canonical_name, lacks_lags, loadable, owned_of
+from muster.coordinator.core.plan import (
+    CONSUMER,
+    Plan,
+    PlanRequest,
+    canonical_name,
+    lacks_lags,
+    loadable,
+    owned_of,
+    runnable,
+)
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -65,12 +74,8 @@ def allowed(request: JoinGroup, limits: Limits) -> None:
             f"group.remote.assignor {word!r} cannot assign for protocol_type {request.protocol_type!r}; "
             f"it needs {CONSUMER!r}, whose subscriptions the coordinator can read",
         )
-    name = wanted(request, limits)
-    if name in BUILT_IN or name in limits.remote_assignors:
-        return
-    # Only now look for plugins: that reads what is installed.
-    names = list(dict.fromkeys([*known(), *limits.remote_assignors]))
-    if name not in names:
+    names = runnable(limits)
+    if wanted(request, limits) not in names:
         raise CoordinatorError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"{word!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}",
@@ -151,12 +156,12 @@ def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, ste
     # Nobody gets no bytes at all: clients take that for a broken answer where an empty list is a share like any other.
     blobs = {member: encode_assignment(shares.get(member, {}), None, version) for member in sorted(group.members)}
     size, limit = group.stored_bytes(blobs), step.limits.max_group_bytes
-    if size > limit and group.plan_request is not None and "fallback" not in snapshot.options:
+    if size > limit and group.plan_request is not None and FALLBACK not in snapshot.options:
         why = too_large(group.id, "the plan and the subscriptions", size, limit)
         failed(group, replace(group.plan_request, snapshot=snapshot), why, step)
         return
     group.plan_request = None
-    if "fallback" not in snapshot.options:
+    if FALLBACK not in snapshot.options:
         group.plan_failures = 0
     group.planned_topics = dict(snapshot.topics)
     source = SET if group.planner.by_setting else ASKED
@@ -203,7 +208,7 @@ def failed(group: ClassicGroup, request: PlanRequest, why: str, step: Step) -> N
         except AssignorError:
             pass  # Topics or subscriptions changed since: it would lose partitions.
         else:
-            told: dict[str, JsonValue] = {"fallback": "last good assignment", "reason": why}
+            told: dict[str, JsonValue] = {FALLBACK: "last good assignment", REASON: why}
             options = {**request.snapshot.options, **told}
             take(group, replace(request.snapshot, options=options), kept, step)
             return

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from muster.assignors.api import AssignorError, JsonValue, Snapshot
 from muster.assignors.api import Member as AssignorMember
-from muster.assignors.registry import BUILT_IN, known, resolve
+from muster.assignors.registry import BUILT_IN, resolve
 from muster.coordinator.core.control.balance.rules import not_said_twice
 from muster.coordinator.core.control.settings.setting import Change, Of, Setting, invalid, planner
 from muster.coordinator.core.control.settings.shapes import Flag, Names, Options, Word
-from muster.coordinator.core.plan import canonical_name, decided
+from muster.coordinator.core.plan import canonical_name, decided, runnable
 from muster.coordinator.core.types import Limits
 
 TRIAL = Snapshot({"t": 2}, [AssignorMember("a", ("t",)), AssignorMember("b", ("t",))])
@@ -19,14 +19,10 @@ def check_assignor(word: str, change: Change) -> None:
     """What the coordinator can run: built in, installed, or named by the node. And what options are set are its own."""
     limits = change.step.limits
     name = canonical_name(word, limits)
-    if name not in BUILT_IN and name not in limits.remote_assignors:
-        # Only now look for plugins: that reads what is installed.
-        names = list(dict.fromkeys([*known(), *limits.remote_assignors]))
-        if name not in names:
-            raise invalid(
-                f"{ASSIGNOR.name}: {word!r} is not an assignor that this coordinator runs; known here: "
-                f"{', '.join(names)}"
-            )
+    if name not in (names := runnable(limits)):
+        raise invalid(
+            f"{ASSIGNOR.name}: {word!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}"
+        )
     options = change.after.get(ASSIGNOR_OPTIONS.name)
     if name in BUILT_IN and isinstance(options, Mapping):
         taken_by(name, options, ASSIGNOR_OPTIONS.name)
@@ -47,7 +43,7 @@ def check_options(value: Mapping[str, JsonValue], change: Change) -> None:
         )
     if word in BUILT_IN:
         taken_by(word, value, ASSIGNOR_OPTIONS.name)
-    elif not word and all(name in BUILT_IN for name in runnable(change.step.limits)):
+    elif not word and all(name in BUILT_IN for name in offered(change.step.limits)):
         has_options("", list(BUILT_IN), value, ASSIGNOR_OPTIONS.name)
 
 
@@ -81,7 +77,8 @@ def has_options(assignor: str, words: list[str], options: Mapping[str, JsonValue
             raise invalid(f"{setting}: {name!r} is no option of {who}; {has}")
 
 
-def runnable(limits: Limits) -> tuple[str, ...]:
+def offered(limits: Limits) -> tuple[str, ...]:
+    """What members may ask for by configuration of the node."""
     return (*limits.consumer_assignors, *limits.remote_assignors)
 
 

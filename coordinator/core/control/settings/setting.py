@@ -124,5 +124,12 @@ def recordable(value: JsonValue, depth: int = MAX_DEPTH) -> bool:
             return depth > 0 and all(recordable(held, depth - 1) for held in value)
 
 
+UNRECORDABLE = (
+    f"a number that is not finite or takes more than 64 bits, half a character, or more than {MAX_DEPTH} objects in "
+    "each other; expected what every reader of JSON can read"
+)
+"""What is said of a value that has to be read from the log again, and could not be."""
+
+
 def invalid(message: str) -> CoordinatorError:
     return CoordinatorError(ErrorCode.INVALID_CONFIG, message)

@@ -12,6 +12,7 @@ from muster.assignors.api import JsonValue
 from muster.assignors.registry import BUILT_IN
 from muster.coordinator.core.control.holds.standing import resting
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR, ASSIGNOR_OPTIONS, taken_by
+from muster.coordinator.core.control.settings.setting import UNRECORDABLE, recordable
 from muster.coordinator.core.control.trial import guards
 from muster.coordinator.core.control.trial.candidates import Candidate, candidate_of, may_run
 from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, LagMeasured, StartCanary
@@ -109,6 +110,8 @@ def read(request: StartCanary, step: Step) -> Candidate:
         may_run(candidate, step.limits)
     except ValueError as error:
         raise CoordinatorError(ErrorCode.INVALID_CONFIG, f"the candidate {error}") from None
+    if not recordable(dict(candidate.options)):
+        raise CoordinatorError(ErrorCode.INVALID_CONFIG, f"the candidate {candidate.name!r} has {UNRECORDABLE}")
     if candidate.name in BUILT_IN and candidate.options:
         taken_by(candidate.name, candidate.options, "the candidate")
     return candidate

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from muster.assignors.api import JsonValue
-from muster.assignors.registry import BUILT_IN, known
-from muster.coordinator.core.plan import canonical_name
+from muster.coordinator.core.plan import canonical_name, runnable
 from muster.coordinator.core.types import Limits
 from muster.coordinator.core.value import value
 
@@ -50,15 +49,11 @@ def may_run(candidate: Candidate, limits: Limits) -> None:
 
     Raises ValueError, worded as those of `candidate_of`.
     """
-    offered = (
-        *BUILT_IN,
-        *(canonical_name(word, limits) for word in (*limits.consumer_assignors, *limits.remote_assignors)),
-    )
-    # Only now look for plugins: that reads what is installed.
-    if candidate.name not in offered and candidate.name not in known():
-        names = ", ".join(dict.fromkeys((*offered, *known())))
+    configured = (canonical_name(word, limits) for word in (*limits.consumer_assignors, *limits.remote_assignors))
+    names = dict.fromkeys((*runnable(limits), *configured))
+    if candidate.name not in names:
         raise ValueError(
-            f"names {candidate.name!r}, which is no assignor that this coordinator runs; known here: {names}"
+            f"names {candidate.name!r}, which is no assignor that this coordinator runs; known here: {', '.join(names)}"
         )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.control.settings.setting import Change, Of, Setting, invalid
+from muster.coordinator.core.control.settings.setting import UNRECORDABLE, Change, Of, Setting, invalid, recordable
 from muster.coordinator.core.control.settings.shapes import KafkaType, shown
 from muster.coordinator.core.control.trial.candidates import FORM, Candidate, candidate_of, may_run, split
 from muster.coordinator.core.types import Limits
@@ -38,6 +38,8 @@ class Candidates:
 
 def check_candidates(value: tuple[Candidate, ...], change: Change) -> None:
     for candidate in value:
+        if not recordable(dict(candidate.options)):
+            raise invalid(f"{SHADOW_ASSIGNORS.name}: {candidate.name!r} has {UNRECORDABLE}")
         try:
             may_run(candidate, change.step.limits)
         except ValueError as error:

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from muster.assignors.api import Member, Snapshot
+from muster.assignors.data.told import HELD
 from muster.coordinator.core.control.holds.values import By, HeldShare, HoldsStored, Orphans, Who
+from muster.coordinator.core.control.holds.weights import Cell, Weights, weights_of
 from muster.coordinator.core.plan import Plan
 
-Cell = tuple[str, int]
-"""Topic and partition."""
-
-HELD = "held"
-"""The option under which the ledger's snapshot says that the assignor's word was not the last."""
+MAX_GIVEN = 100
+"""So many partitions at most are given for one that is pinned."""
 
 MAX_NOTES = 5
 """So many are told one by one."""
@@ -92,10 +91,15 @@ class Seats:
     readers: dict[str, Member] = field(init=False)
     owner: dict[Cell, str] = field(default_factory=dict)
     count: dict[str, int] = field(init=False)
+    weights: Weights = field(init=False)
+    load: dict[str, float] = field(init=False)
+    """What each carries, for its capacity: partitions, or what they weigh where the assignor goes by that."""
 
     def __post_init__(self) -> None:
         self.readers = {member.id: member for member in self.snapshot.members}
         self.count = dict.fromkeys(self.readers, 0)
+        self.weights = weights_of(self.snapshot)
+        self.load = dict.fromkeys(self.readers, 0.0)
 
     def may_read(self, member_id: str, cell: Cell) -> bool:
         member = self.readers.get(member_id)
@@ -103,11 +107,13 @@ class Seats:
         return member is not None and topic in member.topics and partition < self.snapshot.topics.get(topic, 0)
 
     def give(self, cell: Cell, member_id: str) -> None:
-        former = self.owner.get(cell)
+        former, weight = self.owner.get(cell), self.weights.of(cell)
         if former is not None:
             self.count[former] -= 1
+            self.load[former] -= self.weights.carried(former, weight)
         self.owner[cell] = member_id
         self.count[member_id] += 1
+        self.load[member_id] += self.weights.carried(member_id, weight)
 
     def take_all(self, plan: Plan) -> None:
         """What the plan says, as far as its members are there and read it."""
@@ -116,9 +122,17 @@ class Seats:
                 self.give(cell, member_id)
 
     def least(self, cell: Cell, among: Iterable[str]) -> str | None:
-        """Whoever of them has least and reads it, the first in a tie."""
+        """Whoever of them carries least and reads it, the first in a tie."""
         able = [member_id for member_id in among if self.may_read(member_id, cell)]
-        return min(able, key=lambda member_id: self.count[member_id], default=None)
+        return min(able, key=self.heaviness, default=None)
+
+    def heaviness(self, member_id: str) -> tuple[float, int]:
+        return self.load[member_id], self.count[member_id]
+
+    def heavier_after(self, cell: Cell, giver: str, taker: str) -> float:
+        """What the heavier of both would carry if the one gave this to the other."""
+        weight, carried = self.weights.of(cell), self.weights.carried
+        return max(self.load[giver] - carried(giver, weight), self.load[taker] + carried(taker, weight))
 
     def of(self, member_id: str) -> list[Cell]:
         return sorted(cell for cell, owner in self.owner.items() if owner == member_id)
@@ -241,21 +255,31 @@ def pin(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:
         former = seats.owner.get(cell)
         if not able or former in able:
             continue
-        owner = had[cell] if had.get(cell) in able else min(able, key=lambda member_id: seats.count[member_id])
+        owner = had[cell] if had.get(cell) in able else min(able, key=seats.heaviness)
         seats.give(cell, owner)
         where = f"{each.topic}-{each.partition}"
         notes.append(f"{where} is pinned to {each.name}: {owner} has it, not {former or 'nobody'}")
-        if former is not None and seats.count[owner] - seats.count[former] > 1:
+        if former is not None:
             even_out(owner, former, pinned, had, seats)
     return notes
 
 
 def even_out(giver: str, taker: str, pinned: set[Cell], had: Mapping[Cell, str], seats: Seats) -> None:
-    """One of his others for it: best one that the other had, then one that he did not have."""
+    """Of his others for it: one where partitions are counted, as many as pay where they have weights.
+
+    Of what makes both as even, best one that the other had, then one that he did not have.
+    """
     able = [cell for cell in seats.of(giver) if cell not in pinned and seats.may_read(taker, cell)]
-    best = min(able, key=lambda cell: (had.get(cell) != taker, had.get(cell) == giver, cell), default=None)
-    if best is not None:
+
+    def merit(cell: Cell) -> tuple[float, bool, bool, Cell]:
+        return seats.heavier_after(cell, giver, taker), had.get(cell) != taker, had.get(cell) == giver, cell
+
+    for _ in range(1 if seats.weights.by_count else MAX_GIVEN):
+        best = min(able, key=merit, default=None)
+        if best is None or seats.heavier_after(best, giver, taker) > seats.weights.worth_it(seats.load[giver]):
+            return
         seats.give(best, taker)
+        able.remove(best)
 
 
 def cells(plan: Plan) -> Iterable[tuple[str, Cell]]:

@@ -4,8 +4,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.control.holds.correction import Cell, Situation, cells, corrected
+from muster.coordinator.core.control.holds.correction import Situation, cells, corrected
 from muster.coordinator.core.control.holds.values import HoldsStored
+from muster.coordinator.core.control.holds.weights import Cell
 from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kind import Kind
 from muster.coordinator.core.groups.kinds import KINDS

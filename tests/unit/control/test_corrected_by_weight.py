@@ -1,0 +1,67 @@
+"""What pins and drains change of a plan leaves members as even as the assignor made them: by what partitions weigh."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from muster.assignors.api import JsonValue, Member, Snapshot
+from muster.coordinator.core.control.holds.correction import Situation, corrected
+from muster.coordinator.core.control.holds.values import By, Drain, Freeze, HoldsStored, Pin, Who
+from muster.coordinator.core.plan import Plan
+
+PLAN: Plan = {"a": {"t": (0,)}, "b": {"t": (1, 2, 3, 4)}}
+HEAVY = {"t": [900, 200, 200, 200, 200]}
+
+
+def situation(
+    had: Plan, lags: Mapping[str, Sequence[int]] | None, options: Mapping[str, JsonValue] | None = None
+) -> Situation:
+    members = [Member(name, ("t",)) for name in sorted({*had, "a", "b"})]
+    snapshot = Snapshot({"t": 5}, members, lags=lags, assignor="lag-sticky", options=options or {})
+    return Situation(snapshot, {each.id: Who(each.id, None, each.id, "h") for each in members}, had)
+
+
+def loads(plan: Plan) -> dict[str, int]:
+    return {name: sum(HEAVY["t"][number] for number in share.get("t", ())) for name, share in plan.items()}
+
+
+def test_for_a_heavy_partition_that_is_pinned_to_him_he_gives_what_makes_both_even() -> None:
+    pinned = HoldsStored("g", pins=(Pin("t", 0, "b"),))
+    by_weight = corrected(PLAN, pinned, situation(PLAN, HEAVY)).plan
+    assert by_weight["b"]["t"][0] == 0
+    assert loads(by_weight) == {"a": 800, "b": 900}
+    by_count = corrected(PLAN, pinned, situation(PLAN, None)).plan
+    assert [len(share["t"]) for share in by_count.values()] == [1, 4], "one for one"
+
+
+def test_for_an_idle_one_he_gives_nothing() -> None:
+    even: Plan = {"a": {"t": (0, 4)}, "b": {"t": (1, 2, 3)}}
+    idle = {"t": [500, 200, 200, 200, 0]}
+    pinned = HoldsStored("g", pins=(Pin("t", 4, "b"),))
+    assert corrected(even, pinned, situation(even, idle)).plan == {"a": {"t": (0,)}, "b": {"t": (1, 2, 3, 4)}}
+    assert corrected(even, pinned, situation(even, None)).plan["a"]["t"] != (0,)
+
+
+@pytest.mark.parametrize(
+    ("lags", "taker"), [pytest.param(HEAVY, "b", id="by weight"), pytest.param(None, "a", id="by count")]
+)
+def test_what_loses_its_owner_goes_to_whoever_carries_least(
+    lags: Mapping[str, Sequence[int]] | None, taker: str
+) -> None:
+    had: Plan = {"a": {"t": (0,)}, "b": {"t": (1, 2, 3)}}
+    frozen = HoldsStored("g", freeze=Freeze())
+    assert 4 in corrected(had, frozen, situation(had, lags)).plan[taker]["t"]
+
+
+def test_a_member_that_can_carry_more_carries_more() -> None:
+    had: Plan = {"a": {"t": (0, 1)}, "b": {"t": (2, 3)}}
+    frozen = HoldsStored("g", freeze=Freeze())
+    options: dict[str, JsonValue] = {"member.capacity": {"b": 3.0}}
+    assert corrected(had, frozen, situation(had, None, options)).plan["b"]["t"] == (2, 3, 4)
+    assert corrected(had, frozen, situation(had, None)).plan["a"]["t"] == (0, 1, 4)
+
+
+def test_what_a_drained_member_has_goes_to_whoever_carries_least() -> None:
+    had: Plan = {"a": {"t": (0,)}, "b": {"t": (1, 2)}, "c": {"t": (3, 4)}}
+    drained = HoldsStored("g", drains=(Drain(By.CLIENT_ID, "c"),))
+    assert corrected(had, drained, situation(had, HEAVY)).plan == {"a": {"t": (0,)}, "b": {"t": (1, 2, 3, 4)}, "c": {}}

@@ -103,6 +103,82 @@ class GroupProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class CanaryGuard:
+    """`idle`: why it does not count. `baseline`: what it compares with; `figure`: the group's since it began."""
+
+    guard: str
+    idle: str
+    baseline: float | None
+    figure: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """An assignor on trial. `state`: canary, waiting, promoted or rolled back. Times are epoch milliseconds."""
+
+    state: str
+    assignor: str
+    former: str
+    operator: str
+    began_at_ms: int
+    until_ms: int
+    promotes: bool
+    guards: tuple[CanaryGuard, ...]
+    lag_floor: int
+    rebalances: int
+    """Since its own round."""
+    ended: str
+    """Why it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBalance:
+    """A balance that is on (`mode`: watch or act).
+
+    `idle`: why nothing is measured, judged or done at the moment; empty: it is. `heaviest` carried `ratio` times the
+    mean when the group was judged last (empty and None: it has not been). Moves would have paid in `paid` evaluations
+    in a row, of the `rounds` that it takes; `resting` partitions moved too recently to move again.
+    """
+
+    mode: str
+    idle: str
+    heaviest: str
+    ratio: float | None
+    paid: int
+    rounds: int
+    resting: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFence:
+    """The newest ownership of a partition, and whoever claimed it (epoch milliseconds). `generation`: in which that
+    member had gained the partition.
+    """
+
+    topic: str
+    partition: int
+    member_id: str
+    generation: int
+    producer_id: int
+    producer_epoch: int
+    claimed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupControls:
+    """What goes on in a group at an operator's word, beside what is held of it: None and nothing where nothing does.
+
+    `canary`: only one that runs. `fences`: how many partitions have been claimed; `newest_fences`: at most 20 of them,
+    those first that were claimed last.
+    """
+
+    canary: Canary | None = None
+    balance: GroupBalance | None = None
+    fences: int = 0
+    newest_fences: tuple[GroupFence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
     """`waiting_for` names whom a rebalance waits for, until `waiting_until_ms` (epoch milliseconds, 0: nobody)."""
 
@@ -124,6 +200,7 @@ class GroupDescription:
     """An operator wants it so; else the members ask for it."""
     kept_out: str = ""
     """Why an assignor that is set does not count, and because of whom."""
+    controls: GroupControls = field(default_factory=GroupControls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +227,8 @@ class GroupSettings:
     version: int
     values: Mapping[str, JsonValue]
     defaults: Mapping[str, JsonValue] = field(default_factory=dict)
+    suspended: str = ""
+    """Why `assignor` has no effect until it is set again, and because of which client; empty: it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,32 +287,3 @@ class Held:
 
     sentence: str
     holds: GroupHolds
-
-
-@dataclass(frozen=True, slots=True)
-class CanaryGuard:
-    """`idle`: why it does not count. `baseline`: what it compares with; `figure`: the group's since it began."""
-
-    guard: str
-    idle: str
-    baseline: float | None
-    figure: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Canary:
-    """An assignor on trial. `state`: canary, waiting, promoted or rolled back. Times are epoch milliseconds."""
-
-    state: str
-    assignor: str
-    former: str
-    operator: str
-    began_at_ms: int
-    until_ms: int
-    promotes: bool
-    guards: tuple[CanaryGuard, ...]
-    lag_floor: int
-    rebalances: int
-    """Since its own round."""
-    ended: str
-    """Why it is over."""

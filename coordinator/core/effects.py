@@ -7,6 +7,7 @@ from typing import TypeAlias
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.central.orders import Order
 from muster.coordinator.core.consumer.records import Epochs, Shares, TopicId
+from muster.coordinator.core.control.controls import NOTHING, Controls
 from muster.coordinator.core.control.holds.values import HoldsStored
 from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
@@ -236,6 +237,7 @@ class DescribeReply:
     waiting_for: tuple[str, ...] = ()
     waiting_until_ms: int = 0
     planned_by: PlannedBy = PlannedBy()
+    controls: Controls = NOTHING
 
 
 @value
@@ -263,7 +265,8 @@ class DeleteReply:
 class SettingsReply:
     """The group's settings, as they are now or would be; version 0: it has none.
 
-    `defaults`: what holds of every setting that there is, as long as the group has no value of its own.
+    `defaults`: what holds of every setting that there is, as long as the group has no value of its own. `suspended`:
+    why `assignor`, though it is set, has no effect, and because of which client.
     """
 
     code: ErrorCode = ErrorCode.NONE
@@ -271,6 +274,7 @@ class SettingsReply:
     version: int = 0
     values: Mapping[str, JsonValue] = field(default_factory=dict)
     defaults: Mapping[str, JsonValue] = field(default_factory=dict)
+    suspended: str = ""
 
 
 @value

@@ -5,6 +5,16 @@ from typing import Protocol
 
 from typing_extensions import TypedDict
 
+from muster.coordinator.views.controls import (
+    BalanceRow,
+    CanaryRow,
+    Controlled,
+    FencesRow,
+    balance_row,
+    canary_row,
+    fences_row,
+)
+from muster.coordinator.views.holds import Held, HoldRow, hold_rows
 from muster.coordinator.views.words import duration, moment, plural
 
 Place = tuple[str, int]
@@ -78,6 +88,8 @@ class Group(Protocol):
     def assignor_is_set(self) -> bool: ...
     @property
     def kept_out(self) -> str: ...
+    @property
+    def controls(self) -> Controlled: ...
 
 
 class Lag(Protocol):
@@ -120,6 +132,10 @@ class StateRow(TypedDict):
     eta_s: float | None
     health: str | None
     health_reason: str | None
+    held: list[HoldRow]
+    canary: CanaryRow | None
+    balance: BalanceRow | None
+    fences: FencesRow | None
 
 
 class MemberRow(TypedDict):
@@ -159,8 +175,8 @@ def group_row(group: Listing) -> GroupRow:
     }
 
 
-def state_row(group: Group) -> StateRow:
-    """What the node's samples say of it is None where there are none."""
+def state_row(group: Group, holds: Held) -> StateRow:
+    """What the node's samples say of it is None where there are none. `holds`: what operators hold of the group."""
     told = group.progress
     return {
         "group": group.group_id,
@@ -179,6 +195,10 @@ def state_row(group: Group) -> StateRow:
         "eta_s": round(told.eta_s, 1) if told and told.eta_s is not None else None,
         "health": told.health if told else None,
         "health_reason": told.reason if told else None,
+        "held": hold_rows(group.group_id, holds),
+        "canary": canary_row(group.controls.canary),
+        "balance": balance_row(group.controls.balance),
+        "fences": fences_row(group.controls),
     }
 
 

@@ -16,7 +16,9 @@ NAMED_BY = {
     pb.NAMED_BY_INSTANCE: "instance",
     pb.NAMED_BY_HOST: "host",
 }
+BY_NAME = {word: number for number, word in NAMED_BY.items()}
 ORPHANS = {pb.ORPHANS_UNSPECIFIED: "", pb.ORPHANS_GIVE: "give", pb.ORPHANS_KEEP: "keep"}
+ORPHANS_OF = {word: number for number, word in ORPHANS.items()}
 
 
 class Drained(Protocol):

@@ -1,13 +1,14 @@
 """A node's answers (protobuf) as the values of which rows are made."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muster.assignors.data.user_data import parse_assignment
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member.classic.subscription import topics_of
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.views.controls import SeenControls, seen_controls
 
 Place = tuple[str, int]
 
@@ -65,6 +66,7 @@ class SeenGroup:
     planned_there: str = ""
     assignor_is_set: bool = False
     kept_out: str = ""
+    controls: SeenControls = field(default_factory=SeenControls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ def seen_group(group: pb.DescribedGroup, coordinator: str, members: Iterable[See
         group.planner.assignor,
         group.planner.by_setting,
         group.planner.kept_out,
+        seen_controls(group),
     )
 
 

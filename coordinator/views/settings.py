@@ -7,6 +7,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from muster.coordinator.config import expected, known_settings
+from muster.coordinator.core.control.settings.assignor import ASSIGNOR
 from muster.coordinator.core.control.settings.table import SETTINGS
 from muster.storage.wording import as_text
 
@@ -33,7 +34,9 @@ def node_setting_row(name: str, value: str) -> NodeSettingRow:
 
 
 class GroupSettingRow(TypedDict):
-    """`value` and `default` are JSON; None: not set, or not known to the node."""
+    """`value` and `default` are JSON; None: not set, or not known to the node. `suspended`: why it has no effect though
+    it is set; None: it has.
+    """
 
     group: str
     version: int
@@ -42,12 +45,15 @@ class GroupSettingRow(TypedDict):
     default: str | None
     allowed: str | None
     meaning: str
+    suspended: str | None
 
 
 def group_setting_rows(
-    group_id: str, version: int, values: Mapping[str, Any], defaults: Mapping[str, Any]
+    group_id: str, version: int, values: Mapping[str, Any], defaults: Mapping[str, Any], suspended: str
 ) -> list[GroupSettingRow]:
-    """What is set comes first; then what holds because nothing else is said."""
+    """What is set comes first; then what holds because nothing else is said. `suspended`: why `assignor` does not count
+    until it is set again; empty: it does.
+    """
     return [
         {
             "group": group_id,
@@ -57,6 +63,7 @@ def group_setting_rows(
             "default": json.dumps(defaults[name], sort_keys=True) if name in defaults else None,
             "allowed": SETTINGS[name].shape.allowed if name in SETTINGS else None,
             "meaning": SETTINGS[name].meaning if name in SETTINGS else "not known to this version",
+            "suspended": suspended if suspended and name == ASSIGNOR.name else None,
         }
         for name in (*sorted(values), *sorted(defaults.keys() - values.keys()))
     ]

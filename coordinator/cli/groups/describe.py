@@ -8,6 +8,7 @@ from muster.coordinator.cli.common.options import admin_of, client_options, outp
 from muster.coordinator.cli.common.output import Column, notice, show
 from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_else
 from muster.coordinator.cli.groups.which import group_argument
+from muster.coordinator.views.controls import control_lines
 from muster.coordinator.views.groups import offset_row, planner_words, progress_words, state_row
 from muster.coordinator.views.holds import hold_lines
 from muster.coordinator.views.words import Names, moment
@@ -64,13 +65,14 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
     with admin_of(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
         say_who_else(admin, found)
-        for line in hold_lines(admin.group_holds(group)):
+        holds = admin.group_holds(group)
+        for line in (*hold_lines(holds), *control_lines(found.controls)):
             notice(line)
         if state_only:
             say_who_plans(found)
             if admin.zookeeper_away():
                 say_what_is_old(found)
-            show([state_row(found)], STATE_COLUMNS, style)
+            show([state_row(found, holds)], STATE_COLUMNS, style)
             return
         lags, away = lags_of(admin, found)
     say_what_stands_out(found)

@@ -42,7 +42,8 @@ def settings(bootstrap: str, overrides: dict[str, str], style: str, group: str) 
 
     with admin_of(bootstrap, overrides) as admin:
         found = admin.group_settings(group)
-    show(group_setting_rows(group, found.version, found.values, found.defaults), COLUMNS, style)
+    show(group_setting_rows(group, found.version, found.values, found.defaults, found.suspended), COLUMNS, style)
+    say_what_is_suspended(group, found)
     if not found.values:
         notice(f"nothing is set for group {group!r}")
 
@@ -98,7 +99,8 @@ def alter(bootstrap: str, overrides: dict[str, str], style: str, group: str, **a
     with admin_of(bootstrap, overrides) as admin:
         before = admin.group_settings(group)
         found = admin.alter_group_settings(group, expected_version=version, validate_only=dry_run, **asked)
-    show(group_setting_rows(group, found.version, found.values, {}), COLUMNS[:4], style)
+    show(group_setting_rows(group, found.version, found.values, {}, found.suspended), COLUMNS[:4], style)
+    say_what_is_suspended(group, found)
     for name in sorted(before.values.keys() | found.values.keys()):
         if (old := shown(before, name)) != (new := shown(found, name)):
             notice(f"{name} {'would change' if dry_run else 'changed'}: {old} -> {new}")
@@ -108,6 +110,12 @@ def alter(bootstrap: str, overrides: dict[str, str], style: str, group: str, **a
         notice(f"nothing {'would be' if dry_run else 'is'} set for group {group!r}")
     if dry_run:
         notice("Nothing was changed; leave out --dry-run to do it.")
+
+
+def say_what_is_suspended(group: str, found: "GroupSettings") -> None:
+    """On standard error: it is set, and counts for nothing."""
+    if found.suspended:
+        notice(f"Warning: assignor of group {group!r} is suspended until it is set again: {found.suspended}.")
 
 
 def shown(settings: "GroupSettings", name: str) -> str:

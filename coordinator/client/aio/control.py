@@ -1,5 +1,6 @@
 """What the admin client does with a group that works: freeze, deploy, drain, pin, and resume."""
 
+from dataclasses import astuple
 from typing import Literal
 
 from muster.coordinator.client.calls import methods
@@ -7,19 +8,9 @@ from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.described import GroupHolds, Held, HeldDrain, HeldPin, HeldShare
 from muster.coordinator.client.membership.group_calls import GroupCalls, check
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
+from muster.coordinator.views.holds import BY_NAME, ORPHANS_OF, seen_holds
 
 By = Literal["member-id", "client-id", "instance", "host"]
-
-NAMED_BY: dict[str, pb.NamedBy] = {
-    "member-id": pb.NAMED_BY_UNSPECIFIED,
-    "client-id": pb.NAMED_BY_CLIENT_ID,
-    "instance": pb.NAMED_BY_INSTANCE,
-    "host": pb.NAMED_BY_HOST,
-}
-WORDS = {number: word for word, number in NAMED_BY.items()}
-ORPHANS: dict[str, pb.Orphans] = {"": pb.ORPHANS_UNSPECIFIED, "give": pb.ORPHANS_GIVE, "keep": pb.ORPHANS_KEEP}
-ORPHAN_WORDS = {number: word for word, number in ORPHANS.items()}
-
 
 class Control:
     """Part of the admin client. Each verb takes what all of them have in common:
@@ -57,7 +48,7 @@ class Control:
         `orphans`: what loses its owner goes to whoever has least ("give"), or stays without one ("keep"); "": the
         first, or the second where the members make their plans themselves.
         """
-        request = pb.HoldGroupRequest(group_id=group, freeze=pb.Freeze(orphans=ORPHANS[orphans]))
+        request = pb.HoldGroupRequest(group_id=group, freeze=pb.Freeze(orphans=ORPHANS_OF[orphans]))
         return await self._hold(request, for_ms, expected_version, validate_only, reason)
 
     async def deploy_group(
@@ -86,7 +77,7 @@ class Control:
         reason: str = "",
     ) -> Held:
         """The partitions of whoever is named so move away; he stays a member with nothing, started anew or not."""
-        request = pb.HoldGroupRequest(group_id=group, drain=pb.Drain(by=NAMED_BY[by], name=name))
+        request = pb.HoldGroupRequest(group_id=group, drain=pb.Drain(by=BY_NAME[by], name=name))
         return await self._hold(request, for_ms, expected_version, validate_only, reason)
 
     async def pin_partition(
@@ -133,7 +124,7 @@ class Control:
         reason: str = "",
     ) -> Held:
         """Whoever is named so gets partitions again."""
-        request = pb.ResumeGroupRequest(group_id=group, drain=pb.Drain(by=NAMED_BY[by], name=name))
+        request = pb.ResumeGroupRequest(group_id=group, drain=pb.Drain(by=BY_NAME[by], name=name))
         return await self._resume(request, expected_version, validate_only, reason)
 
     async def unpin_partition(
@@ -182,30 +173,16 @@ class Control:
 
 
 def described(holds: pb.Holds) -> GroupHolds:
+    seen = seen_holds(holds)
     return GroupHolds(
-        version=holds.version,
-        orphans=ORPHAN_WORDS[holds.freeze.orphans] if holds.HasField("freeze") else None,
-        freeze_until_ms=holds.freeze_until_ms if holds.HasField("freeze_until_ms") else None,
-        expect=holds.deploy.expect if holds.HasField("deploy") else None,
-        deploy_until_ms=holds.deploy_until_ms if holds.HasField("deploy_until_ms") else None,
-        back=holds.back,
+        version=seen.version,
+        orphans=seen.orphans,
+        freeze_until_ms=seen.freeze_until_ms,
+        expect=seen.expect,
+        deploy_until_ms=seen.deploy_until_ms,
+        back=seen.back,
         hold_ms=holds.hold_ms,
-        drains=tuple(
-            HeldDrain(
-                WORDS[each.drain.by],
-                each.drain.name,
-                each.until_ms if each.HasField("until_ms") else None,
-                each.left,
-            )
-            for each in holds.drains
-        ),
-        pins=tuple(
-            HeldPin(
-                each.pin.topic, each.pin.partition, each.pin.name, each.until_ms if each.HasField("until_ms") else None
-            )
-            for each in holds.pins
-        ),
-        shares=tuple(
-            HeldShare(each.member_id, each.client_id, each.partitions, each.until_ms) for each in holds.shares
-        ),
+        drains=tuple(HeldDrain(*astuple(each)) for each in seen.drains),
+        pins=tuple(HeldPin(*astuple(each)) for each in seen.pins),
+        shares=tuple(HeldShare(*astuple(each)) for each in seen.shares),
     )

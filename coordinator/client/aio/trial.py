@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from muster.coordinator.client.calls import methods
+from muster.coordinator.client.calls.controls import canary_of
 from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.described import Canary, CanaryGuard
+from muster.coordinator.client.described import Canary
 from muster.coordinator.client.membership.group_calls import GroupCalls, check
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 
@@ -24,7 +25,7 @@ class Trial:
             address=address,
         )
         check(answer.error_code, answer.error_message, group)
-        return told(answer.canary) if answer.HasField("canary") else None
+        return canary_of(answer.canary) if answer.HasField("canary") else None
 
     async def start_canary(
         self,
@@ -58,7 +59,7 @@ class Trial:
             methods.START_CANARY, request, doing=f"starting a canary in {group!r}", address=address
         )
         check(answer.error_code, answer.error_message, group)
-        return told(answer.canary)
+        return canary_of(answer.canary)
 
     async def end_canary(self, group: str, *, promote: bool, reason: str = "") -> Canary:
         """Promote the candidate, or roll it back. Refused when none runs."""
@@ -68,28 +69,4 @@ class Trial:
             methods.END_CANARY, request, doing=f"ending the canary of {group!r}", address=address
         )
         check(answer.error_code, answer.error_message, group)
-        return told(answer.canary)
-
-
-def told(canary: pb.Canary) -> Canary:
-    return Canary(
-        state=pb.CanaryState.Name(canary.state).removeprefix("CANARY_STATE_").lower().replace("_", " "),
-        assignor=canary.assignor,
-        former=canary.former,
-        operator=canary.operator,
-        began_at_ms=canary.began_at_ms,
-        until_ms=canary.until_ms,
-        promotes=canary.promotes,
-        guards=tuple(
-            CanaryGuard(
-                each.guard,
-                each.idle,
-                each.baseline if each.HasField("baseline") else None,
-                each.figure if each.HasField("figure") else None,
-            )
-            for each in canary.guards
-        ),
-        lag_floor=canary.lag_floor,
-        rebalances=canary.rebalances,
-        ended=canary.ended,
-    )
+        return canary_of(answer.canary)

@@ -7,6 +7,7 @@ from dataclasses import astuple
 from google.protobuf.message import Message
 
 from muster.coordinator.client.calls import methods
+from muster.coordinator.client.calls.controls import controls_of
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.described import (
     GroupDescription,
@@ -74,6 +75,7 @@ def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
         group.planner.assignor,
         group.planner.by_setting,
         group.planner.kept_out,
+        controls_of(group),
     )
 
 
@@ -123,4 +125,4 @@ def settings_of(
     values, defaults = (
         {name: json.loads(text) for name, text in sorted(told.items())} for told in (answer.settings, answer.defaults)
     )
-    return GroupSettings(answer.version, values, defaults)
+    return GroupSettings(answer.version, values, defaults, answer.suspended)

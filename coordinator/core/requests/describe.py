@@ -1,5 +1,8 @@
 """Read-only views of groups, and what the ledger knows of them."""
 
+from dataclasses import replace
+
+from muster.coordinator.core.control.describing import controls
 from muster.coordinator.core.effects import ExplainReply, ListReply
 from muster.coordinator.core.events import DescribeConsumerGroup, DescribeGroup, ExplainGroup, ListGroups
 from muster.coordinator.core.groups.kinds import KINDS
@@ -12,7 +15,8 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 def describe_group(request: DescribeGroup, step: Step) -> None:
     """The group as any client may look at it, whatever its kind."""
     group = step.state.groups.get(request.group_id)
-    step.reply(request.request_id, KINDS[type(group)].view(group, request.group_id, step))
+    view = KINDS[type(group)].view(group, request.group_id, step)
+    step.reply(request.request_id, replace(view, controls=controls(request.group_id, step)))
 
 
 def describe_consumer_group(request: DescribeConsumerGroup, step: Step) -> None:

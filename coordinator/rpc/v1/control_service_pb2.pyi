@@ -285,6 +285,50 @@ class DescribeCanaryResponse(_message.Message):
     canary: Canary
     def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., canary: _Optional[_Union[Canary, _Mapping]] = ...) -> None: ...
 
+class GroupBalance(_message.Message):
+    __slots__ = ("mode", "idle", "heaviest", "ratio", "paid", "rounds", "resting")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    HEAVIEST_FIELD_NUMBER: _ClassVar[int]
+    RATIO_FIELD_NUMBER: _ClassVar[int]
+    PAID_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    RESTING_FIELD_NUMBER: _ClassVar[int]
+    mode: str
+    idle: str
+    heaviest: str
+    ratio: float
+    paid: int
+    rounds: int
+    resting: int
+    def __init__(self, mode: _Optional[str] = ..., idle: _Optional[str] = ..., heaviest: _Optional[str] = ..., ratio: _Optional[float] = ..., paid: _Optional[int] = ..., rounds: _Optional[int] = ..., resting: _Optional[int] = ...) -> None: ...
+
+class GroupFences(_message.Message):
+    __slots__ = ("count", "newest")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    newest: _containers.RepeatedCompositeFieldContainer[GroupFence]
+    def __init__(self, count: _Optional[int] = ..., newest: _Optional[_Iterable[_Union[GroupFence, _Mapping]]] = ...) -> None: ...
+
+class GroupFence(_message.Message):
+    __slots__ = ("topic", "partition", "member_id", "generation", "producer_id", "producer_epoch", "claimed_at_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLAIMED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    member_id: str
+    generation: int
+    producer_id: int
+    producer_epoch: int
+    claimed_at_ms: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., member_id: _Optional[str] = ..., generation: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., claimed_at_ms: _Optional[int] = ...) -> None: ...
+
 class CanaryGuard(_message.Message):
     __slots__ = ("guard", "idle", "baseline", "figure")
     GUARD_FIELD_NUMBER: _ClassVar[int]

@@ -1,3 +1,4 @@
+from muster.coordinator.rpc.v1 import control_service_pb2 as _control_service_pb2
 from muster.coordinator.rpc.v1 import errors_pb2 as _errors_pb2
 from muster.coordinator.rpc.v1 import ledger_pb2 as _ledger_pb2
 from google.protobuf.internal import containers as _containers
@@ -661,7 +662,7 @@ class DescribedMember(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., member_metadata: _Optional[bytes] = ..., member_assignment: _Optional[bytes] = ..., client_software: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., offered_assignors: _Optional[_Iterable[str]] = ..., last_heard_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., refused_commits: _Optional[int] = ..., refused_commit_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ...) -> None: ...
 
 class DescribedGroup(_message.Message):
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "generation_id", "waiting_for", "waiting_until_ms", "leader", "progress", "planner")
+    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "generation_id", "waiting_for", "waiting_until_ms", "leader", "progress", "planner", "canary", "balance", "fences")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
@@ -675,6 +676,9 @@ class DescribedGroup(_message.Message):
     LEADER_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     PLANNER_FIELD_NUMBER: _ClassVar[int]
+    CANARY_FIELD_NUMBER: _ClassVar[int]
+    BALANCE_FIELD_NUMBER: _ClassVar[int]
+    FENCES_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     group_id: str
@@ -688,7 +692,10 @@ class DescribedGroup(_message.Message):
     leader: str
     progress: GroupProgress
     planner: GroupPlanner
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_data: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedMember, _Mapping]]] = ..., generation_id: _Optional[int] = ..., waiting_for: _Optional[_Iterable[str]] = ..., waiting_until_ms: _Optional[int] = ..., leader: _Optional[str] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ..., planner: _Optional[_Union[GroupPlanner, _Mapping]] = ...) -> None: ...
+    canary: _control_service_pb2.Canary
+    balance: _control_service_pb2.GroupBalance
+    fences: _control_service_pb2.GroupFences
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_data: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedMember, _Mapping]]] = ..., generation_id: _Optional[int] = ..., waiting_for: _Optional[_Iterable[str]] = ..., waiting_until_ms: _Optional[int] = ..., leader: _Optional[str] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ..., planner: _Optional[_Union[GroupPlanner, _Mapping]] = ..., canary: _Optional[_Union[_control_service_pb2.Canary, _Mapping]] = ..., balance: _Optional[_Union[_control_service_pb2.GroupBalance, _Mapping]] = ..., fences: _Optional[_Union[_control_service_pb2.GroupFences, _Mapping]] = ...) -> None: ...
 
 class GroupPlanner(_message.Message):
     __slots__ = ("assignor", "by_setting", "kept_out")
@@ -804,7 +811,7 @@ class AlterGroupSettingsRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., unset: _Optional[_Iterable[str]] = ..., expected_version: _Optional[int] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupSettingsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "version", "settings", "defaults")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "version", "settings", "defaults", "suspended")
     class SettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -825,16 +832,18 @@ class DescribeGroupSettingsResponse(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     DEFAULTS_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
     version: int
     settings: _containers.ScalarMap[str, str]
     defaults: _containers.ScalarMap[str, str]
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., version: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ..., defaults: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    suspended: str
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., version: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ..., defaults: _Optional[_Mapping[str, str]] = ..., suspended: _Optional[str] = ...) -> None: ...
 
 class AlterGroupSettingsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "version", "settings", "defaults")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "version", "settings", "defaults", "suspended")
     class SettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -855,13 +864,15 @@ class AlterGroupSettingsResponse(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     DEFAULTS_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
     version: int
     settings: _containers.ScalarMap[str, str]
     defaults: _containers.ScalarMap[str, str]
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., version: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ..., defaults: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    suspended: str
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., version: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ..., defaults: _Optional[_Mapping[str, str]] = ..., suspended: _Optional[str] = ...) -> None: ...
 
 class ExplainGroupRequest(_message.Message):
     __slots__ = ("group_id", "limit", "generation_id", "include_snapshots")

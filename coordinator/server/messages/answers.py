@@ -324,6 +324,7 @@ def described_settings(reply: effects.SettingsReply) -> pb.DescribeGroupSettings
         version=reply.version,
         settings=as_json(reply.values),
         defaults=as_json(reply.defaults),
+        suspended=reply.suspended,
     )
 
 
@@ -334,6 +335,7 @@ def altered_settings(reply: effects.SettingsReply) -> pb.AlterGroupSettingsRespo
         version=reply.version,
         settings=as_json(reply.values),
         defaults=as_json(reply.defaults),
+        suspended=reply.suspended,
     )
 
 

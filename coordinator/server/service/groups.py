@@ -33,6 +33,7 @@ from muster.coordinator.server.messages import (
     answers,
     answers_consumer,
     committed,
+    controls,
     shape,
     translate,
     translate_consumer,
@@ -301,7 +302,7 @@ class GroupCoordinator:
             (self._shard_of(group_id), events.DescribeGroup(self._driver.next_id(), group_id)) for group_id in names
         ]
         replies = await self._driver.ask_all(questions, effects.DescribeReply)
-        groups = [answers.described_group(*pair) for pair in zip(names, replies, strict=True)]
+        groups = [controls.described_group(*pair) for pair in zip(names, replies, strict=True)]
         answers.tell_refused_commits(groups, self._driver.refused_commits)
         await tell_progress(groups, self._history)
         return pb.DescribeGroupsResponse(groups=groups)

@@ -166,7 +166,7 @@ async def alter_settings(asking: Asking, given: Given) -> Response:
     )
     did = "would change" if body.dry_run else "changed"
     sentence = f"{plural(len(changed), 'setting')} {did}: {', '.join(changed)}" if changed else "nothing changes"
-    return told(given, sentence, group_setting_rows(group, after.version, after.values, {}))
+    return told(given, sentence, group_setting_rows(group, after.version, after.values, {}, after.suspended))
 
 
 def told(given: Given, sentence: str, rows: list[Any] | None = None, warnings: tuple[str, ...] = ()) -> Response:

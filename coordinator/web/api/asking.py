@@ -8,9 +8,11 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.views.holds import SeenHolds, seen_holds
 from muster.coordinator.views.seen import (
     Place,
     SeenGroup,
@@ -57,6 +59,8 @@ class Settings:
     version: int
     values: Mapping[str, Any]
     defaults: Mapping[str, Any]
+    suspended: str
+    """Why `assignor` does not count until it is set again; empty: it does."""
 
 
 class Asking:
@@ -133,6 +137,12 @@ class Asking:
         check(answer.error_code, answer.error_message, f"group {group!r}")
         return settings_of(answer)
 
+    async def holds(self, group: str) -> SeenHolds:
+        """What operators hold of it; of a group that nobody has heard of, nothing."""
+        answer = await self.call("DescribeHolds", control_pb.DescribeHoldsRequest(group_id=group))
+        check(answer.error_code, answer.error_message, f"group {group!r}")
+        return seen_holds(answer.holds)
+
     async def rebalances(
         self, group: str, limit: int, generation: int = 0, *, snapshots: bool = False
     ) -> list[Rebalance]:
@@ -196,7 +206,7 @@ def settings_of(answer: Any) -> Settings:
     values, defaults = (
         {name: json.loads(text) for name, text in sorted(told.items())} for told in (answer.settings, answer.defaults)
     )
-    return Settings(answer.version, values, defaults)
+    return Settings(answer.version, values, defaults, answer.suspended)
 
 
 def by_topic(places: Any) -> dict[str, list[int]]:

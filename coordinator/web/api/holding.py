@@ -6,7 +6,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
-from muster.coordinator.views.holds import NAMED_BY, ORPHANS, HoldRow, hold_rows, seen_holds
+from muster.coordinator.views.holds import BY_NAME, ORPHANS_OF, HoldRow, hold_rows, seen_holds
 from muster.coordinator.web.api.acting import Act, Told, told, wrong
 from muster.coordinator.web.api.asking import Asking, check
 from muster.coordinator.web.api.rendering import rows_response
@@ -18,9 +18,6 @@ Version = Annotated[int | None, Field(ge=0, description="Only if what is held is
 
 MOST_CHARACTERS: Final = 1_000
 """Of a name."""
-
-BY_WORD: Final = {word: number for number, word in NAMED_BY.items()}
-BY_ORPHANS: Final = {word: number for number, word in ORPHANS.items()}
 
 
 class Whose(Act):
@@ -35,7 +32,7 @@ class Whose(Act):
     def drain(self) -> pb.Drain:
         if not self.name:
             raise wrong("name", "who is to be drained is not said; expected a name")
-        return pb.Drain(by=BY_WORD[self.by], name=self.name)
+        return pb.Drain(by=BY_NAME[self.by], name=self.name)
 
     def pin(self) -> pb.Pin:
         if not self.topic:
@@ -73,7 +70,7 @@ async def hold_group(asking: Asking, given: Given) -> Response:
     )
     match body.verb:
         case "freeze":
-            request.freeze.orphans = BY_ORPHANS[body.orphans]
+            request.freeze.orphans = ORPHANS_OF[body.orphans]
         case "deploy":
             request.deploy.expect = body.expect
         case "drain":
@@ -105,9 +102,7 @@ async def resume_group(asking: Asking, given: Given) -> Response:
 
 async def holds(asking: Asking, given: Given) -> Response:
     group = given.names["group"]
-    answer = await asking.call("DescribeHolds", pb.DescribeHoldsRequest(group_id=group))
-    check(answer.error_code, answer.error_message, f"group {group!r}")
-    return rows_response(hold_rows(group, seen_holds(answer.holds)), dict)
+    return rows_response(hold_rows(group, await asking.holds(group)), dict)
 
 
 def told_of(answer: pb.HoldGroupResponse | pb.ResumeGroupResponse, given: Given) -> Response:

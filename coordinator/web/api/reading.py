@@ -46,7 +46,9 @@ async def groups(asking: Asking, given: Given) -> Response:
 
 
 async def group(asking: Asking, given: Given) -> Response:
-    return rows_response([await asking.group(given.names["group"])], group_views.state_row)
+    name = given.names["group"]
+    found, holds = await asking.group(name), await asking.holds(name)
+    return rows_response([found], lambda group: group_views.state_row(group, holds))
 
 
 async def members(asking: Asking, given: Given) -> Response:
@@ -83,7 +85,7 @@ async def explain(asking: Asking, given: Given) -> Response:
 async def group_settings(asking: Asking, given: Given) -> Response:
     name = given.names["group"]
     found = await asking.settings(name)
-    return rows_response(group_setting_rows(name, found.version, found.values, found.defaults), dict)
+    return rows_response(group_setting_rows(name, found.version, found.values, found.defaults, found.suspended), dict)
 
 
 async def topics(asking: Asking, given: Given) -> Response:

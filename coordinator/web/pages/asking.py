@@ -54,6 +54,8 @@ class GroupFacts:
     positions: Mapping[Place, Position] = field(default_factory=dict)
     version: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
+    suspended: str = ""
+    """Why the setting `assignor` does not count until it is set again."""
     wanted: Mapping[str, Collection[str]] = field(default_factory=dict)
     holds: SeenHolds = field(default_factory=SeenHolds)
     canary: SeenCanary | None = None
@@ -132,7 +134,7 @@ class Asking:
         shares, wanted = await asyncio.to_thread(shares_of, group)
         topics = {topic for each in wanted.values() for topic in each}
         positions = await self.positions(group_id, shares, topics)
-        version, settings = await self.settings(group_id)
+        settings = await self.settings(group_id)
         return GroupFacts(
             group=group,
             kind=kinds.get(group_id, ""),
@@ -140,8 +142,9 @@ class Asking:
             stalls=explained.stalls,
             shares=shares,
             positions=positions,
-            version=version,
-            settings=settings,
+            version=settings.version,
+            settings=dict(sorted(settings.settings.items())),
+            suspended=settings.suspended,
             wanted=wanted,
             holds=await self.holds(group_id),
             canary=await self.canary(group_id),
@@ -217,10 +220,9 @@ class Asking:
             await asyncio.sleep(0)
         return found
 
-    async def settings(self, group_id: str) -> tuple[int, dict[str, str]]:
+    async def settings(self, group_id: str) -> group_pb.DescribeGroupSettingsResponse:
         request = group_pb.DescribeGroupSettingsRequest(group_id=group_id)
-        answer = await self.call("DescribeGroupSettings", request, group_pb.DescribeGroupSettingsResponse)
-        return answer.version, dict(sorted(answer.settings.items()))
+        return await self.call("DescribeGroupSettings", request, group_pb.DescribeGroupSettingsResponse)
 
     async def resources(self) -> group_pb.NodeResources:
         answer = await self.call("DescribeNode", group_pb.DescribeNodeRequest(), group_pb.DescribeNodeResponse)

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.views.controls import balance_words, fence_words, seen_controls
 from muster.coordinator.views.holds import held
 from muster.coordinator.views.shadows import ShadowRow, compared
 from muster.coordinator.views.trials import SeenCanary
@@ -97,6 +98,12 @@ class GroupView:
     series: str
     version: int
     settings: Mapping[str, str]
+    suspended: str
+    """Why the setting `assignor` does not count until it is set again."""
+    balance: str
+    """How the group's balance is, in words; empty while it is off."""
+    fences: str
+    """Who claimed partitions last, in words; empty where nobody did."""
     held: tuple[tuple[str, int | None], ...]
     """What operators hold of the group, in words, and when it ends by itself (epoch milliseconds)."""
     shadows: tuple[ShadowRow, ...]
@@ -121,6 +128,7 @@ def group_view(
     longest = max(map(took_ms, shown), default=0)
     views = {entry.number: rebalance_view(entry, names, longest) for entry in (*shown, *([moved] if moved else []))}
     busy = group.group_state in BUSY
+    goes_on = seen_controls(group)
     return GroupView(
         group=group.group_id,
         kind=facts.kind,
@@ -153,6 +161,9 @@ def group_view(
         series=json.dumps([list(figures.times), list(figures.lags), [entry.started_at_ms for entry in history]]),
         version=facts.version,
         settings=facts.settings,
+        suspended=facts.suspended,
+        balance=balance_words(goes_on.balance) if goes_on.balance is not None else "",
+        fences=fence_words(goes_on) if goes_on.fences else "",
         held=tuple(held(facts.holds)),
         shadows=tuple(compared(history[::-1], 1)),
         canary=facts.canary if facts.canary is not None and facts.canary.goes_on else None,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from muster.coordinator.cli.groups.describe import say_who_plans
-from muster.coordinator.client.described import GroupDescription
+from muster.coordinator.client.described import GroupDescription, GroupHolds
 from muster.coordinator.views.groups import planner_words, state_row
 
 LED = GroupDescription("g", "Stable", "consumer", "range", 3, "a-1", "here:1", ())
@@ -26,7 +26,7 @@ KEPT_OUT = replace(LED, kept_out="assignor=lag does not count: member a-1 offers
 )
 def test_who_plans_is_a_column(group: GroupDescription, words: str | None) -> None:
     assert planner_words(group) == words
-    assert state_row(group)["planned_by"] == words
+    assert state_row(group, GroupHolds())["planned_by"] == words
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from muster.coordinator.core.control.balance.judging import Burden, Patience, bu
 from muster.coordinator.core.control.balance.loads import Loads
 from muster.coordinator.core.control.balance.ongoing import Balancing
 from muster.coordinator.core.control.balance.problem import Problem, problem_of
-from muster.coordinator.core.control.balance.resting import cannot_act, rests
+from muster.coordinator.core.control.balance.resting import cannot_act, why_rests
 from muster.coordinator.core.control.balance.rules import ACT
 from muster.coordinator.core.control.balance.telling import proof, watched
 from muster.coordinator.core.control.balance.weighing import with_loads
@@ -74,12 +74,19 @@ def evaluate(group_id: str, balancing: Balancing, step: Step) -> None:
     if balancing.asked:
         return
     problem = problem_now(group_id, balancing, step)
-    if problem is None or burdens(problem, balancing)[0].most_to_gain < balancing.rules.min_gain:
+    if problem is None or judged(problem, balancing).most_to_gain < balancing.rules.min_gain:
         balancing.patience.over()
         return
     snapshot = asked_of(group_id, with_loads(problem.snapshot, group_id, balancing, step), step)
     balancing.asked = step.fresh_epoch(0)
     step.out.plans.append(PlanRequest(group_id, balancing.asked, snapshot.assignor, snapshot))
+
+
+def judged(problem: Problem, balancing: Balancing) -> Burden:
+    """What members carry on the average; whoever describes the group is told of it."""
+    found = burdens(problem, balancing)[0]
+    balancing.heaviest, balancing.ratio = problem.columns.members[found.who], found.ratio
+    return found
 
 
 def planned(event: Planned, balancing: Balancing, step: Step) -> None:
@@ -118,7 +125,7 @@ def problem_now(group_id: str, balancing: Balancing, step: Step) -> Problem | No
     """The group as it is now, if it may be evened out; made anew only after it has changed."""
     group = step.state.logged(group_id)
     loads = balancing.loads
-    if group is None or loads is None or not loads.rated or rests(group, step):
+    if group is None or loads is None or not loads.rated or why_rests(group, step):
         return None
     stored = step.state.settings[group_id]
     held = step.state.holds.get(group_id)

@@ -51,6 +51,17 @@ def last_moves(group_id: str, rules: Rules, step: Step) -> dict[tuple[str, int],
     }
 
 
+def resting(group_id: str, rules: Rules, step: Step) -> int:
+    """How many partitions have moved too recently to move again."""
+    stored = step.state.balanced.get(group_id)
+    return sum(
+        len(partitions)
+        for at_ms, topics in (stored.moved if stored else ())
+        if step.now_ms - step.past(at_ms) < rules.cooldown_ms
+        for _, partitions in topics
+    )
+
+
 def watched_at_ms(group_id: str, step: Step) -> int:
     stored = step.state.balanced.get(group_id)
     return stored.watched_at_ms if stored else NEVER_MS

@@ -25,3 +25,7 @@ class Balancing:
     """How many the group reads, measured or not."""
     refused: str = ""
     """Why nothing is measured."""
+    heaviest: str = ""
+    """Who carried most when the group was judged last, for its capacity."""
+    ratio: float | None = None
+    """How many times the mean that was; None: the group has not been judged as it is."""

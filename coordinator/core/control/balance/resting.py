@@ -9,16 +9,16 @@ AT_REST = "Stable"
 """The word of every kind for a group in which nothing is on its way."""
 
 
-def rests(group: Group, step: Step) -> bool:
-    """Whether nothing is to be judged now: there is nobody to share with, things are in flux, or on trial."""
+def why_rests(group: Group, step: Step) -> str:
+    """Why nothing is to be judged now: there is nobody to share with, things are in flux, or on trial. Empty: it is."""
     canary = step.state.canaries.get(group.id)
-    return (
-        standing.resting(step.state, group.id)
-        or len(group.members) < 2
-        or bool(group.under_way)
-        or group.state.value != AT_REST
-        or (canary is not None and canary.runs)
-    )
+    if standing.resting(step.state, group.id):
+        return "it rests while a freeze, a deploy or a held share is on"
+    if len(group.members) < 2:
+        return "there are fewer than two members"
+    if group.under_way or group.state.value != AT_REST:
+        return "a rebalance is under way"
+    return "it rests while a canary runs" if canary is not None and canary.runs else ""
 
 
 def cannot_act(group: Group | None, plans_itself: bool) -> str:

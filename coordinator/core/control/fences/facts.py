@@ -9,7 +9,9 @@ from muster.coordinator.core.state import ShardState, Step
 
 
 def keep_fence(state: ShardState, record: FenceStored) -> None:
-    state.fences.setdefault(record.group_id, {})[record.topic, record.partition] = record
+    fences = state.fences.setdefault(record.group_id, {})
+    fences.pop((record.topic, record.partition), None)  # in the order of their last claims
+    fences[record.topic, record.partition] = record
     state.fence_ids.update((record.producer_id, *record.former))
 
 

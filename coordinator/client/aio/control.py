@@ -12,6 +12,7 @@ from muster.coordinator.views.holds import BY_NAME, ORPHANS_OF, seen_holds
 
 By = Literal["member-id", "client-id", "instance", "host"]
 
+
 class Control:
     """Part of the admin client. Each verb takes what all of them have in common:
 

@@ -81,9 +81,7 @@ def reply_of(stored: SettingsStored | None, step: Step) -> SettingsReply:
     defaults = {name: setting.default_of(step.limits) for name, setting in SETTINGS.items()}
     if stored is None:
         return SettingsReply(defaults=defaults)
-    return SettingsReply(
-        version=stored.version, values=stored.values, defaults=defaults, suspended=stored.suspended
-    )
+    return SettingsReply(version=stored.version, values=stored.values, defaults=defaults, suspended=stored.suspended)
 
 
 def check_request(request: AlterSettings, before: SettingsStored | None) -> None:

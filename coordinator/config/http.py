@@ -1,6 +1,7 @@
 """The HTTP listener: where it is, who may use it, and what it bears."""
 
 import ipaddress
+import re
 from functools import cache
 from importlib.util import find_spec
 from typing import Self
@@ -11,6 +12,7 @@ from muster.coordinator.config.addresses import Address, AddressOrNone, HostName
 from muster.coordinator.config.values import MAX_INT
 
 DEFAULT = AddressOrNone("127.0.0.1:9291")
+HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
 WEB_EXTRA = ("starlette", "uvicorn", "jinja2", "prometheus_client")
 """What the extra `web` brings."""
 
@@ -71,16 +73,16 @@ class HttpSettings(BaseModel):
 
     @property
     def http_by_default(self) -> bool:
-        """Whether nobody asked for another address: then it gives way, where one that was asked for is insisted on.
+        """Whether nobody asked for an address: then it gives way, where one that was asked for is insisted on.
 
-        A file that spells all defaults out asks for nothing.
+        A file that spells all defaults out asks for nothing (`load_settings` leaves them out).
         """
-        return self.http_listeners == DEFAULT
+        return "http_listeners" not in self.model_fields_set
 
     @property
     def http_host_names(self) -> frozenset[str]:
         """Names other than plain addresses by which the listener may be called, in lower case."""
-        named = {name.strip().lower() for name in self.http_hosts.split(",")} - {""}
+        named = {name.lower().rstrip(".") for name in names_of(self.http_hosts)}
         own = {self.http_address.host.lower()} if self.http_address else set()
         return frozenset(named | own | {"localhost"})
 
@@ -89,6 +91,14 @@ class HttpSettings(BaseModel):
     def is_an_http_address(cls, value: AddressOrNone) -> AddressOrNone:
         if value:
             parse_address(value)
+        return value
+
+    @field_validator("http_hosts")
+    @classmethod
+    def are_names_of_hosts(cls, value: HostNames) -> HostNames:
+        for name in names_of(value):
+            if not HOST_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is none: write it without scheme, port and *, such as muster.example.org")
         return value
 
     @model_validator(mode="after")
@@ -106,6 +116,14 @@ class HttpSettings(BaseModel):
                 "pip install 'muster-groups[web]', or leave http.listeners empty"
             )
         return self
+
+
+def names_of(hosts: str) -> list[str]:
+    """
+    >>> names_of("a.example, b,")
+    ['a.example', 'b']
+    """
+    return [name.strip() for name in hosts.split(",") if name.strip()]
 
 
 @cache

@@ -29,10 +29,10 @@ class Given(NamedTuple):
 
 def load_settings(file: Path | None = None, overrides: Mapping[str, str] | None = None) -> Settings:
     """Settings from a properties file (optional) and overrides, which win. Raises SettingsError naming every fault."""
-    given = {} if file is None else dict(read_properties(file))
+    known = known_settings()
+    given = {} if file is None else {key: value for key, value in read_properties(file) if asks(key, value, known)}
     for key, text in (overrides or {}).items():
         given[key] = Given(text, "--set")
-    known = known_settings()
     unknown = [unknown_setting(key, value.place, known) for key, value in given.items() if key not in known]
     if unknown:
         raise SettingsError("\n".join(unknown))
@@ -44,6 +44,11 @@ def load_settings(file: Path | None = None, overrides: Mapping[str, str] | None 
             error.errors(include_url=False), key=lambda fault: [places.index(str(at)) for at in fault["loc"][:1]]
         )
         raise SettingsError("\n".join(explain(fault, given, known) for fault in faults)) from None
+
+
+def asks(key: str, value: Given, known: Mapping[str, FieldInfo]) -> bool:
+    """Whether a line of a file asks for something: one that spells a default out, as the file that we ship, does not."""
+    return key not in known or value.text != (as_text(known[key].default) or "")
 
 
 def render_properties() -> str:

@@ -56,7 +56,10 @@ Encode: TypeAlias = Callable[[Collector], bytes]
 
 def negotiated(accept: str) -> tuple[Form, Encode, str]:
     """What the Accept header asks for: the format, what writes it, and its content type."""
-    encode, content_type = choose_encoder(accept)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except (TypeError, ValueError):  # The library trips over a version that is no number: `version=x.y`.
+        encode, content_type = choose_encoder("")
     return Form(content_type.startswith("application/openmetrics-text")), encode, content_type
 
 

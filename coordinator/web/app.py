@@ -5,6 +5,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp
 
 from muster.coordinator.config import Settings
@@ -44,10 +45,19 @@ async def refuse(request: Request, error: Exception) -> Response:
     """No such path, or no such method there."""
     assert isinstance(error, HTTPException)
     path = request.url.path[:200]
-    allowed = (error.headers or {}).get("Allow", "another method")
+    headers = error.headers
+    if error.status_code == 405:
+        headers = {"Allow": ", ".join(methods_at(request))}
+    allowed = (headers or {}).get("Allow", "")
     texts = {
         404: ("NOT_FOUND", f"there is nothing at {path!r}; /api/v1/openapi.json lists what there is"),
         405: ("METHOD_NOT_ALLOWED", f"{request.method} is not for {path!r}; expected {allowed}"),
     }
     code, text = texts.get(error.status_code, (f"HTTP_{error.status_code}", error.detail))
-    return response_of(Refused(error.status_code, code, text, headers=error.headers))
+    return response_of(Refused(error.status_code, code, text, headers=headers))
+
+
+def methods_at(request: Request) -> list[str]:
+    """All that the path takes: what is read and what is changed there are two routes."""
+    there = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for route in there for method in route.methods or ()})

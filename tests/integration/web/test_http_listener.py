@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.config import SettingsError, http, load_settings
+from muster.coordinator.server.doors.http import HttpDoor
 from muster.coordinator.server.grpc.listener import AddressTaken
 from muster.coordinator.server.node.app import Node
 from muster.coordinator.server.node.observed_by import http_of
@@ -105,7 +106,7 @@ def test_the_default_gives_way_where_its_port_is_taken(tmp_path: Path, monkeypat
         async with serving(tmp_path / "a", http_listeners="127.0.0.1:0") as first:
             assert first.http_bound is not None
             taken = f"127.0.0.1:{first.http_bound.port}"
-            monkeypatch.setattr(http, "DEFAULT", taken)
+            monkeypatch.setattr(http.HttpSettings, "http_by_default", True)
             second = Node(settings_of(tmp_path / "b", http_listeners=taken))
             with capture_logs() as lines:
                 await second.start()
@@ -119,12 +120,32 @@ def test_the_default_gives_way_where_its_port_is_taken(tmp_path: Path, monkeypat
     asyncio.run(run())
 
 
+def test_the_default_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> None:
+    """By name on the command line, as any other; a file that spells the defaults out, as the one that we ship, asks
+    for nothing."""
+    shipped = Path(__file__).parents[3] / "deploy/coordinator.properties"
+    assert load_settings(shipped, {}).http_by_default
+    asked = load_settings(shipped, {"http.listeners": http.DEFAULT, "log.dirs": str(tmp_path)})
+    assert not asked.http_by_default
+
+    async def run() -> None:
+        door = HttpDoor(asked.model_copy(update={"http_listeners": f"127.0.0.1:{await taken_port()}"}))
+        with pytest.raises(AddressTaken, match=r"'http\.listeners'"):
+            door.bind()
+
+    async def taken_port() -> int:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        return int(server.sockets[0].getsockname()[1])
+
+    asyncio.run(run())
+
+
 def test_a_scaler_is_served_where_the_default_gave_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         async with serving(tmp_path / "a", http_listeners="127.0.0.1:0") as first:
             assert first.http_bound is not None
             taken = f"127.0.0.1:{first.http_bound.port}"
-            monkeypatch.setattr(http, "DEFAULT", taken)
+            monkeypatch.setattr(http.HttpSettings, "http_by_default", True)
             second = Node(settings_of(tmp_path / "b", http_listeners=taken, scaler_enable=True))
             await second.start()
             assert (second.measuring, second.history is not None) == (None, True)
@@ -150,3 +171,11 @@ def test_only_loopback_is_served_unless_that_is_wanted_by_name(address: str) -> 
     with pytest.raises(SettingsError, match=r"http\.insecure=true"):
         load_settings(None, {"http.listeners": address})
     assert load_settings(None, {"http.listeners": address, "http.insecure": "true"}).http_address is not None
+
+
+@pytest.mark.parametrize("names", ["http://muster.example/", "*", "a b", "muster.example:9291", "ok.example,-x"])
+def test_what_is_no_name_of_a_host_is_said(names: str) -> None:
+    """A name with a port would match nothing, and nobody would know why."""
+    with pytest.raises(SettingsError, match=r"--set: http\.hosts is .*expected names of hosts.*muster\.example\.org"):
+        load_settings(None, {"http.hosts": names})
+    assert "muster.example" in load_settings(None, {"http.hosts": " Muster.Example., b"}).http_host_names

@@ -63,3 +63,12 @@ def test_all_of_the_table_that_is_the_node_s_is_written_once(accept: str) -> Non
 
 def test_a_disk_that_nobody_can_look_at_has_no_figure() -> None:
     assert "muster_disk_free_bytes" not in text(NodeFigures(1, "h:1", "0.1.0"), Instruments())
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text;version=x.y", "application/openmetrics-text;version=", ";;,=", "a" * 9_999]
+)
+def test_an_accept_header_that_is_none_is_answered(accept: str) -> None:
+    form, encode, content_type = negotiated(accept)
+    assert form.openmetrics == content_type.startswith("application/openmetrics-text")
+    assert encode is not None

@@ -44,6 +44,8 @@ def test_a_method_that_is_not_taken_hears_which_are(node: AskedNode) -> None:
         said = answer.json()["error"]["message"]
         assert said.endswith(f"expected {answer.headers['allow']}")
         assert "GET" in said
+        answer = await client.put("/api/v1/groups/g/settings")
+        assert answer.headers["allow"] == "GET, HEAD, POST"
 
     browse(node, visit)
 

@@ -47,7 +47,7 @@ def load_settings(file: Path | None = None, overrides: Mapping[str, str] | None 
 
 
 def asks(key: str, value: Given, known: Mapping[str, FieldInfo]) -> bool:
-    """Whether a line of a file asks for something: one that spells a default out, as the file that we ship, does not."""
+    """Whether a line of a file asks for something: one that spells a default out, as in the file we ship, does not."""
     return key not in known or value.text != (as_text(known[key].default) or "")
 
 

@@ -198,7 +198,7 @@ class GroupLines:
             offsets.append(offset)
         return lags, offsets
 
-    def write_balance(self, group: Group, held: Held, to: Writing) -> None:
+    def write_balance(self, group: Group, state: ShardState, held: Held, to: Writing) -> None:
         """What concerns the group as a whole."""
         members, sheet = len(group.members), to.sheet
         sheet.add("kafka_consumergroup_members", [self._line("kafka_consumergroup_members", members, group_label=True)])
@@ -211,6 +211,8 @@ class GroupLines:
             name = "muster_group_imbalance_ratio"
             shares = {"count": held.count, "lag": held.lag} | ({"rate": held.rate} if held.rate else {})
             lines = [self._line(name, imbalance(share, members), "by", word) for word, share in shares.items()]
+            if (weight := by_weight(group, state)) is not None:
+                lines.append(self._line(name, weight, "by", "weight"))
             sheet.add(name, lines)
         if to.commit_age:
             name = "muster_member_commit_age_seconds"
@@ -255,3 +257,13 @@ class GroupLines:
         if kind not in self._histograms:
             self._histograms[kind] = HistogramLines(DURATION, {"group": self.id, "protocol": kind}, timing)
         return self._histograms[kind]
+
+
+def by_weight(group: Group, state: ShardState) -> float | None:
+    """The heaviest member over the mean, as the group's balance judges it; None where that is off or knows nothing."""
+    if group.id not in state.balancing:
+        return None
+    from muster.coordinator.core.control.balance.evaluating import last_burden
+
+    carried = last_burden(group, state)
+    return None if carried is None else carried.ratio

@@ -12,12 +12,14 @@ from muster.coordinator.metrics.ends import AllEnds
 from muster.coordinator.metrics.groups import GroupLines, Held, Writing
 from muster.coordinator.metrics.instruments import LONG_BOUNDS, Instruments, Meter
 from muster.coordinator.metrics.rebalances import Rebalances
+from muster.coordinator.metrics.shadows import Disagreement
 from muster.coordinator.metrics.sight import Sight
 from muster.coordinator.metrics.table import FAMILIES, Level, bulk, levels_of
 from muster.coordinator.metrics.topics import SERIES, TopicLines
-from muster.coordinator.metrics.writing import Form, HistogramLines, Sheet
+from muster.coordinator.metrics.writing import Form, HistogramLines, Sheet, number, start
 
 DURATION = "muster_request_duration_seconds"
+SHADOWS = "muster_shadow_disagreement_ratio"
 HISTOGRAM_SERIES = len(LONG_BOUNDS) + 3
 
 Fenced = MutableMapping[tuple[str, ErrorCode], int]
@@ -82,10 +84,13 @@ class Scraper:
         }
         page.budget = fitted(sizes, self._levels, self._fineness.max_series)
         yield
-        alive = set()
+        alive, shadows = set(), Disagreement()
         for group, state in self._each():
             alive.add(group.id)
+            shadows.note(group.id, state)
             yield from self._write_group(group, state, fenced, page, now_ms)
+        rows = shadows.ratios().items()
+        page.sheet.add(SHADOWS, [f"{start(SHADOWS, {'assignor': word})}{number(ratio)}\n" for word, ratio in rows])
         for topic, count in counts.items():
             lines = self._topics.get(topic) or self._topics.setdefault(topic, TopicLines(topic, self._node_id))
             yield from lines.write(count, self._sight, page.sheet, self._allowed("topic", topic, page))
@@ -111,7 +116,7 @@ class Scraper:
         levels = self._allowed("group", group.id, page)
         to = Writing(self._sight, sheet, self._ends, levels, self._fineness.commit_age, now_ms)
         yield from lines.write(group, state, held, to)
-        lines.write_balance(group, held, to)
+        lines.write_balance(group, state, held, to)
         if Level.GROUP in levels:
             if group.id in self._rebalances.groups:
                 lines.write_history(self._rebalances.groups[group.id], sheet)
@@ -124,7 +129,7 @@ class Scraper:
     def _size(self, group: Group, state: ShardState, fenced: Mapping[str, Mapping[ErrorCode, int]]) -> dict[Level, int]:
         counts = self._sight.partitions()
         topics = self._lines(group.id).topics(group, state, counts)
-        of_group = 5 + len(fenced.get(group.id, ())) + self._fineness.commit_age * len(group.members)
+        of_group = 6 + len(fenced.get(group.id, ())) + self._fineness.commit_age * len(group.members)
         if (tally := self._rebalances.groups.get(group.id)) is not None:
             of_group += 1 + len(tally.causes) + len(tally.moved) + HISTOGRAM_SERIES * len(tally.durations)
         return {

@@ -147,7 +147,15 @@ OF_GROUPS: Final = (
         GAUGE,
         GROUP,
         ("group", "by"),
-        "Largest share of a member over the mean share, by count of partitions, lag, or rate of writing; 1 is even.",
+        "Largest share of a member over the mean share, by count of partitions, lag, rate of writing, or weight; 1 is "
+        "even.",
+    ),
+    Family(
+        "muster_shadow_disagreement_ratio",
+        GAUGE,
+        ALWAYS,
+        ("assignor",),
+        "Partitions that a shadow assignor would have given to somebody else, of all in the latest decisions.",
     ),
     Family(
         "muster_group_lag_seconds",

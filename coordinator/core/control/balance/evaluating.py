@@ -23,10 +23,11 @@ from muster.coordinator.core.control.holds.correction import corrected
 from muster.coordinator.core.control.who import wanted_options
 from muster.coordinator.core.effects import MeasureLoad
 from muster.coordinator.core.events import LoadMeasured, Planned
+from muster.coordinator.core.groups.group import Group
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.ledger import Trigger
 from muster.coordinator.core.plan import Plan, PlanRequest
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import Cause
 
 
@@ -127,15 +128,33 @@ def problem_now(group_id: str, balancing: Balancing, step: Step) -> Problem | No
     loads = balancing.loads
     if group is None or loads is None or not loads.rated or why_rests(group, step):
         return None
-    stored = step.state.settings[group_id]
-    held = step.state.holds.get(group_id)
-    same = (type(group), group.generation, tuple(group.members), stored.version, held, loads.counts)
+    same = likeness(group, loads, step.state)
     if balancing.problem is None or balancing.problem.same != same:
         snapshot = KINDS[type(group)].snapshot(group, step)
         if snapshot is None or any(loads.counts.get(topic) != count for topic, count in snapshot.topics.items()):
             return None
         balancing.problem = problem_of(snapshot, same, wanted_options(step.state, group_id))
     return balancing.problem
+
+
+def likeness(group: Group, loads: Loads, state: ShardState) -> tuple[object, ...]:
+    """All by which a group is the same as it was."""
+    stored, held = state.settings.get(group.id), state.holds.get(group.id)
+    version = None if stored is None else stored.version
+    return (type(group), group.generation, tuple(group.members), version, held, loads.counts)
+
+
+def last_burden(group: Group, state: ShardState) -> Burden | None:
+    """What the members of a balanced group carry, by the mean of the loads. For whoever looks on: nothing is asked for.
+
+    None where the balance is off or knows too little yet, and where the group was not at rest since it changed.
+    """
+    balancing = state.balancing.get(group.id)
+    if balancing is None or balancing.loads is None or balancing.problem is None:
+        return None
+    if balancing.problem.same != likeness(group, balancing.loads, state):
+        return None
+    return burdens(balancing.problem, balancing)[0]
 
 
 def burdens(problem: Problem, balancing: Balancing, plan: Plan | None = None) -> tuple[Burden, Burden]:

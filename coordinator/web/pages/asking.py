@@ -14,6 +14,7 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.errors_pb2 import ErrorCode
 from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 from muster.coordinator.views.holds import SeenHolds, seen_holds
+from muster.coordinator.views.ledger import is_rebalance
 from muster.coordinator.views.trials import SeenCanary, seen_canary
 from muster.coordinator.web.asks import Asks, Refused
 from muster.coordinator.web.pages.map_view import Holding
@@ -24,6 +25,8 @@ AT_ONCE: Final = 500
 NO_SUCH_GROUP: Final = 69
 DEAD = "Dead"
 SHOWN_REBALANCES: Final = 50
+FIRST_LIMITS: Final = (1, 10, 0)
+"""How many entries are asked for until a rebalance is among them; 0 is all."""
 
 Answer = TypeVar("Answer", bound=Message)
 Place = tuple[str, int]
@@ -34,6 +37,8 @@ class Position:
     committed: int | None
     log_start: int
     log_end: int
+    committed_at_ms: int | None = None
+    """None where nothing is committed, or nobody kept when."""
 
     @property
     def lag(self) -> int:
@@ -119,6 +124,16 @@ class Asking:
         if answer.error_code not in (0, NO_SUCH_GROUP):
             raise refused(answer.error_code, answer.error_message)
         return answer
+
+    async def last_rebalance(self, group_id: str) -> Rebalance | None:
+        """The newest entry that is one. What operators did beside may stand before it: then more entries are asked."""
+        for limit in FIRST_LIMITS:
+            entries = (await self.history(group_id, limit)).rebalances
+            if found := next(filter(is_rebalance, entries), None):
+                return found
+            if limit and len(entries) < limit:
+                break
+        return None
 
     async def group(self, group_id: str) -> GroupFacts:
         """Everything of one group; refused when there is none."""
@@ -278,7 +293,10 @@ def positions_of(answers: Iterable[group_pb.OffsetFetchResponse]) -> dict[Place,
     """Of the partitions that this node has."""
     return {
         (topic.name, row.partition_index): Position(
-            row.committed_offset if row.committed_offset >= 0 else None, row.log_start_offset, row.log_end_offset
+            row.committed_offset if row.committed_offset >= 0 else None,
+            row.log_start_offset,
+            row.log_end_offset,
+            row.commit_timestamp_ms if row.committed_offset >= 0 and row.commit_timestamp_ms > 0 else None,
         )
         for answer in answers
         for topic in answer.topics

@@ -76,7 +76,7 @@ def doctors_group(facts: GroupFacts) -> Group:
         waiting_for=tuple(described.waiting_for),
         waiting_until_ms=described.waiting_until_ms,
         positions={
-            TopicPartition(*place): Position(at.committed, at.log_start, at.log_end)
+            TopicPartition(*place): Position(at.committed, at.log_start, at.log_end, at.committed_at_ms)
             for place, at in facts.positions.items()
         },
         ledger=tuple(facts.history),

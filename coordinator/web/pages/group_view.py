@@ -11,6 +11,7 @@ from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.views.controls import balance_words, fence_words, seen_controls
 from muster.coordinator.views.holds import held
+from muster.coordinator.views.ledger import is_rebalance
 from muster.coordinator.views.shadows import ShadowRow, compared
 from muster.coordinator.views.trials import SeenCanary
 from muster.coordinator.views.words import Names, duration, plural
@@ -63,6 +64,8 @@ class MemberRow:
     leader: bool
     heard_ms: int
     session: str
+    committed_ms: int
+    """When it last committed any partition that it has; 0: never. No protocol tells when it last polled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,6 @@ class GroupView:
     unowned: int
     unowned_words: str
     map: AssignmentMap
-    last: RebalanceView | None
     last_moved: RebalanceView | None
     rebalances: tuple[RebalanceView, ...]
     rebalance_count: int
@@ -152,7 +154,6 @@ def group_view(
         unowned=len(nobody) if ids and not busy else 0,
         unowned_words=unowned_words(nobody),
         map=assignment_map(holdings, ids, names, moved, by),
-        last=views[history[0].number] if history else None,
         last_moved=views[moved.number] if moved else None,
         rebalances=tuple(views[entry.number] for entry in shown),
         rebalance_count=len(history),
@@ -176,8 +177,11 @@ HEALTH_CLASSES: Final = {"OK": "ok", "WARN": "warn", "ERR": "bad", "STOP": "bad"
 
 
 def last_with_moves(history: Sequence[Rebalance]) -> Rebalance | None:
-    """A KIP-848 group may have an entry for what moved nothing after the one that did."""
-    return next((entry for entry in history if entry.moves), history[0] if history else None)
+    """A KIP-848 group may have an entry for what moved nothing after the one that did.
+
+    Where none on record moved anything, the newest rebalance; nothing that operators did beside is one.
+    """
+    return next((entry for entry in history if entry.moves), next(filter(is_rebalance, history), None))
 
 
 def headline(members: int, partitions: int, lag: int, state: str) -> str:
@@ -235,6 +239,14 @@ def member_rows(
             leader=member.member_id == facts.group.leader,
             heard_ms=member.last_heard_ms,
             session=duration(member.session_timeout_ms) if member.HasField("session_timeout_ms") else "",
+            committed_ms=max(
+                (
+                    facts.positions[place].committed_at_ms or 0
+                    for place in facts.shares.get(member.member_id, ())
+                    if place in facts.positions
+                ),
+                default=0,
+            ),
         )
         for member in members
     ]

@@ -71,8 +71,8 @@ class ListingPages:
             lags[group.group_id] = self._figures.lag(group.group_id) or 0
             troubled[group.group_id] = WORSE.get(self._figures.health(group.group_id)[0], 2)
             if wanted.sort == "rebalance":
-                found = (await self._asking.history(group.group_id, 1)).rebalances
-                latest[group.group_id] = found[0].started_at_ms if found else 0
+                last = await self._asking.last_rebalance(group.group_id)
+                latest[group.group_id] = last.started_at_ms if last else 0
             if number % 8 == 7:
                 await asyncio.sleep(0)
         found_groups = await asyncio.to_thread(listed_groups, groups, lags, troubled, latest, wanted)
@@ -80,10 +80,10 @@ class ListingPages:
         described = await self._asking.described(group.group_id for group in shown)
         parts = []
         for group in shown:
-            entries = (await self._asking.history(group.group_id, 1)).rebalances
+            last = await self._asking.last_rebalance(group.group_id)
             lag = self._figures.lag(group.group_id)
             figures = self._figures.of(group.group_id)
-            parts.append((group, described.get(group.group_id), entries[0] if entries else None, lag, figures))
+            parts.append((group, described.get(group.group_id), last, lag, figures))
             await asyncio.sleep(0)
 
         def page_href(number: int) -> str:

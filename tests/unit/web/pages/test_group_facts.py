@@ -1,7 +1,10 @@
 """What counts as a partition of a group."""
 
-from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedGroup
-from muster.coordinator.web.pages.asking import GroupFacts, Position
+from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedGroup, OffsetFetchResponse
+from muster.coordinator.views.words import Names
+from muster.coordinator.web.pages.asking import GroupFacts, Position, positions_of
+from muster.coordinator.web.pages.findings import findings_of
+from muster.coordinator.web.pages.group_view import Figures, group_view
 
 
 def owners(facts: GroupFacts) -> dict[tuple[str, int], str]:
@@ -25,3 +28,20 @@ def test_a_group_without_members_shows_what_it_has_read() -> None:
 def test_of_a_partition_without_a_position_everything_there_is_waits() -> None:
     assert Position(None, 2, 9).lag == 7
     assert Position(11, 2, 9).lag == 0, "a log that was cut has no negative lag"
+
+
+def test_when_a_position_was_committed_is_known_to_the_doctor_s_rules_on_the_page() -> None:
+    """Without it nothing on a page was ever old: a group that stood still for hours had no finding."""
+    hour_ms = 3_600_000
+    answer = OffsetFetchResponse()
+    row = answer.topics.add(name="t").partitions.add(partition_index=0, committed_offset=3)
+    row.commit_timestamp_ms, row.log_start_offset, row.log_end_offset = hour_ms, 0, 9
+    group = DescribedGroup(group_id="g", group_state="Stable")
+    group.members.add(member_id="a", client_id="a")
+    facts = GroupFacts(
+        group, "classic", [], shares={"a": [("t", 0)]}, positions=positions_of([answer]), wanted={"a": {"t"}}
+    )
+    found = findings_of(facts, Names(["a"]), 3 * hour_ms)
+    assert [finding.what for finding in found] == ["the group makes no progress: it is 6 records behind in 1 partition"]
+    (member,) = group_view(facts, Figures(), 3 * hour_ms).members
+    assert member.committed_ms == hour_ms

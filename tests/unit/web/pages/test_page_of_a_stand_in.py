@@ -7,7 +7,12 @@ import pytest
 
 from muster.coordinator.bench.pages import LARGE, StandIn, app_of, fetched
 from muster.coordinator.config import load_settings
-from muster.coordinator.rpc.v1.ledger_pb2 import PlanScore
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1.ledger_pb2 import (
+    REBALANCE_OUTCOME_POSITIONS_CHANGED,
+    REBALANCE_OUTCOME_SETTINGS_CHANGED,
+    PlanScore,
+)
 from muster.coordinator.web.app import app_of as whole
 from muster.coordinator.web.asks import NodeHealth
 
@@ -82,6 +87,43 @@ def test_large_groups_have_a_bar_for_each_member() -> None:
     body = shown(f"/groups/{LARGE}", members=90, partitions=900)
     assert body.count("<li><b>consumer-") == 90
     assert "all 90 members" not in body
+
+
+class Operated(StandIn):
+    """Its large group was changed by operators after its last rebalance, more than once."""
+
+    def __init__(self, entries: int, groups: int = 2) -> None:
+        super().__init__(4, 12, groups)
+        newest = self.explained.rebalances[0]
+        for number in range(1, entries + 1):
+            entry = self.explained.rebalances.add(group_id=LARGE, number=newest.number + number)
+            entry.started_at_ms = newest.started_at_ms + number
+            odd = number % 2
+            entry.outcome = REBALANCE_OUTCOME_SETTINGS_CHANGED if odd else REBALANCE_OUTCOME_POSITIONS_CHANGED
+        newest_first = sorted(self.explained.rebalances, key=lambda entry: -entry.number)
+        del self.explained.rebalances[:]
+        self.explained.rebalances.extend(newest_first)
+
+    def _explain(self, request: pb.ExplainGroupRequest) -> pb.ExplainGroupResponse:
+        found = super()._explain(request)
+        return pb.ExplainGroupResponse(rebalances=found.rebalances[: request.limit or None], stalls=found.stalls)
+
+
+@pytest.mark.parametrize("entries", [1, 30])
+@pytest.mark.parametrize("order", ["", "?sort=rebalance"])
+def test_the_last_rebalance_of_a_group_is_none_of_what_operators_did_beside(entries: int, order: str) -> None:
+    body = asyncio.run(fetched(app_of(Operated(entries)), f"/{order}")).decode()
+    assert f'href="/groups/{LARGE}/rebalances/3"' in body
+    assert "consumer-0 stopped answering" in body
+    assert "An operator changed" not in body
+
+
+def test_what_moved_last_is_none_of_what_operators_did_beside() -> None:
+    node = Operated(1)
+    for entry in node.explained.rebalances:
+        del entry.moves[:]
+    said = asyncio.run(fetched(app_of(node), f"/groups/{LARGE}")).decode().partition('class="said">')[2]
+    assert said.startswith("consumer-0 stopped answering; nothing moved")
 
 
 def test_a_rebalance_keeps_its_address() -> None:

@@ -162,7 +162,12 @@ async def fetched(app: Any, path: str, expected: Sequence[int] = (200,)) -> byte
     """The body of a GET, by ASGI and no transport. `path` may have a query."""
     path, _, query = path.partition("?")
     scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "root_path": ""}
-    scope |= {"path": path, "raw_path": path.encode(), "query_string": query.encode(), "headers": [(b"host", b"127.0.0.1")]}
+    scope |= {
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(b"host", b"127.0.0.1")],
+    }
     body, status = bytearray(), list[int]()
 
     async def receive() -> dict[str, Any]:

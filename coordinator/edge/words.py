@@ -22,9 +22,9 @@ def operator(host: str, reason: str = "") -> str:
     """Whoever changed a group from outside, as the ledger names him.
 
     >>> operator("10.0.0.7"), operator("10.0.0.7", "a stuck worker")
-    ('operator at 10.0.0.7', 'operator at 10.0.0.7: a stuck worker')
+    ('operator at 10.0.0.7', 'operator at 10.0.0.7 (a stuck worker)')
     """
-    return f"operator at {host}: {reason}" if reason else f"operator at {host}"
+    return f"operator at {host} ({reason})" if reason else f"operator at {host}"
 
 
 def json_value(name: str, text: str, refusal: Callable[[str], Exception]) -> JsonValue:

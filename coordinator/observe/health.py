@@ -93,7 +93,8 @@ class GroupHealth:
         if not self.troubled:
             return REASONS[self.status]
         worst = self.troubled[0]
-        others = f"; {self.not_ok - 1} more partitions are not well" if self.not_ok > 1 else ""
+        more = self.not_ok - 1
+        others = f"; {more} more partition{' is' if more == 1 else 's are'} not well" if more > 0 else ""
         return f"{worst.topic}-{worst.partition} ({worst.status.name}, lag {worst.lag}): {worst.reason}{others}"
 
 

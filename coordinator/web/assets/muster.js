@@ -50,6 +50,14 @@
     }] } };
   }
 
+  // Times in the reader's own way of writing them, as everywhere on the page: seconds where little is shown, days where much.
+  const axisTimes = [[1800, { timeStyle: "medium" }], [172800, { timeStyle: "short" }], [Infinity, { dateStyle: "short" }]]
+    .map(([most, style]) => [most, new Intl.DateTimeFormat(undefined, style)]);
+  function axisTime(u, all) {
+    const shown = u.scales.x.max - u.scales.x.min, [, format] = axisTimes.find(([most]) => shown < most);
+    return all.map((s) => format.format(s * 1000));
+  }
+
   // There are no fifths of a record.
   const whole = [...Array(15).keys()].flatMap((power) => [1, 2, 5].map((step) => step * 10 ** power));
 
@@ -63,8 +71,8 @@
       const plot = new uPlot({
         width: box.clientWidth, height: 220, plugins: [marks(at)], cursor: { y: false },
         scales: { y: { range: (u, low, high) => [0, Math.max(1, high * 1.08)] } },
-        axes: [axis, { ...axis, size: 64, incrs: whole, values: (u, all) => all.map((v) => v.toLocaleString()) }],
-        series: [{}, { label: "lag", stroke: colour("--accent"), width: 2, fill: colour("--accent-bg"),
+        axes: [{ ...axis, space: 90, values: axisTime }, { ...axis, size: 64, incrs: whole, values: (u, all) => all.map((v) => v.toLocaleString()) }],
+        series: [{ value: (u, s) => (s == null ? "" : exact.format(s * 1000)) }, { label: "lag", stroke: colour("--accent"), width: 2, fill: colour("--accent-bg"),
           value: (u, v) => (v == null ? "" : v.toLocaleString()) }],
       }, [times.map((t) => t / 1000), lags], box);
       box.plot = plot;

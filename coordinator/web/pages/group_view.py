@@ -25,7 +25,8 @@ from muster.coordinator.web.pictures.series import chart
 from muster.coordinator.web.pictures.timeline import words
 
 MOST_MEMBERS: Final = 100
-"""Rows of the members' table, until all are asked for."""
+FIRST_MEMBERS: Final = 50
+"""Of more than these the members' table has those who are most behind, until all are asked for."""
 MOST_REBALANCES: Final = 15
 BUSY: Final = (
     "PreparingRebalance",
@@ -138,10 +139,12 @@ def group_view(
         state_class="busy" if busy else "ok" if group.group_state == "Stable" else "",
         assignor=group.protocol_data,
         generation=group.generation_id,
-        headline=headline(len(ids), len(holdings), facts.lag, group.group_state),
+        headline=headline(len(ids), len(holdings), len(nobody), facts.lag),
         waiting=listed([names[member] for member in group.waiting_for]) if group.waiting_for else "",
         waiting_until_ms=group.waiting_until_ms,
-        members=member_rows(group.members, facts, names, MOST_MEMBERS if not all_members else len(ids)),
+        members=member_rows(
+            group.members, facts, names, FIRST_MEMBERS if len(ids) > MOST_MEMBERS and not all_members else len(ids)
+        ),
         member_count=len(ids),
         partitions=len(holdings),
         lag=facts.lag,
@@ -184,13 +187,20 @@ def last_with_moves(history: Sequence[Rebalance]) -> Rebalance | None:
     return next((entry for entry in history if entry.moves), next(filter(is_rebalance, history), None))
 
 
-def headline(members: int, partitions: int, lag: int, state: str) -> str:
+def headline(members: int, partitions: int, unowned: int, lag: int) -> str:
+    """
+    >>> headline(2, 12, 0, 0), headline(1, 12, 6, 1)
+    ('2 members share 12 partitions, everything read.', '1 member has 6 of 12 partitions, 1 record behind.')
+    """
     if not members:
         return (
             f"Nobody is in this group. It has positions in {plural(partitions, 'partition')}, {lag:,} records behind."
         )
     behind = f"{plural(lag, 'record')} behind" if lag else "everything read"
-    return f"{plural(members, 'member')} share {plural(partitions, 'partition')}, {behind}."
+    owned = (
+        f"{partitions - unowned:,} of {plural(partitions, 'partition')}" if unowned else plural(partitions, "partition")
+    )
+    return f"{plural(members, 'member')} {'has' if members == 1 else 'share'} {owned}, {behind}."
 
 
 def trend_words(trend: float | None) -> str:

@@ -192,7 +192,7 @@ def summary(owned: Mapping[str, Sequence[Holding]], nobody: Sequence[Holding]) -
     shares = [len(held) for held in owned.values()]
     if shares:
         each = f"{min(shares):,}" if min(shares) == max(shares) else f"{min(shares):,} to {max(shares):,}"
-        said += f" with {each} each"
+        said += f" with {each}" + (" each" if len(shares) > 1 else "")
     idle = shares.count(0)
     if idle:
         said += f"; {idle:,} of them idle"

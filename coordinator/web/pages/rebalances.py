@@ -88,6 +88,8 @@ class RebalanceView:
     """And how long."""
     moved: int
     unowned: str
+    left: int
+    """Partitions that it left without an owner: their seconds go on, and are in no figure."""
     moves: tuple[MoveLine, ...]
     more_moves: int
     word: str
@@ -145,6 +147,7 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         waited=waited,
         moved=len(entry.moves),
         unowned=partition_seconds(entry.unowned_partition_seconds),
+        left=sum(bool(move.source) and not move.target for move in entry.moves),
         moves=lines,
         more_moves=more,
         word="rebalance" if is_rebalance(entry) else "entry",

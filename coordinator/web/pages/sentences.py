@@ -65,6 +65,10 @@ BESIDE: Final = {
 """What is no rebalance."""
 
 
+SAID_BEST_BY_THEMSELVES: Final = ("CANARY",)
+"""Causes of which the entry's own words tell more than any that stand here."""
+
+
 def cause_name(entry: Rebalance) -> str:
     return RebalanceCause.Name(entry.cause).removeprefix("REBALANCE_CAUSE_")
 
@@ -101,7 +105,8 @@ def sentence(entry: Rebalance, names: Names) -> str:
     moved = what_moved(entry.moves, entry.culprit, names)
     if outcome_name(entry) in BESIDE:
         return BESIDE[outcome_name(entry)].format(
-            positions=plural(len(entry.positions) + entry.more_positions, "position"), detail=begun(entry.detail, "")
+            positions=plural(len(entry.positions) + entry.more_positions, "position"),
+            detail=begun(names.in_text(entry.detail), ""),
         )
     parts = [happened, *([moved] if entry.moves or not ended else []), *([ended] if ended else [])]
     return begun("; ".join(parts) + ".", names[entry.culprit])
@@ -113,6 +118,8 @@ def begun(text: str, culprit: str) -> str:
 
 
 def what_happened(entry: Rebalance, names: Names) -> str:
+    if cause_name(entry) in SAID_BEST_BY_THEMSELVES and entry.detail:
+        return names.in_text(entry.detail)
     _, by_whom, otherwise = CAUSES.get(cause_name(entry), (CHANGE, "", cause_word(cause_name(entry))))
     return by_whom.format(who=names[entry.culprit]) if entry.culprit and by_whom else otherwise
 
@@ -168,6 +175,8 @@ def between(moves: Sequence[PartitionMove], names: Names) -> str:
     few = plural(len(moves), "partition")
     if not any(sources):
         return f"{few} that nobody had went to {listed([names[member] for member in targets])}"
+    if len(sources) > 1 and sorted(sources) == sorted(targets):
+        return f"{few} changed hands between {listed([names[member] for member in targets])}"
     if not any(targets) or (len(sources) <= NAMED and len(targets) <= NAMED):
         return f"{went(moves, names)}, from {listed([names[member] or 'nobody' for member in sources])}"
     return f"{few} moved between {plural(len({*sources, *targets} - {''}), 'member')}"

@@ -61,13 +61,13 @@ def test_by_the_command_line(node: NodeProcess) -> None:
     reset = ("reset-offsets", "--topic", "ours", "--to", "start", "--execute", "--reason", "read it all again")
     muster(node, *reset, "ours")
     assert told(node, "ours") == [("POSITIONS_CHANGED", [(0, None, 0), (1, None, 0), (2, None, 0)])]
-    assert "operator at 127.0.0.1: read it all again set 3 positions" in muster(node, "explain", "ours")
+    assert "operator at 127.0.0.1 (read it all again) set 3 positions" in muster(node, "explain", "ours")
     muster(node, "delete-offsets", "--topic", "ours:1", "--reason", "a slip", "ours")
     assert told(node, "ours")[1:] == [("POSITIONS_CHANGED", [(1, 0, None)])]
     muster(node, "delete", "--reason", "retired", "ours")
     assert told(node, "ours") == [("GROUP_DELETED", [(0, 0, None), (2, 0, None)])]
     said = muster(node, "history", "-o", "wide", "ours")
-    assert "operator at 127.0.0.1: retired deleted the group, with 2 positions and 4 entries of its ledger" in said
+    assert "operator at 127.0.0.1 (retired) deleted the group, with 2 positions and 4 entries of its ledger" in said
 
 
 def test_by_kafkas_door(node: NodeProcess, kafka: Any) -> None:

@@ -134,7 +134,7 @@ def test_a_page_says_when_its_group_is_gone(watched: Watched, seeded: Seeded) ->
     assert page.url.endswith("/ledger?group=for-now")
     page.locator(".events", has_text="An operator deleted the group").wait_for()
     page.locator(".events summary").first.click()
-    assert page.locator(".events", has_text="operator at 127.0.0.1: tried enough deleted the group").is_visible()
+    assert page.locator(".events", has_text="operator at 127.0.0.1 (tried enough) deleted the group").is_visible()
 
 
 def test_a_click_opens_the_whole_explanation_by_keyboard_too(watched: Watched) -> None:

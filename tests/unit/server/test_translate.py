@@ -55,7 +55,7 @@ def test_who_commits_without_being_a_member_is_named() -> None:
     simple = committed(pb.OffsetCommitRequest(group_id="g"))
     assert (simple.operator, simple.by_tool) == ("operator at h", False)
     tool = committed(pb.OffsetCommitRequest(group_id="g", include_zookeeper=True, reason="a slip"))
-    assert (tool.operator, tool.by_tool) == ("operator at h: a slip", True)
+    assert (tool.operator, tool.by_tool) == ("operator at h (a slip)", True)
 
 
 def test_a_commit_without_generation_is_a_simple_one() -> None:
@@ -98,7 +98,7 @@ def test_a_removal_of_nobody_in_particular_means_everyone() -> None:
     someone = translate.remove_members(
         pb.RemoveMembersRequest(group_id="g", members=[pb.MemberIdentity(group_instance_id="i")]), 1, client_host="h"
     )
-    assert (everyone.everyone, everyone.operator) == (True, "operator at h: drill")
+    assert (everyone.everyone, everyone.operator) == (True, "operator at h (drill)")
     assert (someone.everyone, someone.operator) == (False, "operator at h")
     assert someone.members == (MemberIdentity("", "i", ""),)
 

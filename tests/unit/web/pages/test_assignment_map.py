@@ -47,7 +47,7 @@ def test_a_partition_without_an_owner_stands_apart_and_loud() -> None:
     assert shown.unowned is not None
     assert shown.unowned.count == 2
     assert {kind for kind, _ in cells(shown.unowned.topics[0].picture)} == {"cell unowned"}
-    assert shown.summary == "2 partitions of 1 topic, 1 member with 0 each; 1 of them idle."
+    assert shown.summary == "2 partitions of 1 topic, 1 member with 0; 1 of them idle."
 
 
 def test_a_large_group_is_bundled_by_colour_with_the_longest_bar_for_who_has_most() -> None:

@@ -126,6 +126,19 @@ def test_what_moved_last_is_none_of_what_operators_did_beside() -> None:
     assert said.startswith("consumer-0 stopped answering; nothing moved")
 
 
+def test_of_a_large_group_some_members_are_listed_and_anybody_may_be_named() -> None:
+    body = shown(f"/groups/{LARGE}", members=101, partitions=101)
+    assert "all 101 members</a>" in body
+    assert body.count("out after") + body.count('data-h="heard of"') == 50
+    assert body.count('list="member-ids"') == 4, "to be removed, imagined away, drained, and to have a partition pinned"
+    whole = shown(f"/groups/{LARGE}?members=all", members=101, partitions=101)
+    assert whole.count('data-h="heard of"') == 101
+
+
+def test_a_page_of_ten_thousand_partitions_has_air_below_its_limit() -> None:
+    assert len(shown(f"/groups/{LARGE}", members=1_000, partitions=10_000)) <= 255_000, "300,000 are the limit"
+
+
 def test_a_rebalance_keeps_its_address() -> None:
     body = shown(f"/groups/{LARGE}/rebalances/2")
     assert "Rebalance 2 of large" in body

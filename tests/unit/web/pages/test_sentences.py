@@ -51,6 +51,32 @@ def test_nobody_s_fault_begins_with_a_capital() -> None:
     )
 
 
+def test_who_gave_and_took_alike_exchanged() -> None:
+    """Not "6 partitions went to a and b, from a and b"."""
+    changed = ledger_pb2.REBALANCE_CAUSE_ASSIGNOR_CHANGED
+    assert told(changed, "", ("a", "b"), ("b", "a")) == (
+        "The assignor was changed; 2 partitions changed hands between a and b."
+    )
+
+
+def test_a_canary_says_what_it_tries() -> None:
+    entry = Rebalance(
+        cause=ledger_pb2.REBALANCE_CAUSE_CANARY,
+        outcome=COMPLETED,
+        moves=moves(("a", "b")),
+        detail="a canary began: lag in place of uniform",
+    )
+    assert sentence(entry, names_of([entry])) == (
+        "A canary began: lag in place of uniform; 1 partition went to b, from a."
+    )
+
+
+def test_what_was_held_calls_members_by_the_names_that_the_map_has() -> None:
+    member = "shop-3-4abb223b-4475-48eb-8550-7cb2b7c8a01a"
+    entry = Rebalance(outcome=ledger_pb2.REBALANCE_OUTCOME_HELD, culprit=member, detail=f"member {member} left")
+    assert sentence(entry, names_of([entry])) == "Member shop-3 left."
+
+
 @pytest.mark.parametrize("cause", sorted(set(ledger_pb2.RebalanceCause.keys()) - {"REBALANCE_CAUSE_UNSPECIFIED"}))
 def test_every_cause_has_words_and_a_colour(cause: str) -> None:
     short = cause.removeprefix("REBALANCE_CAUSE_")

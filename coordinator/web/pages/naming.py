@@ -4,13 +4,15 @@ Of a client that came back under a new member id, the one that is in the group n
 before a bit of its id with it.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.views.words import Names
 
-BARE_ID = 36
+BARE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 """A UUID and nothing else, as members by KIP-848 choose it."""
 KEPT = 4
 
@@ -34,7 +36,7 @@ class MemberNames(Names):
 
     @staticmethod
     def _plain(member: str, clients: Mapping[str, str], names: Names) -> str:
-        return clients.get(member, "") or member[:8] if len(member) == BARE_ID else names[member]
+        return clients.get(member, "") or member[:8] if BARE_ID.fullmatch(member) else names[member]
 
 
 def names_of(

@@ -102,3 +102,9 @@ def test_a_member_that_is_a_bare_uuid_goes_by_its_client_id() -> None:
     assert names_of([], [uuid])[uuid] == "d3d15202"
     two = MemberNames([], {uuid: "x", uuid[::-1]: "x"}, [uuid, uuid[::-1]])
     assert two[uuid] != two[uuid[::-1]]
+
+
+def test_an_operator_whose_name_and_reason_are_as_long_as_a_uuid_keeps_both() -> None:
+    operator = "operator at 127.0.0.1 (tried enough)"
+    assert len(operator) == len("4abb223b-4475-48eb-8550-7cb2b7c8a01a")
+    assert MemberNames([operator], {})[operator] == operator

@@ -6,7 +6,7 @@ Belongs to the extra `otel`; imported where `otel.exporter` is set.
 import logging
 from collections.abc import Sequence
 from queue import Empty, Full, Queue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Final, NamedTuple
 
 import structlog
@@ -25,7 +25,9 @@ from muster.coordinator.tracing.spans import SpanPlan, spans_of
 QUEUE: Final = 1_000
 """Rebalances that wait to be made into spans."""
 SPANS: Final = 8_192
-"""Spans that wait to be sent."""
+"""Spans that wait to be sent, or are being sent."""
+BATCH: Final = 512
+"""Of them in one request."""
 EVERY_MS: Final = 1_000
 TIMEOUT_S: Final = 5.0
 LAST_WORDS_S: Final = 2.0
@@ -42,16 +44,57 @@ class Rebalanced(NamedTuple):
     traceparent: str
 
 
+class Room:
+    """For spans on their way to a collector, which may be slow: a rebalance for whose spans there is none is left out
+    whole. That is told once when it begins, and once when everything was sent. Any thread."""
+
+    def __init__(self, most: int = SPANS) -> None:
+        self._most = most
+        self._waiting = 0
+        self._left_out = 0
+        self._lock = Lock()
+
+    def takes(self, spans: int) -> bool:
+        """Whether there is room for a rebalance of so many spans; then they have it until they are `sent`."""
+        with self._lock:
+            fits = self._waiting + spans <= self._most
+            self._waiting += spans if fits else 0
+        if not fits:
+            self.left_out()
+        return fits
+
+    def left_out(self) -> None:
+        """A rebalance was."""
+        with self._lock:
+            self._left_out += 1
+            first = self._left_out == 1
+        if first:
+            log.warning("more rebalances than can be told as traces; those beyond are left out", waiting=self._waiting)
+
+    def sent(self, spans: int) -> None:
+        """Or thrown away: they wait no longer."""
+        with self._lock:
+            self._waiting -= spans
+            over = 0 if self._waiting else self._left_out
+            self._left_out -= over
+        if over:
+            log.info("all rebalances are told as traces again", left_out=over)
+
+
 class SaidOnce(SpanExporter):
     """Sends by another exporter; that the collector is away, or there again, is told once."""
 
-    def __init__(self, inner: SpanExporter, endpoint: str) -> None:
+    def __init__(self, inner: SpanExporter, endpoint: str, room: Room | None = None) -> None:
         self._inner = inner
         self._endpoint = endpoint
+        self._room = room or Room()
         self._lost = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = self._inner.export(spans)
+        try:
+            result = self._inner.export(spans)
+        finally:
+            self._room.sent(len(spans))
         if result is SpanExportResult.SUCCESS:
             if self._lost:
                 log.info("traces are taken again", endpoint=self._endpoint, spans_lost=self._lost)
@@ -79,8 +122,12 @@ class Export:
         # Whatever is wrong is said by us, once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         exporter = OTLPSpanExporter(endpoint=endpoint, insecure=endpoint.startswith("http://"), timeout=TIMEOUT_S)
+        self._room = Room(SPANS)
         self._processor = BatchSpanProcessor(
-            SaidOnce(exporter, endpoint), max_queue_size=SPANS, schedule_delay_millis=EVERY_MS
+            SaidOnce(exporter, endpoint, self._room),
+            max_queue_size=SPANS,
+            max_export_batch_size=min(BATCH, SPANS),
+            schedule_delay_millis=EVERY_MS,
         )
         resource = Resource.create(
             {"service.name": "muster", "service.version": version, "service.instance.id": str(node_id)}
@@ -89,7 +136,6 @@ class Export:
         self._provider.add_span_processor(self._processor)
         self._tracer = self._provider.get_tracer("muster", version)
         self._queue: Queue[Rebalanced | None] = Queue(QUEUE)
-        self._lost = 0
         self._thread = Thread(target=self._run, name="muster-traces", daemon=True)
         self._thread.start()
 
@@ -98,9 +144,7 @@ class Export:
         try:
             self._queue.put_nowait(Rebalanced(group_id, entry, traceparent))
         except Full:
-            self._lost += 1
-            if self._lost == 1:
-                log.warning("more rebalances than can be told as traces; those beyond are left out", waiting=QUEUE)
+            self._room.left_out()
 
     def close(self) -> None:
         """Send what is left, for a short while; blocks. What a dead collector does not take is lost."""
@@ -124,15 +168,26 @@ class Export:
     def _run(self) -> None:
         while (rebalanced := self._queue.get()) is not None:
             try:
-                make_spans(self._tracer, rebalanced)
+                self._make(rebalanced)
             except Exception as error:  # one entry's, whatever is wrong with it
                 log.error("a rebalance could not be told as a trace", group=rebalanced.group_id, exc_info=error)
 
 
-def make_spans(tracer: Tracer, rebalanced: Rebalanced) -> None:
-    """Begin and end the spans of one entry, at the times that it tells of."""
-    context = linked(rebalanced.traceparent)
-    begin(tracer, spans_of(rebalanced.group_id, rebalanced.entry), [] if context is None else [Link(context)], None)
+    def _make(self, rebalanced: Rebalanced) -> None:
+        plan = spans_of(rebalanced.group_id, rebalanced.entry)
+        if self._room.takes(count_of(plan)):
+            make_spans(self._tracer, plan, rebalanced.traceparent)
+
+
+def count_of(plan: SpanPlan) -> int:
+    """How many spans it is."""
+    return 1 + sum(map(count_of, plan.children))
+
+
+def make_spans(tracer: Tracer, plan: SpanPlan, traceparent: str) -> None:
+    """Begin and end the spans of one rebalance, at the times that its entry tells of."""
+    context = linked(traceparent)
+    begin(tracer, plan, [] if context is None else [Link(context)], None)
 
 
 def begin(tracer: Tracer, plan: SpanPlan, links: Sequence[Link], parent: trace.Span | None) -> None:

@@ -1,8 +1,10 @@
 """What is told of a collector that takes nothing, and what becomes of rebalances that nobody takes."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import Event
+from typing import ClassVar
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -11,7 +13,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from structlog.testing import capture_logs
 
 from muster.coordinator.tracing import export
-from muster.coordinator.tracing.export import Export, Rebalanced, SaidOnce, linked, make_spans
+from muster.coordinator.tracing.export import Export, Room, SaidOnce, count_of, linked, make_spans
+from muster.coordinator.tracing.spans import spans_of
 from tests.unit.tracing.test_spans import ENTRY
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -49,7 +52,7 @@ def test_that_it_is_away_and_there_again_is_said_once_each() -> None:
 def test_an_entry_is_one_trace_at_the_times_of_the_ledger() -> None:
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
-    make_spans(provider.get_tracer("t"), Rebalanced("g", ENTRY, TRACEPARENT))
+    make_spans(provider.get_tracer("t"), spans_of("g", ENTRY), TRACEPARENT)
     *children, root = memory.get_finished_spans()
     assert (root.start_time, root.end_time) == (1_000 * 10**6, 4_500 * 10**6)
     assert {child.parent.span_id for child in children if child.parent} == {root.context.span_id}
@@ -61,7 +64,7 @@ def test_what_happened_within_a_member_s_part_is_told_at_its_time() -> None:
     provider.add_span_processor(SimpleSpanProcessor(memory))
     first, *others = ENTRY.members
     entry = replace(ENTRY, members=(replace(first, joined_at_ms=1_500, synced_at_ms=4_200), *others))
-    make_spans(provider.get_tracer("t"), Rebalanced("g", entry, ""))
+    make_spans(provider.get_tracer("t"), spans_of("g", entry), "")
     told = {span.name: [(event.name, event.timestamp) for event in span.events] for span in memory.get_finished_spans()}
     assert told["member ca"] == [("joined", 1_500 * 10**6), ("synced", 4_200 * 10**6)]
     assert told["rebalance g"] == told["member b"] == []
@@ -90,3 +93,54 @@ def test_what_there_is_no_room_for_is_thrown_away_and_said_once(monkeypatch: pyt
     assert [line["event"].split(";")[0] for line in lines] == ["more rebalances than can be told as traces"]
     go_on.set()
     told.close()
+
+
+class Slow(SpanExporter):
+    """A collector that takes everything, once it may."""
+
+    may = Event()
+    taken: ClassVar[list[ReadableSpan]] = []
+
+    def __init__(self, **_: object) -> None:
+        pass
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.may.wait()
+        self.taken.extend(spans)
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        pass
+
+
+def test_a_collector_that_is_slow_gets_whole_traces_and_what_is_left_out_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_one = count_of(spans_of("g", ENTRY))
+    monkeypatch.setattr(export, "SPANS", 3 * of_one + 1)
+    monkeypatch.setattr(export, "EVERY_MS", 1)
+    monkeypatch.setattr(export, "OTLPSpanExporter", Slow)
+    told = Export("http://127.0.0.1:1", 1, "0")
+    with capture_logs() as lines:
+        for _ in range(10):
+            told.tell("g", ENTRY, "")
+        told._queue.put(None)
+        told._thread.join()  # each has been looked at
+        Slow.may.set()
+        told.close()
+    assert [(line["event"].split(";")[0], line.get("left_out")) for line in lines] == [
+        ("more rebalances than can be told as traces", None),
+        ("all rebalances are told as traces again", 7),
+    ]
+    assert sorted(Counter(span.context.trace_id for span in Slow.taken).values()) == [of_one] * 3
+
+
+def test_room_is_given_back_and_its_want_is_said_anew() -> None:
+    room = Room(10)
+    with capture_logs() as lines:
+        assert [room.takes(6), room.takes(6), room.takes(4), room.takes(1)] == [True, False, True, False]
+        room.sent(6)
+        room.sent(4)
+        room.sent(0)
+        assert [room.takes(11), room.takes(10)] == [False, True]
+    assert [line.get("left_out", line["log_level"]) for line in lines] == ["warning", 2, "warning"]

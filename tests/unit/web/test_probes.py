@@ -1,10 +1,14 @@
 """Three probes: the process answers, every group is served and the log is written, the start is over."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from muster.coordinator.runtime.conditions import GROUPS, LOG
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.health.troubles import room_looked_at, shard_changed
+from muster.coordinator.web.probes import NOT_WRITABLE
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import get
 
@@ -74,3 +78,10 @@ def test_a_node_that_is_being_stopped_is_not_ready_but_lives(node: AskedNode) ->
     node.draining = True
     assert names(node) == ["draining"]
     assert get(node, "/healthz").status_code == 200
+
+
+def test_the_alert_fires_for_what_the_probe_says() -> None:
+    alerts = (Path(__file__).parents[3] / "deploy/prometheus/alerts.yaml").read_text()
+    [kinds] = re.findall(r'kind=~"([^"]+)"', alerts)
+    # A shard that failed shows by its status.
+    assert set(kinds.split("|")) == {*NOT_WRITABLE, "groups-starved"}

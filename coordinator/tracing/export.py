@@ -172,7 +172,6 @@ class Export:
             except Exception as error:  # one entry's, whatever is wrong with it
                 log.error("a rebalance could not be told as a trace", group=rebalanced.group_id, exc_info=error)
 
-
     def _make(self, rebalanced: Rebalanced) -> None:
         plan = spans_of(rebalanced.group_id, rebalanced.entry)
         if self._room.takes(count_of(plan)):

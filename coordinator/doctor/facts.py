@@ -89,6 +89,10 @@ class Group:
     ledger: tuple[Rebalance, ...] = ()
     kept_out: str = ""
     """Why an assignor that an operator has set does not count, and because of whom."""
+    held: tuple[str, ...] = ()
+    """What operators hold of it, a line each; asked where a partition or a member has been left out."""
+    drained: frozenset[str] = frozenset()
+    """Ids of members that an operator lets have nothing."""
 
     @property
     def stable(self) -> bool:
@@ -102,6 +106,17 @@ class Group:
     def lately(self, now_ms: int, window_ms: int) -> tuple[Rebalance, ...]:
         """Rebalances that began so long ago or later, newest first."""
         return tuple(entry for entry in self.rebalances if is_recent(entry, now_ms, window_ms))
+
+    @property
+    def working(self) -> tuple[Member, ...]:
+        """The members that are to have something."""
+        return tuple(member for member in self.members if member.id not in self.drained)
+
+    def free(self, partitions: Mapping[str, int]) -> list[TopicPartition]:
+        """Partitions of the topics that members read which nobody owns; `partitions`: how many each topic has."""
+        owned = self.owners()
+        wanted = (TopicPartition(topic, at) for topic in self.by_topic() for at in range(partitions.get(topic, 0)))
+        return [tp for tp in wanted if tp not in owned]
 
     def owners(self) -> dict[TopicPartition, Member]:
         return {tp: member for member in self.members for tp in member.owned}

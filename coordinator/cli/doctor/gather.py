@@ -9,6 +9,7 @@ from muster.coordinator.client.aio import Admin
 from muster.coordinator.client.described import GroupDescription, GroupListing, MemberDescription, NodeStatus
 from muster.coordinator.client.errors import ClientError, GroupNotFound, Refused, Unreachable
 from muster.coordinator.doctor.facts import Facts, Group, Member, Node, Position, Positions, TopicPartition, Trouble
+from muster.coordinator.doctor.holding import drained_ids, held_words
 
 AT_ONCE = 16
 """Groups that are asked about at the same time."""
@@ -37,7 +38,7 @@ async def gather(admin: Admin, names: Sequence[str], apart_s: float, notice: Not
     descriptions = await admin.describe_groups(wanted)
     partitions = await admin.list_topics(include_internal=True)
     settings = await admin.describe_node()
-    groups = await look_at(admin, descriptions, listings, notice)
+    groups = await look_at(admin, descriptions, listings, partitions, notice)
     if apart_s > 0:
         groups = await look_again(admin, groups, {d.group_id: d for d in descriptions}, apart_s)
     now_ms = status.now_ms if status.now_ms is not None else int(time.time() * 1000)
@@ -46,9 +47,16 @@ async def gather(admin: Admin, names: Sequence[str], apart_s: float, notice: Not
 
 
 async def look_at(
-    admin: Admin, descriptions: Iterable[GroupDescription], listings: Mapping[str, GroupListing], notice: Notice
+    admin: Admin,
+    descriptions: Iterable[GroupDescription],
+    listings: Mapping[str, GroupListing],
+    partitions: Mapping[str, int],
+    notice: Notice,
 ) -> list[Group]:
-    """Ledger and positions of each; a group that went meanwhile, or cannot be read, is left out and named."""
+    """Ledger and positions of each; a group that went meanwhile, or cannot be read, is left out and named.
+
+    What operators hold is asked where a partition has no owner or a member nothing: elsewhere it would explain nothing.
+    """
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(described: GroupDescription) -> Group | None:
@@ -58,12 +66,15 @@ async def look_at(
                     described.group_id, limit=LEDGER_ENTRIES, coordinator=described.coordinator
                 )
                 positions = await positions_of(admin, described)
+                group = group_of(described, listings[described.group_id].group_type)
+                if group.stable and (group.free(partitions) or not all(member.owned for member in group.members)):
+                    holds = await admin.group_holds(group.id)
+                    group = replace(group, held=held_words(holds), drained=drained_ids(group.members, holds))
             except Unreachable:
                 raise
             except ClientError as error:
                 notice(f"group {described.group_id!r} could not be looked at: {error}")
                 return None
-        group = group_of(described, listings[described.group_id].group_type)
         return replace(group, ledger=tuple(ledger), positions=positions)
 
     return [group for group in await asyncio.gather(*map(one, descriptions)) if group is not None]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from muster.coordinator.doctor.facts import Facts
 from muster.coordinator.doctor.finding import Found
 from muster.coordinator.doctor.words import seconds
+from muster.coordinator.views.words import plural
 
 CLOCKS_APART_MS = 5_000
 NEARLY_ALL = 0.8
@@ -12,6 +13,8 @@ NEARLY_ALL = 0.8
 MUCH_MEMORY = 0.9
 LITTLE_DISK = 0.1
 LATE_MS = 250
+STALLS = 3
+LONG_STALL_MS = 1_000
 STILL_SHARE = 0.001
 """Of the time that the node is up."""
 
@@ -66,12 +69,14 @@ def loop(facts: Facts) -> Iterator[Found]:
     """The node's loop answers late, or stood still for a thousandth of the time that the node is up."""
     late_ms, stalled_ms, up_ms = facts.node.loop_late_ms, facts.node.stalled_ms, facts.node.up_ms
     often = stalled_ms is not None and up_ms is not None and up_ms > 0 and stalled_ms >= STILL_SHARE * up_ms
-    if (late_ms or 0) >= LATE_MS or (often and (stalled_ms or 0) >= LATE_MS):
+    # One short stall in the first minutes of a node is its start.
+    enough = (facts.node.stalls or 0) >= STALLS or (stalled_ms or 0) >= LONG_STALL_MS
+    if (late_ms or 0) >= LATE_MS or (often and enough):
         yield Found(
             "the node is late: its event loop stands still now and then",
             (
                 f"{late_ms or 0} ms late when it was last asked",
-                f"stood still {facts.node.stalls or 0} times for {seconds(stalled_ms or 0)} in all, "
+                f"stood still {plural(facts.node.stalls or 0, 'time')} for {seconds(stalled_ms or 0)} in all, "
                 f"in {seconds((up_ms or 0) // 1000 * 1000)}",
             ),
         )

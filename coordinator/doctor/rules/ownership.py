@@ -4,22 +4,23 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from muster.coordinator.doctor.facts import Facts, Group, Member, TopicPartition
-from muster.coordinator.doctor.finding import Found
+from muster.coordinator.doctor.finding import Found, Severity
 from muster.coordinator.doctor.words import numbered, some
 from muster.coordinator.views.words import plural
 
 COOPERATIVE = "cooperative-sticky"
+RESUME = "It is meant so until that ends: `muster groups describe G` says when, `muster groups resume G` ends it now."
 
 
 def unowned(group: Group, facts: Facts) -> Iterator[Found]:
     """Partitions of a subscribed topic that no member owns, in a group that is settled."""
     if not group.stable or not group.members:
         return
-    owned = group.owners()
+    nobodys: dict[str, list[TopicPartition]] = defaultdict(list)
+    for tp in group.free(facts.partitions):
+        nobodys[tp.topic].append(tp)
     for topic, readers in group.by_topic().items():
-        free = [TopicPartition(topic, at) for at in range(facts.partitions.get(topic, 0))]
-        free = [tp for tp in free if tp not in owned]
-        if free:
+        if free := nobodys[topic]:
             waiting = sum(group.positions[tp].lag for tp in free if tp in group.positions)
             yield Found(
                 f"nobody owns {plural(len(free), 'partition')} of {topic}, although the group is stable",
@@ -28,6 +29,8 @@ def unowned(group: Group, facts: Facts) -> Iterator[Found]:
                     f"waiting there: {plural(waiting, 'record')}" if waiting else "no position there has a lag",
                     why_free(group, topic, readers),
                 ),
+                RESUME if group.held else "",
+                Severity.WARNING if group.held else None,
             )
 
 
@@ -35,6 +38,8 @@ def why_free(group: Group, topic: str, readers: list[Member]) -> str:
     """The reason, as far as it can be seen from outside."""
     newest = next(iter(group.rebalances), None)
     entry = f"; see {numbered([newest])}" if newest is not None else ""
+    if group.held:
+        return f"an operator holds the group: {some(group.held)}{entry}"
     subscribed = sum(topic in member.topics for member in readers)
     if subscribed < len(group.members):
         return f"{subscribed} of {len(group.members)} members subscribe to {topic}{entry}"
@@ -66,14 +71,15 @@ def idle_members(group: Group, facts: Facts) -> Iterator[Found]:
     """There are more members than partitions to share: some have nothing."""
     if not group.stable:
         return
-    idle = [member for member in group.members if not member.owned]
+    members = group.working
+    idle = [member for member in members if not member.owned]
     topics = sorted(group.by_topic())
     partitions = sum(facts.partitions.get(topic, 0) for topic in topics)
-    if idle and partitions and len(group.members) > partitions:
+    if idle and partitions and len(members) > partitions:
         yield Found(
-            f"nothing to do for {plural(len(idle), 'member')} of {len(group.members)}",
+            f"nothing to do for {plural(len(idle), 'member')} of {len(members)}",
             (
-                f"{some(topics)}: {plural(partitions, 'partition')} for {len(group.members)} members",
+                f"{some(topics)}: {plural(partitions, 'partition')} for {len(members)} members",
                 f"without any: {some([member.name for member in idle])}",
             ),
         )

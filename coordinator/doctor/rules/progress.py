@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from muster.coordinator.doctor.facts import Facts, Group, Member, Position, TopicPartition
 from muster.coordinator.doctor.finding import Found
-from muster.coordinator.doctor.words import seconds, some
+from muster.coordinator.doctor.words import numbered, seconds, some
 from muster.coordinator.views.words import plural
 
 REFUSED_COMMITS = 3
@@ -51,6 +51,8 @@ def stuck(group: Group, facts: Facts) -> Iterator[Found]:
         going = [tp for tp in mine if moved(group, tp)]
         for tp in mine:
             position = group.positions[tp]
+            if going and is_starved(group, tp, facts.now_ms):
+                yield starved(group, tp, member, going, facts.now_ms)
             stall = standing(group, tp) and again(group, tp)
             alone = bool(going) and is_old(position, facts.now_ms) and not moved(group, tp)
             if stall or alone:
@@ -59,6 +61,42 @@ def stuck(group: Group, facts: Facts) -> Iterator[Found]:
                     f"{tp} stands still at offset {position.committed}, with {waiting} behind it",
                     tuple(signs(group, tp, member, going, facts.now_ms, stall=stall)),
                 )
+
+
+def is_starved(group: Group, tp: TopicPartition, now_ms: int) -> bool:
+    """Whether it is written to, and was never committed although its owner has had it for long.
+
+    Records of before its owner came are no sign: who begins at the end does not read them.
+    """
+    now, before = group.positions[tp], group.earlier.get(tp)
+    newest = next(iter(group.rebalances), None)
+    return (
+        now.committed is None
+        and before is not None
+        and now.log_end > before.log_end
+        and newest is not None
+        and now_ms - newest.ended_at_ms >= OLD_COMMIT_MS
+    )
+
+
+def starved(group: Group, tp: TopicPartition, member: Member, going: list[TopicPartition], now_ms: int) -> Found:
+    newest = group.rebalances[0]
+    had_ms = (now_ms - newest.ended_at_ms) // 1000 * 1000
+    return Found(
+        f"{tp} starves: it is written to, and nothing of it was ever committed",
+        (
+            f"owner: {member.name}, for {seconds(had_ms)} at least ({numbered([newest])})",
+            f"{plural(group.positions[tp].lag, 'record')} wait, {written(group, tp)} of them new within "
+            f"{seconds(group.apart_ms)}",
+            f"meanwhile its owner moved on in {some(going)}",
+        ),
+        "See whether its consumer fetches it at all: a partition that was paused and not resumed, a fetch that fails "
+        "again and again, or records that are dropped without a commit.",
+    )
+
+
+def written(group: Group, tp: TopicPartition) -> int:
+    return group.positions[tp].log_end - group.earlier[tp].log_end
 
 
 def signs(

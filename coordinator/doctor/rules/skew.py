@@ -17,9 +17,9 @@ LEAST_RATE = 10.0
 
 def by_count(group: Group, facts: Facts) -> Iterator[Found]:
     """Members that subscribe to the same have very different numbers of partitions."""
-    if not group.stable or len(group.members) < 2:
+    if not group.stable or len(group.working) < 2:
         return
-    if len({member.topics for member in group.members}) > 1:
+    if len({member.topics for member in group.working}) > 1:
         return  # who reads other topics has other shares
     most, least = extremes(group, lambda member: len(member.owned))
     many, few = len(most.owned), len(least.owned)
@@ -27,7 +27,7 @@ def by_count(group: Group, facts: Facts) -> Iterator[Found]:
         yield Found(
             f"{most.name} has {plural(many, 'partition')}, {least.name} has {few}",
             (
-                f"{sum(len(m.owned) for m in group.members)} partitions for {len(group.members)} members that "
+                f"{sum(len(m.owned) for m in group.members)} partitions for {len(group.working)} members that "
                 "subscribe to the same topics",
                 f"assignor: {group.assignor or 'unknown'}",
             ),
@@ -56,10 +56,10 @@ def above_the_mean(
     group: Group, of: Callable[[Member], float], times: float, least: float, what: str
 ) -> Iterator[Found]:
     """`times` the mean of the others, and at least `least`."""
-    if not group.stable or len(group.members) < 2:
+    if not group.stable or len(group.working) < 2:
         return
     most, _ = extremes(group, of)
-    others = [of(member) for member in group.members if member is not most]
+    others = [of(member) for member in group.working if member is not most]
     mean, top = sum(others) / len(others), of(most)
     if top >= least and top > times * mean:
         yield Found(
@@ -72,6 +72,6 @@ def above_the_mean(
 
 
 def extremes(group: Group, of: Callable[[Member], float]) -> tuple[Member, Member]:
-    """Who has most and least; ties go to the smaller id."""
-    ordered = sorted(group.members, key=lambda member: (-of(member), member.id))
+    """Who has most and least of those that are to have something; ties go to the smaller id."""
+    ordered = sorted(group.working, key=lambda member: (-of(member), member.id))
     return ordered[0], ordered[-1]

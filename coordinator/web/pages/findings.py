@@ -6,6 +6,7 @@ from typing import Final
 
 from muster.coordinator.doctor.facts import Facts, Group, Member, Position, TopicPartition
 from muster.coordinator.doctor.finding import Severity
+from muster.coordinator.doctor.holding import drained_ids, held_words
 from muster.coordinator.doctor.table import of_group
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
 from muster.coordinator.views.seen import code_word
@@ -63,6 +64,9 @@ def shortened(text: str) -> str:
 
 def doctors_group(facts: GroupFacts) -> Group:
     described = facts.group
+    members = tuple(
+        doctors_member(member, facts.shares.get(member.member_id, ()), facts) for member in described.members
+    )
     return Group(
         id=described.group_id,
         state=described.group_state,
@@ -70,9 +74,7 @@ def doctors_group(facts: GroupFacts) -> Group:
         assignor=described.protocol_data,
         generation=described.generation_id,
         leader=described.leader,
-        members=tuple(
-            doctors_member(member, facts.shares.get(member.member_id, ()), facts) for member in described.members
-        ),
+        members=members,
         waiting_for=tuple(described.waiting_for),
         waiting_until_ms=described.waiting_until_ms,
         positions={
@@ -81,6 +83,8 @@ def doctors_group(facts: GroupFacts) -> Group:
         },
         ledger=tuple(facts.history),
         kept_out=described.planner.kept_out,
+        held=held_words(facts.holds),
+        drained=drained_ids(members, facts.holds),
     )
 
 

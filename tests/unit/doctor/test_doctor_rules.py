@@ -8,9 +8,11 @@ import pytest
 
 from muster.coordinator.doctor.facts import Facts, Group, Member, Node, Position, TopicPartition, Trouble
 from muster.coordinator.doctor.finding import Finding, Severity
+from muster.coordinator.doctor.holding import drained_ids, held_words
 from muster.coordinator.doctor.rules.clients import DEFECTS, numbers
 from muster.coordinator.doctor.table import RULES, examine, is_wrong, of_group
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
+from muster.coordinator.views.holds import SeenDrain, SeenHolds
 
 NOW = 10_000_000
 MINUTE = 60_000
@@ -260,6 +262,29 @@ def test_partitions_unowned() -> None:
     assert only(rule, some, topics={"t": 4}).evidence[2].startswith("1 of 2 members subscribe to t")
 
 
+def test_what_an_operator_holds_is_the_reason_that_is_told() -> None:
+    words = held_words(SeenHolds(orphans="keep"))
+    short = group(member(owned=(0, 1, 2)), positions={tp(3): at(5, 15)}, leader="a", assignor="range", held=words)
+    finding = only("partitions-unowned", short)
+    assert finding.evidence[2] == "an operator holds the group: freeze, what loses its owner stays without one"
+    assert "muster groups resume" in finding.todo
+    assert finding.severity == Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("by", "name"), [("member-id", "b"), ("client-id", "b"), ("instance", "pod-1"), ("host", "h2")]
+)
+def test_who_is_drained_is_to_have_nothing(by: str, name: str) -> None:
+    busy, idle = member("a", range(8)), member("b", instance_id="pod-1", host="h2")
+    drained = drained_ids([busy, idle], SeenHolds(drains=(SeenDrain(by, name, None, 0),)))
+    assert drained == {"b"}
+    positions = {tp(0): at(0, 5_000)}
+    rules = ("skew-by-count", "skew-by-lag", "more-members-than-partitions")
+    alone = group(busy, idle, positions=positions)
+    assert [rule for rule in rules if found(rule, alone, topics={"t": 1})] == list(rules)
+    assert not any(found(rule, replace(alone, drained=drained), topics={"t": 1}) for rule in rules)
+
+
 def test_topic_abandoned() -> None:
     left = group(member(owned=range(4)), positions={tp(0, "old"): at(1, 9)})
     assert only("topic-abandoned", left).evidence[0].startswith("8 records behind")
@@ -304,6 +329,24 @@ def test_partition_stuck_at_a_record() -> None:
     assert "(STOP)" in only(rule, old).evidence[1]
     young = {tp(1): at(7, 30, 299_999)}
     assert not found(rule, replace(old, positions=going | young, earlier=before | young))
+
+
+def test_a_partition_that_starves_beside_others() -> None:
+    rule = "partition-stuck"
+    now = {tp(0): at(9, 9), tp(1): Position(None, 0, 40)}
+    before = {tp(0): at(5, 9), tp(1): Position(None, 0, 30)}
+    ledger = (entry(4, ago_ms=301_000),)
+    hungry = group(member(owned=(0, 1)), positions=now, earlier=before, apart_ms=3_000, ledger=ledger)
+    finding = only(rule, hungry)
+    assert finding.what == "t-1 starves: it is written to, and nothing of it was ever committed"
+    assert finding.evidence == (
+        "owner: a at h, for 5 min at least (rebalance #4)",
+        "40 records wait, 10 of them new within 3 s",
+        "meanwhile its owner moved on in t-0",
+    )
+    assert not found(rule, replace(hungry, ledger=(entry(4, ago_ms=300_000),))), "it has had it for a short time"
+    assert not found(rule, replace(hungry, earlier=before | {tp(1): now[tp(1)]})), "who begins at the end reads none"
+    assert not found(rule, replace(hungry, earlier=before | {tp(0): now[tp(0)]})), "nothing of its owner moves"
 
 
 def test_group_stopped() -> None:
@@ -414,6 +457,11 @@ def test_node_trouble() -> None:
         ),
         ("loop-late", {"loop_late_ms": 250}, {"loop_late_ms": 249}),
         ("loop-late", {"stalled_ms": 3_600, "up_ms": 3_600_000}, {"stalled_ms": 3_599, "up_ms": 3_600_000}),
+        (
+            "loop-late",
+            {"stalled_ms": 300, "stalls": 3, "up_ms": 120_000},
+            {"stalled_ms": 300, "stalls": 2, "up_ms": 120_000},
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

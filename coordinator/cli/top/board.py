@@ -49,7 +49,7 @@ HEADINGS = (
     Heading("LAST CAUSE", 15, last_cause, last_cause, right=False, only_wide=True),
 )  # fmt: skip
 SORTS = tuple(heading.name for heading in HEADINGS if not heading.only_wide)
-LIST_KEYS = "up/down move  enter open  s sort  r reverse  / filter  q quit"
+LIST_KEYS = "up/down  enter open  s sort  r reverse  / filter  q quit"
 GROUP_KEYS = "up/down scroll  esc back  q quit"
 
 
@@ -164,7 +164,7 @@ class Board:
         if self.opened:
             return Text(GROUP_KEYS, style="dim")
         filtered = f"  [{self.filter}]" if self.filter else ""
-        return Text(f"{LIST_KEYS}   by {self.sort}{' reversed' if self.reverse else ''}{filtered}", style="dim")
+        return Text(f"{LIST_KEYS}  by {self.sort}{' reversed' if self.reverse else ''}{filtered}", style="dim")
 
     def _list(self, width: int, room: int) -> list[Text]:
         headings = [heading for heading in HEADINGS if width >= WIDE or not heading.only_wide]

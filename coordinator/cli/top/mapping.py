@@ -49,8 +49,9 @@ def head(line: Line, now_ms: int) -> list[Text]:
         ago = seconds(max(0, now_ms - newest.ended_at_ms) // 1000 * 1000)
         by = f" by {harmless(newest.culprit_client_id or newest.culprit)}" if newest.culprit else ""
         why = cause(newest).replace("_", " ")
-        last = f"last: #{newest.number} {why}{by}, {ago} ago, {len(newest.moves)} moved, "
-        lines.append(Text(f"{last}{newest.unowned_partition_seconds:.1f} partition-s unowned"))
+        lines.append(Text(f"last: #{newest.number} {why}{by}, {ago} ago"))
+        cost = f"{newest.unowned_partition_seconds:.1f} partition-seconds without an owner"
+        lines.append(Text(f"      {len(newest.moves)} moved, {cost}"))
     if group.waiting_for:
         left = seconds(max(0, group.waiting_until_ms - now_ms) // 1000 * 1000)
         names = Names(member.id for member in group.members)

@@ -27,11 +27,15 @@ def number(count: float | None) -> str:
 
 def rate(records_s: float | None) -> str:
     """
-    >>> rate(None), rate(0.0), rate(-120.0), rate(2_500.0), rate(0.02)
-    ('-', '0/s', '-120/s', '+2.5k/s', '+0/s')
+    >>> rate(None), rate(0.0), rate(-120.0), rate(2_500.0), rate(0.44), rate(-0.02), rate(9.96)
+    ('-', '0/s', '-120/s', '+2.5k/s', '+0.4/s', '0/s', '+10/s')
     """
     if records_s is None:
         return "-"
+    if abs(records_s) < 0.05:
+        return "0/s"
+    if abs(records_s) < 9.95:
+        return f"{records_s:+.1f}/s"
     sign = "+" if records_s > 0 else ""
     return f"{sign}{number(records_s)}/s"
 

@@ -9,7 +9,7 @@ from muster.coordinator.cli.top.board import SORTS, Board
 from muster.coordinator.cli.top.keys import named
 from muster.coordinator.cli.top.picture import Line, Picture, Trail
 from muster.coordinator.doctor.facts import Group, Member, Position, TopicPartition
-from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.rpc.v1.ledger_pb2 import REBALANCE_CAUSE_SESSION_EXPIRED, Rebalance
 
 NOW = 4_000_000
 
@@ -146,3 +146,22 @@ def test_trend_and_time_to_go_come_from_successive_looks() -> None:
 def test_keys_of_terminals_are_known() -> None:
     assert named("\x1b[A\x1bOBq\x1b") == ["up", "down", "q", "escape"]
     assert named("\x1b[6~\r\x7f") == ["pagedown", "enter", "backspace"]
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_the_line_of_keys_is_whole_on_a_terminal_of_eighty(sort: str) -> None:
+    shown = board(line("g"))
+    shown.sort, shown.reverse = sort, True
+    assert screen(shown)[-1].endswith(f"by {sort} reversed")
+
+
+def test_the_cost_of_the_last_rebalance_is_whole_on_a_terminal_of_eighty() -> None:
+    last = Rebalance(number=104, culprit="billing-3", ended_at_ms=NOW - 119_000, unowned_partition_seconds=12_345.6)
+    last.moves.add(topic="t")
+    last.cause = REBALANCE_CAUSE_SESSION_EXPIRED
+    opened = line("g")
+    shown = board(replace(opened, group=replace(opened.group, ledger=(last,))))
+    shown.opened = "g"
+    told = screen(shown)
+    assert "last: #104 session expired by billing-3, 119 s ago" in told
+    assert "      1 moved, 12345.6 partition-seconds without an owner" in told

@@ -8,7 +8,7 @@ from muster.coordinator.cli.top.picture import Line
 from muster.coordinator.cli.top.writing import cell, eta, number, rate, state_style
 from muster.coordinator.doctor.facts import Member, TopicPartition
 from muster.coordinator.doctor.words import cause, seconds, some
-from muster.coordinator.views.words import Names, harmless
+from muster.coordinator.views.words import Names, harmless, plural
 
 LEVELS = (
     (0, "0", "black on green"),
@@ -37,12 +37,16 @@ def head(line: Line, now_ms: int) -> list[Text]:
     first.append(
         f"  {group.type}, generation {group.generation}, {harmless(group.assignor) or 'no assignor'}", style="dim"
     )
-    second = Text(f"{len(group.members)} members, {number(line.lag)} behind, {rate(line.trend)}, {to_go(line)}")
-    second.append(f", {number(line.rebalances)} rebalances in the last hour")
+    second = Text(
+        f"{plural(len(group.members), 'member')}, {number(line.lag)} behind, {rate(line.trend)}, {to_go(line)}"
+    )
+    second.append(f", {number(line.rebalances)} rebalance{'' if line.rebalances == 1 else 's'} in the last hour")
     lines = [first, second]
     if line.unowned:
         lines.append(
-            Text(f"{line.unowned} partitions belong to nobody", style="bold red" if group.stable else "yellow")
+            Text(
+                f"{plural(line.unowned, 'partition')} without an owner", style="bold red" if group.stable else "yellow"
+            )
         )
     newest = next(iter(group.rebalances), None)
     if newest is not None:

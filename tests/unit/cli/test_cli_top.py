@@ -90,7 +90,7 @@ def test_a_group_opens_with_its_map_and_nobody_is_loud() -> None:
     opened = replace(opened, group=replace(opened.group, ledger=(rebalance,)))
     shown = press(board(opened), "enter")
     page = "\n".join(screen(shown))
-    assert "1 partitions belong to nobody" in page
+    assert "1 partition without an owner" in page
     assert "last: #12 session expired by worker-3, 12 s ago" in page
     assert "nobody                  1     500  ...2" in page
     assert "a-m0                    2    1.0k  2.2." in page
